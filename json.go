@@ -1,0 +1,287 @@
+// json.go - reading JSON without decoding it.
+// Needs: Go 1.25.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// scanner reads JSON without decoding it, several times as fast as encoding/json: each value is passed
+// over once, and what is of interest is returned as it stands in the text. Whatever it passes over is
+// valid JSON, by the measure of encoding/json (FuzzScanner). After the first mistake, every method
+// returns zero values and end returns false.
+type scanner struct {
+	text  []byte
+	at    int // next byte; len(text)+1 after a mistake
+	depth int // of the value being read; encoding/json allows 10,000
+}
+
+func validJSON(text []byte) bool {
+	s := scanner{text: text}
+	s.value()
+	return s.end()
+}
+
+// end says whether all of the text was read without a mistake.
+func (s *scanner) end() bool {
+	s.peek()
+	return s.at == len(s.text)
+}
+
+// fail marks the text as not valid, or not what was asked for.
+func (s *scanner) fail() { s.at = len(s.text) + 1 }
+
+// peek skips white space and returns the next byte, 0 at the end.
+func (s *scanner) peek() byte {
+	for s.at < len(s.text) {
+		switch c := s.text[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+			s.at++
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// take consumes the next byte after white space if it is c.
+func (s *scanner) take(c byte) bool {
+	if s.peek() != c {
+		return false
+	}
+	s.at++
+	return true
+}
+
+// object reads an object. For each member it calls member, which must read the value.
+func (s *scanner) object(member func(key []byte)) { s.list('{', '}', member) }
+
+// array reads an array. For each element it calls element, which must read it.
+func (s *scanner) array(element func()) { s.list('[', ']', func([]byte) { element() }) }
+
+func (s *scanner) list(opening, closing byte, item func(key []byte)) {
+	if s.depth++; s.depth > 10000 || !s.take(opening) {
+		s.fail()
+		return
+	}
+	for first := true; !s.take(closing); first = false {
+		if !first && !s.take(',') {
+			s.fail()
+			return
+		}
+		var key []byte
+		if opening == '{' {
+			if key = s.key(); !s.take(':') {
+				s.fail()
+				return
+			}
+		}
+		item(key)
+		if s.at > len(s.text) {
+			return
+		}
+	}
+	s.depth--
+}
+
+// key reads a member's name, decoded if it has escapes.
+func (s *scanner) key() []byte {
+	raw, plain := s.quoted()
+	if plain || raw == nil {
+		return raw
+	}
+	return []byte(unquote(raw))
+}
+
+// string reads a string and decodes it, exactly as encoding/json does (FuzzScanner).
+func (s *scanner) string() string {
+	raw, plain := s.quoted()
+	if plain && utf8.Valid(raw) {
+		return string(raw)
+	}
+	return unquote(raw)
+}
+
+// value passes over one value of any kind and returns its text.
+func (s *scanner) value() []byte {
+	c := s.peek()
+	start := s.at
+	switch c {
+	case '{':
+		s.object(func([]byte) { s.value() })
+	case '[':
+		s.array(func() { s.value() })
+	case '"':
+		s.quoted()
+	case 't':
+		s.literal("true")
+	case 'f':
+		s.literal("false")
+	case 'n':
+		s.literal("null")
+	default:
+		s.number()
+	}
+	if s.at > len(s.text) {
+		return nil
+	}
+	return s.text[start:s.at:s.at]
+}
+
+func (s *scanner) literal(word string) {
+	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
+		s.fail()
+		return
+	}
+	s.at += len(word)
+}
+
+// number passes over a number (RFC 8259, 6).
+func (s *scanner) number() {
+	b, i := s.text, s.at
+	digits := func() bool {
+		start := i
+		for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+			i++
+		}
+		return i > start
+	}
+	next := func(set string) bool {
+		if i < len(b) && strings.IndexByte(set, b[i]) >= 0 {
+			i++
+			return true
+		}
+		return false
+	}
+	next("-")
+	ok := next("0") || digits()
+	if ok && next(".") {
+		ok = digits()
+	}
+	if ok && next("eE") {
+		next("+-")
+		ok = digits()
+	}
+	if s.at = i; !ok {
+		s.fail()
+	}
+}
+
+// quoted passes over a string and returns what is between the quotes, and whether there is no
+// escape in it.
+func (s *scanner) quoted() (raw []byte, plain bool) {
+	if !s.take('"') {
+		s.fail()
+		return nil, false
+	}
+	const every = 0x0101010101010101 // a byte of a word, in each of its eight bytes
+	b, i := s.text, s.at
+	for plain = true; ; i++ {
+		// Eight bytes at a time as long as none is a quote, a backslash or a control character:
+		// subtracting borrows into the high bit of a byte that is smaller, or zero.
+		for i+8 <= len(b) {
+			w := binary.LittleEndian.Uint64(b[i:])
+			quote, backslash := w^every*'"', w^every*'\\'
+			if ((quote-every)&^quote|(backslash-every)&^backslash|(w-every*' ')&^w)&(every*0x80) != 0 {
+				break
+			}
+			i += 8
+		}
+		switch {
+		case i >= len(b) || b[i] < ' ':
+			s.fail()
+			return nil, false
+		case b[i] == '"':
+			raw, s.at = b[s.at:i], i+1
+			return raw, plain
+		case b[i] == '\\':
+			plain = false
+			if i++; len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]) {
+				i += 4
+			} else if i >= len(b) || unescaped(b[i]) == 0 {
+				s.fail()
+				return nil, false
+			}
+		}
+	}
+}
+
+// unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to
+// encoding/json.
+func unquote(raw []byte) string {
+	if utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) {
+		var b strings.Builder
+		b.Grow(len(raw))
+		for {
+			i := bytes.IndexByte(raw, '\\')
+			if i < 0 {
+				b.Write(raw)
+				return b.String()
+			}
+			b.Write(raw[:i])
+			b.WriteByte(unescaped(raw[i+1]))
+			raw = raw[i+2:]
+		}
+	}
+	var decoded string
+	_ = json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &decoded)
+	return decoded
+}
+
+// unescaped returns what a backslash and c stand for, 0 if nothing.
+func unescaped(c byte) byte {
+	switch c {
+	case '"', '\\', '/':
+		return c
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	}
+	return 0
+}
+
+func isHex(digits []byte) bool {
+	for _, c := range digits {
+		if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f') {
+			return false
+		}
+	}
+	return true
+}
+
+// appendJSON appends a value's JSON on one line. Raw JSON stays as it is, but must be valid.
+func appendJSON(b []byte, v any) ([]byte, error) {
+	raw, ok := v.(json.RawMessage)
+	if ok && raw != nil && bytes.IndexByte(raw, '\n') < 0 && validJSON(raw) {
+		return append(b, raw...), nil
+	}
+	text, err := json.Marshal(v) // of raw JSON: compacts, or says what is wrong
+	return append(b, text...), err
+}
+
+// appendString appends a string as JSON.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
+			text, _ := json.Marshal(s) // a string always encodes
+			return append(b, text...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}

@@ -1,0 +1,543 @@
+// rpc.go - JSON-RPC 2.0 over any message transport.
+// Needs: Go 1.25, json.go.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// ErrClosed is wrapped by the error of every call on a connection that has ended, together with
+// the reason if the end was not our own Close.
+var ErrClosed = errors.New("connection closed")
+
+// The error codes that JSON-RPC 2.0, 5.1 reserves.
+const (
+	CodeParseError     = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternalError  = -32603
+)
+
+// Bounds on what a peer can make this side hold at once.
+const (
+	maxServing  = 32                     // the peer's requests at work; one more is answered with an error
+	maxRefusing = 1024                   // such answers that wait for a peer that does not read
+	noticeGrace = 500 * time.Millisecond // what Close grants Handler.Abandoned
+)
+
+// Error is the peer's answer to a request that failed (JSON-RPC 2.0, 5.1). A Handler.Request that
+// returns one has it sent as it is.
+type Error struct {
+	Code    int64           `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"` // any JSON value; nil if the peer sent none
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s (error %d)", e.Message, e.Code) }
+
+// Transport carries whole messages, each the text of one JSON value.
+type Transport interface {
+	// Read returns the next message, which is the caller's to keep. It ends with an error that
+	// wraps io.EOF when the peer is gone; io.EOF itself says that the peer sends no more but may
+	// still read. Only one goroutine calls Read.
+	Read() ([]byte, error)
+	// Write sends one message, whole, or returns an error: that message may be lost, the
+	// transport need not be. Any goroutine may call it, concurrently. The message has no
+	// newline in it and must not be changed afterwards, even when ctx ended Write early.
+	Write(ctx context.Context, message []byte) error
+	// Close is called once. It unblocks Read and Write and returns when nothing is left.
+	Close() error
+}
+
+// Handler is what a connection does with messages nobody waits for. Every field may be nil.
+type Handler struct {
+	// Request answers a request of the peer, on a goroutine of its own. ctx ends when the peer
+	// cancels the request (CancelRequest) or the connection is over. An error that is no *Error
+	// is sent as CodeInternalError. Without Request, every request is CodeMethodNotFound.
+	Request func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error)
+
+	// Notification takes a notification of the peer. It runs on the reader, in wire order and
+	// before any response that came later, so it must not block and must not Call.
+	Notification func(c *Conn, method string, params json.RawMessage)
+
+	// Stray is told of each message that was skipped, and why: it is no JSON-RPC, or it answers
+	// nothing that was asked. It runs on the reader.
+	Stray func(message []byte, reason error)
+
+	// Abandoned runs, on a goroutine of its own, after ctx ended a call that may have reached the
+	// peer. ctx is the connection's.
+	Abandoned func(ctx context.Context, c *Conn, id int64, method string, cause error)
+}
+
+// Conn is a JSON-RPC 2.0 connection: it sends requests and matches the answers, and answers the
+// peer's own requests. All methods may be called from any goroutine.
+type Conn struct {
+	transport Transport
+	handler   Handler
+
+	life context.Context         // ends with the connection; its cause wraps ErrClosed
+	end  context.CancelCauseFunc // the first cause wins
+
+	serve     context.Context    // parent of the ctx of every request being served; outlives life at a half-close
+	stopServe context.CancelFunc // by Close, or with the connection
+
+	work    sync.WaitGroup // readLoop and all it started
+	notices sync.WaitGroup // Handler.Abandoned at work
+	close   func() error   // once
+
+	mu       sync.Mutex            // guards the following; never held across I/O or a callback
+	lastID   int64                 // ids count from 1: some peers take 0 for none
+	pending  map[int64]chan answer // calls that wait; see forget
+	serving  map[string]*service   // the peer's requests at work, by id as it was written
+	working  int                   // goroutines in answer: with those that wait to write
+	refusing []json.RawMessage     // ids of the requests beyond maxServing, not yet answered
+	closed   bool                  // no goroutine may be added to notices
+}
+
+// answer is the outcome of one call, as the reader found it.
+type answer struct {
+	result json.RawMessage // valid JSON
+	err    error           // *Error
+}
+
+// service is the work on one request of the peer. Conn.mu guards cancelled.
+type service struct {
+	id        json.RawMessage
+	cancel    context.CancelFunc
+	cancelled bool // by the peer: the answer is not sent
+}
+
+// NewConn starts a connection on a transport that it owns from now on. The caller must Close it.
+func NewConn(t Transport, h Handler) *Conn {
+	c := &Conn{
+		transport: t,
+		handler:   h,
+		pending:   make(map[int64]chan answer),
+		serving:   make(map[string]*service),
+	}
+	c.life, c.end = context.WithCancelCause(context.Background())
+	c.serve, c.stopServe = context.WithCancel(context.Background())
+	c.close = sync.OnceValue(c.closeOnce)
+	c.work.Go(c.readLoop)
+	return c
+}
+
+// Call sends a request and decodes the result of its answer into result, as json.Unmarshal does;
+// a nil result is dropped, and a *json.RawMessage gets the text as it came, known to be valid.
+// Params that encode to null are left out (JSON-RPC 2.0, 4.2 wants an object or an array).
+//
+// The error names the method and wraps the peer's *Error; or the cause of ctx; or ErrClosed and the
+// reason; or what Write said. After an error other than *Error the peer may have acted all the same.
+func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
+	raw, err := c.call(ctx, method, params)
+	if err == nil && result != nil {
+		if into, ok := result.(*json.RawMessage); ok {
+			*into = raw
+		} else if err = json.Unmarshal(raw, result); err != nil {
+			err = fmt.Errorf("result: %w", err)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return nil
+}
+
+// Notify sends a notification. A nil error means that the transport took it.
+func (c *Conn) Notify(ctx context.Context, method string, params any) error {
+	message, err := appendRequest(nil, 0, method, params)
+	if err == nil {
+		err = c.write(ctx, message)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	return nil
+}
+
+// CancelRequest ends the ctx of the peer's request with that id, if it is still at work, and keeps
+// its answer from being sent. The id is JSON as the peer wrote it.
+func (c *Conn) CancelRequest(id json.RawMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.serving[string(id)]; s != nil {
+		s.cancelled = true
+		s.cancel()
+	}
+}
+
+// Wait returns when the peer has sent its last message and each of its requests was answered: the
+// end of a server. The error is nil if the end was orderly, io.EOF or our own Close.
+func (c *Conn) Wait() error {
+	c.work.Wait()
+	if err := context.Cause(c.life); err != ErrClosed && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	return nil
+}
+
+// Close ends the connection and every wait on it, and returns when none of its goroutines is left.
+// It must not be called from a Handler. Later calls return what the first one did.
+func (c *Conn) Close() error { return c.close() }
+
+func (c *Conn) closeOnce() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	// A cancelled call is worth a word to the peer, but not a hang on one that does not read.
+	grace := time.AfterFunc(noticeGrace, func() { c.end(ErrClosed) })
+	c.notices.Wait()
+	grace.Stop()
+	c.end(ErrClosed)
+	c.stopServe()
+	err := c.transport.Close()
+	c.work.Wait()
+	return err
+}
+
+// call is Call without the decoding. The request is registered before it is written, because the
+// answer may be here before Write returns.
+func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, context.Cause(ctx)
+	}
+	done := make(chan answer, 1)
+	c.mu.Lock()
+	c.lastID++
+	id := c.lastID
+	c.pending[id] = done
+	c.mu.Unlock()
+
+	message, err := appendRequest(nil, id, method, params)
+	written := false
+	if err == nil {
+		if err = c.write(ctx, message); err == nil {
+			select {
+			case a := <-done:
+				return a.result, a.err
+			case <-ctx.Done():
+				err = context.Cause(ctx)
+			case <-c.life.Done():
+				err = context.Cause(c.life)
+			}
+		}
+		written = true
+	}
+	if !c.forget(id) {
+		// The answer was here first. A plain select on answer and life would lose about half of the
+		// answers of a peer that answers and exits (TestAnswerThenExit).
+		a := <-done
+		return a.result, a.err
+	}
+	if written && ctx.Err() != nil {
+		c.abandon(id, method, context.Cause(ctx))
+	}
+	return nil, err
+}
+
+// forget takes a call out of the pending map and says whether it was in it. Whoever takes it out
+// owes the caller the outcome: the reader delivers, a caller that gives up has its own error. So
+// each call has one outcome, and an answer that came is never lost.
+func (c *Conn) forget(id int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ok := c.pending[id]
+	delete(c.pending, id)
+	return ok
+}
+
+// abandon lets the handler tell the peer that nobody waits any more, without keeping the caller.
+func (c *Conn) abandon(id int64, method string, cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.handler.Abandoned == nil || c.closed || c.life.Err() != nil {
+		return
+	}
+	c.notices.Go(func() { c.handler.Abandoned(c.life, c, id, method, cause) })
+}
+
+// write sends a message unless the connection is over, which is the better error of the two.
+func (c *Conn) write(ctx context.Context, message []byte) error {
+	if c.life.Err() != nil {
+		return context.Cause(c.life)
+	}
+	err := c.transport.Write(ctx, message)
+	if err != nil && c.life.Err() != nil {
+		return context.Cause(c.life)
+	}
+	return err
+}
+
+// readLoop is the only caller of transport.Read. It ends with the transport and then ends the
+// connection. It waits for nothing else: it never writes, so that two peers with full pipes cannot
+// wait for each other, and delivers into channels that have room.
+func (c *Conn) readLoop() {
+	for {
+		message, err := c.transport.Read()
+		if err == nil {
+			c.dispatch(message)
+			continue
+		}
+		if err == io.EOF {
+			// The peer may have closed only its own side (printf … | server): it gets its answers.
+			err = io.ErrUnexpectedEOF
+		} else {
+			c.stopServe()
+		}
+		c.end(fmt.Errorf("%w: %w", ErrClosed, err))
+		return
+	}
+}
+
+// dispatch takes one message, or each of a batch (MCP 2025-03-26, JSON-RPC 2.0, 6), to its place.
+func (c *Conn) dispatch(message []byte) {
+	var in incoming
+	err := in.parse(message)
+	if batch := bytes.TrimLeft(message, " \t\r\n"); err != nil && len(batch) > 0 && batch[0] == '[' {
+		var each []json.RawMessage
+		if json.Unmarshal(batch, &each) == nil {
+			for _, m := range each {
+				if err = in.parse(m); err == nil {
+					err = c.route(&in)
+				}
+				c.stray(m, err)
+			}
+			return
+		}
+	}
+	if err == nil {
+		err = c.route(&in)
+	}
+	c.stray(message, err)
+}
+
+func (c *Conn) stray(message []byte, reason error) {
+	if reason != nil && c.handler.Stray != nil {
+		c.handler.Stray(message, reason)
+	}
+}
+
+// route delivers a well-formed message; the error says why it has no receiver.
+func (c *Conn) route(in *incoming) error {
+	switch {
+	case in.method != "" && in.id == nil:
+		if c.handler.Notification != nil {
+			c.handler.Notification(c, in.method, in.params)
+		}
+		return nil
+	case in.method != "":
+		c.accept(in.id, in.method, in.params)
+		return nil
+	}
+	id, ok := responseID(in.id)
+	if !ok {
+		return fmt.Errorf("the answer has the id %s, which no request had", in.id)
+	}
+	c.mu.Lock()
+	done := c.pending[id]
+	delete(c.pending, id)
+	c.mu.Unlock()
+	if done == nil {
+		return fmt.Errorf("nobody waits for an answer with the id %d", id)
+	}
+	if in.err == nil {
+		done <- answer{result: in.result}
+		return nil
+	}
+	var e Error
+	if err := json.Unmarshal(in.err, &e); err != nil {
+		e = Error{Code: CodeInternalError, Message: "an error that is none: " + string(in.err)}
+	}
+	done <- answer{err: &e}
+	return nil
+}
+
+// accept starts the work on a request of the peer, or has it refused when there is too much.
+func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.serving[string(id)] == nil && c.working < maxServing {
+		c.working++
+		ctx, cancel := context.WithCancel(c.serve)
+		s := &service{id: id, cancel: cancel}
+		c.serving[string(id)] = s
+		c.work.Go(func() { c.answer(ctx, s, method, params) })
+		return
+	}
+	if len(c.refusing) == maxRefusing {
+		// A peer that asks on and on and never reads: nothing can be told to it.
+		c.end(fmt.Errorf("%w: the peer sends requests and does not read the answers", ErrClosed))
+		c.stopServe()
+		return
+	}
+	c.refusing = append(c.refusing, id)
+	if len(c.refusing) == 1 {
+		c.work.Go(c.refuse)
+	}
+}
+
+// answer serves one request of the peer. It ends when the handler and the write have.
+func (c *Conn) answer(ctx context.Context, s *service, method string, params json.RawMessage) {
+	defer s.cancel()
+	var result any
+	var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + method}
+	if c.handler.Request != nil {
+		result, err = c.handler.Request(ctx, c, method, params)
+	}
+	c.mu.Lock()
+	delete(c.serving, string(s.id))
+	cancelled := s.cancelled
+	c.mu.Unlock()
+	if !cancelled {
+		c.respond(s.id, result, err)
+	}
+	c.mu.Lock()
+	c.working--
+	c.mu.Unlock()
+}
+
+// refuse answers the requests beyond maxServing. One goroutine does it, started with the first and
+// gone after the last, so that a flood of requests is not a flood of goroutines.
+func (c *Conn) refuse() {
+	err := &Error{Code: CodeInternalError, Message: fmt.Sprintf("the id is in use, or more than %d requests at once", maxServing)}
+	for id := c.nextRefusal(0); id != nil; id = c.nextRefusal(1) {
+		c.respond(id, nil, err)
+	}
+}
+
+// nextRefusal drops the first n refusals, which are done, and returns the next, or nil.
+func (c *Conn) nextRefusal(n int) json.RawMessage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refusing = c.refusing[n:]; len(c.refusing) == 0 {
+		return nil
+	}
+	return c.refusing[0]
+}
+
+// respond sends an answer. A failure has nobody to be told: the peer that asked cannot be reached.
+func (c *Conn) respond(id json.RawMessage, result any, err error) {
+	message, encoding := appendResponse(nil, id, result, err)
+	if encoding != nil {
+		message, _ = appendResponse(nil, id, nil, fmt.Errorf("the result cannot be encoded: %w", encoding))
+	}
+	_ = c.transport.Write(c.serve, message)
+}
+
+// appendRequest appends a request, or a notification if id is 0.
+func appendRequest(b []byte, id int64, method string, params any) ([]byte, error) {
+	b = append(b, `{"jsonrpc":"2.0",`...)
+	if id != 0 {
+		b = append(b, `"id":`...)
+		b = strconv.AppendInt(b, id, 10)
+		b = append(b, ',')
+	}
+	b = append(b, `"method":`...)
+	b = appendString(b, method)
+	if params == nil {
+		return append(b, '}'), nil
+	}
+	bare := len(b)
+	b = append(b, `,"params":`...)
+	value := len(b)
+	b, err := appendJSON(b, params)
+	if err != nil {
+		return nil, fmt.Errorf("params: %w", err)
+	}
+	if string(b[value:]) == "null" { // a nil map or pointer
+		b = b[:bare]
+	}
+	return append(b, '}'), nil
+}
+
+// appendResponse appends the answer to a request: err if there is one, else result.
+func appendResponse(b []byte, id json.RawMessage, result any, err error) ([]byte, error) {
+	b = append(b, `{"jsonrpc":"2.0","id":`...)
+	b = append(b, id...)
+	if err == nil {
+		b = append(b, `,"result":`...)
+	} else {
+		var e *Error
+		if !errors.As(err, &e) {
+			e = &Error{Code: CodeInternalError, Message: err.Error()}
+		}
+		b = append(b, `,"error":`...)
+		result = e
+	}
+	b, err = appendJSON(b, result)
+	return append(b, '}'), err
+}
+
+// incoming is a message taken apart: its members as they stand in the text, nil where absent.
+type incoming struct {
+	method                  string
+	id, params, result, err json.RawMessage
+}
+
+// parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The
+// error says why it is none of the three kinds of JSON-RPC 2.0, 4 and 5.
+func (in *incoming) parse(message []byte) error {
+	*in = incoming{}
+	version := false
+	s := scanner{text: message}
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "jsonrpc":
+			version = string(s.value()) == `"2.0"`
+		case "id":
+			in.id = s.value()
+		case "method":
+			in.method = s.string()
+		case "params":
+			in.params = s.value()
+		case "result":
+			in.result = s.value()
+		case "error":
+			in.err = s.value()
+		default:
+			s.value()
+		}
+	})
+	switch isNull := string(in.id) == "null"; {
+	case !s.end():
+		return errors.New("not a JSON object")
+	case !version:
+		return errors.New(`no "jsonrpc":"2.0"`)
+	case in.method != "":
+		if in.id != nil && (isNull || in.id[0] != '"' && in.id[0] != '-' && (in.id[0] < '0' || in.id[0] > '9')) {
+			return fmt.Errorf("a request with the id %s", in.id)
+		}
+		return nil
+	}
+	if string(in.err) == "null" && in.result != nil {
+		in.err = nil // some peers write both members always
+	}
+	if in.result == nil && in.err == nil {
+		return errors.New("neither a method nor a result nor an error")
+	}
+	return nil
+}
+
+// responseID reads the id of an answer. The ids sent are whole numbers; peers whose language has one
+// type for all numbers, or keeps ids as text, send them back as 1.0 or "1".
+func responseID(raw json.RawMessage) (id int64, ok bool) {
+	text := string(bytes.Trim(raw, `"`))
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		f, err := strconv.ParseFloat(text, 64)
+		id = int64(f)
+		return id, err == nil && float64(id) == f
+	}
+	return id, true
+}

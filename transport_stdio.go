@@ -1,0 +1,479 @@
+// transport_stdio.go - newline framing, and a server as a child process.
+// Needs: Go 1.25, transport_stdio_unix.go, transport_stdio_windows.go.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// MessageTooLongError ends a transport whose peer sent a message over the limit. The rest of the
+// message is not read: framing could go on after it, but the call it answers could not.
+type MessageTooLongError struct{ Limit int } // bytes
+
+func (e *MessageTooLongError) Error() string {
+	return fmt.Sprintf("a message is longer than the limit of %d bytes", e.Limit)
+}
+
+// ServerExitError says how a server's process ended. It wraps io.EOF.
+type ServerExitError struct {
+	Command string
+	State   *os.ProcessState // nil if it only closed its stdout and still runs
+	Stderr  string           // the last 8 KiB
+}
+
+// Error is one line: the command, the exit status and the last words of stderr.
+func (e *ServerExitError) Error() string {
+	text := fmt.Sprintf("server %s closed its stdout", e.Command)
+	if e.State != nil {
+		text = fmt.Sprintf("server %s ended (%s)", e.Command, e.State)
+	}
+	lines := slices.DeleteFunc(strings.Split(e.Stderr, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+	if len(lines) == 0 {
+		return text + ", nothing on stderr"
+	}
+	last := strings.Join(lines[max(0, len(lines)-4):], " | ")
+	return text + ", stderr: " + strings.ToValidUTF8(last[max(0, len(last)-600):], "")
+}
+
+func (e *ServerExitError) Unwrap() error { return io.EOF }
+
+// Lines carries messages over a reader and a writer, one a line: MCP's stdio framing (MCP 2025-11-25,
+// transports, stdio), on pipes, sockets or anything else. Blank lines are skipped, CRLF is a line's end
+// too, and a last line needs none.
+type Lines struct {
+	// MaxMessage bounds a line that is read, in bytes: 64 MiB if 0. Set before the first Read.
+	MaxMessage int
+
+	r   io.Reader
+	buf []byte // read from r: what Read has not returned yet. Read only
+	err error  // of r, returned when buf is used up. Read only
+
+	w      io.Writer
+	queue  chan outgoing // to writeLoop; never buffered: a message that nobody began to write can be withdrawn
+	closed chan struct{}
+	work   sync.WaitGroup // writeLoop
+}
+
+// outgoing is one message on its way. done has room, so that writeLoop never waits for a caller.
+type outgoing struct {
+	message []byte
+	done    chan error
+}
+
+// NewLines returns a transport over r and w. Close closes both if they are io.Closers; what is
+// blocked in them must return then. One goroutine is started, which Close ends.
+func NewLines(r io.Reader, w io.Writer) *Lines {
+	l := &Lines{r: r, w: w, queue: make(chan outgoing), closed: make(chan struct{})}
+	l.work.Go(l.writeLoop)
+	return l
+}
+
+// Read returns the next line without its end. The error is io.EOF after the last, a
+// *MessageTooLongError, or what the reader said. One goroutine may call it.
+func (l *Lines) Read() ([]byte, error) {
+	limit := l.MaxMessage
+	if limit == 0 {
+		limit = 64 << 20
+	}
+	searched := 0 // bytes of buf that have no newline
+	for {
+		if i := bytes.IndexByte(l.buf[searched:], '\n'); i >= 0 {
+			end := searched + i
+			line := bytes.TrimSpace(l.buf[:end])
+			if end > limit {
+				return nil, &MessageTooLongError{limit}
+			}
+			rest := l.buf[end+1:]
+			if len(line) < len(rest)+cap(l.buf)/2 {
+				line = bytes.Clone(line)
+			} else { // a long line takes the buffer with it
+				rest = append(make([]byte, 0, readSize), rest...)
+			}
+			if l.buf, searched = rest, 0; len(line) > 0 {
+				return line, nil
+			}
+			continue
+		}
+		searched = len(l.buf)
+		if searched > limit {
+			return nil, &MessageTooLongError{limit}
+		}
+		if l.err != nil {
+			line := bytes.TrimSpace(l.buf)
+			if l.buf = nil; len(line) > 0 {
+				return line, nil
+			}
+			return nil, l.err
+		}
+		l.fill()
+	}
+}
+
+// readSize is what a pipe holds on Linux.
+const readSize = 64 << 10
+
+// fill reads once from r to the end of buf, which doubles when it is full.
+func (l *Lines) fill() {
+	if cap(l.buf)-len(l.buf) < readSize/2 {
+		grown := make([]byte, len(l.buf), max(2*len(l.buf), readSize))
+		copy(grown, l.buf)
+		l.buf = grown
+	}
+	var n int
+	n, l.err = l.r.Read(l.buf[len(l.buf):cap(l.buf)])
+	l.buf = l.buf[:len(l.buf)+n]
+}
+
+// Write sends one line. When ctx ends first, it returns the cause at once: a line that was begun is
+// written to its end in the background, before the next one, so the framing survives; a line
+// that was not is withdrawn.
+func (l *Lines) Write(ctx context.Context, message []byte) error {
+	if bytes.IndexByte(message, '\n') >= 0 {
+		return errors.New("a message with a newline cannot be framed")
+	}
+	out := outgoing{message, make(chan error, 1)}
+	select {
+	case l.queue <- out:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.closed:
+		return os.ErrClosed
+	}
+	select {
+	case err := <-out.done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-l.closed:
+		return os.ErrClosed
+	}
+}
+
+// Close closes the reader and the writer and returns when writeLoop has ended.
+func (l *Lines) Close() error {
+	err := l.closeWriter()
+	if r, ok := l.r.(io.Closer); ok {
+		err = errors.Join(err, r.Close())
+	}
+	return err
+}
+
+func (l *Lines) closeWriter() (err error) {
+	close(l.closed)
+	if w, ok := l.w.(io.Closer); ok {
+		err = w.Close()
+	}
+	l.work.Wait()
+	return err
+}
+
+// writeLoop is the only caller of w.Write. It waits for nothing but w and the next message, and ends
+// with Close. Messages that wait together are written together.
+func (l *Lines) writeLoop() {
+	var text []byte
+	var batch []outgoing
+	for {
+		select {
+		case out := <-l.queue:
+			batch = append(batch[:0], out)
+			text = append(append(text[:0], out.message...), '\n')
+		case <-l.closed:
+			return
+		}
+		// Callers that are about to send get their turn first: with 64 calls in flight this makes one
+		// write of dozens of messages.
+		runtime.Gosched()
+		for more := true; more && len(text) < readSize; {
+			select {
+			case out := <-l.queue:
+				batch = append(batch, out)
+				text = append(append(text, out.message...), '\n')
+			default:
+				more = false
+			}
+		}
+		_, err := l.w.Write(text)
+		for i := range batch {
+			batch[i].done <- err
+			batch[i] = outgoing{}
+		}
+		if cap(text) > 16*readSize {
+			text = nil // one huge message should not stay
+		}
+	}
+}
+
+// Command says how to start a server as a child process.
+type Command struct {
+	Path string   // looked up in PATH if it has no slash
+	Args []string // without the command itself
+	Dir  string   // working directory; ours if empty
+	Env  []string // NAME=VALUE, beside the short safe list; never the rest of our environment
+
+	// Stderr gets each line the server writes to stderr, whole. It is called from one goroutine and must
+	// not block for long: a server whose stderr is not read stops.
+	Stderr io.Writer
+
+	MaxMessage int           // bytes of one message from the server; 64 MiB if 0
+	Grace      time.Duration // what Close gives the server for each of its two chances to end by itself; 2 s if 0
+}
+
+func (c *Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
+
+// How long what a dead process wrote is waited for, where a grandchild holds the pipe and no EOF comes.
+const drain = 100 * time.Millisecond
+
+// Stdio is a server that runs as a child process and is spoken to over its stdin and stdout. The
+// process is the leader of a process group of its own, so that Close reaches what it started:
+// npx starts a shell that starts node.
+type Stdio struct {
+	command Command
+	process *exec.Cmd
+	lines   *Lines
+	stdout  *os.File
+	stderr  *os.File
+
+	exited chan struct{} // closed when the process has been reaped, just after state is set
+	state  *os.ProcessState
+	gone   chan struct{} // closed when the rest of its group has ended, too
+	killed chan struct{} // closed when SIGKILL went to the group
+	heard  chan struct{} // closed when stderr has been read to its end
+
+	drained bool // the process has ended and its stdout was looked at once more. Read only
+
+	work sync.WaitGroup // readStderr, reap
+
+	mu   sync.Mutex // guards tail
+	tail []byte     // the last of stderr
+}
+
+// StartStdio starts a server. The caller must Close it, also after the server has ended.
+func StartStdio(c Command) (*Stdio, error) {
+	if c.Grace == 0 {
+		c.Grace = 2 * time.Second
+	}
+	s := &Stdio{
+		command: c,
+		process: exec.Command(c.Path, c.Args...),
+		exited:  make(chan struct{}),
+		gone:    make(chan struct{}),
+		killed:  make(chan struct{}),
+		heard:   make(chan struct{}),
+	}
+	s.process.Dir = c.Dir
+	s.process.Env = append(safeEnvironment(os.Environ()), c.Env...)
+	startGroup(s.process)
+
+	// The pipes are our own, not exec's: its Wait would close them under the reader, or wait for a
+	// grandchild that holds them.
+	var ours, theirs [3]*os.File
+	for i := range ours {
+		r, w, err := os.Pipe()
+		if err != nil {
+			closeAll(ours[:i])
+			closeAll(theirs[:i])
+			return nil, fmt.Errorf("start server %s: %w", &c, err)
+		}
+		if ours[i], theirs[i] = r, w; i == 0 {
+			ours[i], theirs[i] = w, r
+		}
+	}
+	s.process.Stdin, s.process.Stdout, s.process.Stderr = theirs[0], theirs[1], theirs[2]
+	err := s.process.Start()
+	closeAll(theirs[:])
+	if err != nil {
+		closeAll(ours[:])
+		return nil, fmt.Errorf("start server %s: %w", &c, err)
+	}
+	s.stdout, s.stderr = ours[1], ours[2]
+	s.lines = NewLines(readFunc(s.readStdout), ours[0])
+	s.lines.MaxMessage = c.MaxMessage
+	s.work.Go(s.readStderr)
+	s.work.Go(s.reap)
+	return s, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// Read returns the server's next message. When the server has ended, what it wrote before comes
+// first and then a *ServerExitError.
+func (s *Stdio) Read() ([]byte, error) {
+	message, err := s.lines.Read()
+	if errors.Is(err, io.EOF) {
+		err = s.exitError()
+	}
+	return message, err
+}
+
+// Write sends the server a message; see Lines.Write. A broken pipe is nearly always the server's end,
+// and the error says how it ended.
+func (s *Stdio) Write(ctx context.Context, message []byte) error {
+	err := s.lines.Write(ctx, message)
+	if errors.Is(err, errBrokenPipe) {
+		return s.exitError()
+	}
+	return err
+}
+
+// Close ends the server as the specification orders (MCP 2025-11-25, lifecycle, shutdown): it closes
+// its stdin and waits; sends SIGTERM to its process group and waits; sends SIGKILL. It returns when the
+// process, and all of its group, has ended. Somebody should go on calling Read meanwhile, or a server
+// with much to say does not get to its end by itself.
+func (s *Stdio) Close() error {
+	_ = s.lines.closeWriter() // a broken pipe is no news here
+	if !within(s.command.Grace, s.exited) {
+		terminateGroup(s.process.Process)
+		if !within(s.command.Grace, s.exited) {
+			close(s.killed)
+			killGroup(s.process.Process)
+		}
+	}
+	<-s.gone
+	s.stdout.Close()
+	s.work.Wait()
+	s.stderr.Close()
+	return nil
+}
+
+// within says whether the event came in time.
+func within(d time.Duration, event <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-event:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// reap waits for the process, so that no zombie waits for Close, and then for the rest of its group: what
+// the server started goes with it. It signals the group at once and never later, when the number could
+// belong to somebody else. It ends within Grace of the process.
+func (s *Stdio) reap() {
+	defer close(s.gone)
+	_ = s.process.Wait() // the state says it all
+	s.state = s.process.ProcessState
+	close(s.exited)
+	// From now on a read returns what is there or fails soon; see readStdout.
+	if s.stdout.SetReadDeadline(time.Now().Add(drain)) != nil {
+		s.stdout.Close()
+	}
+	if s.stderr.SetReadDeadline(time.Now().Add(drain)) != nil {
+		s.stderr.Close()
+	}
+	if !groupAlive(s.process.Process) {
+		return
+	}
+	terminateGroup(s.process.Process)
+	deadline := time.NewTimer(s.command.Grace)
+	defer deadline.Stop()
+	poll := time.NewTicker(10 * time.Millisecond) // nobody tells of the end of a grandchild
+	defer poll.Stop()
+	for groupAlive(s.process.Process) {
+		select {
+		case <-poll.C:
+		case <-s.killed:
+			return
+		case <-deadline.C:
+			killGroup(s.process.Process)
+			return
+		}
+	}
+}
+
+// readStdout reads from the process. Once that has ended, the pipe may still hold an answer, and it may be
+// kept open by a grandchild for ever: so after the first deadline, set by reap, it looks once more,
+// however late the reader comes, and what is not there then does not come.
+func (s *Stdio) readStdout(p []byte) (int, error) {
+	n, err := s.stdout.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) && !s.drained {
+		s.drained = true
+		s.stdout.SetReadDeadline(time.Now().Add(drain))
+		n, err = s.stdout.Read(p)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// maxTail is how much of stderr is kept for the error message.
+const maxTail = 8 << 10
+
+// readStderr reads stderr to its end, whatever becomes of it: a server whose stderr is full stops. It
+// ends with the process.
+func (s *Stdio) readStderr() {
+	defer close(s.heard)
+	var line []byte
+	chunk := make([]byte, 4<<10)
+	for {
+		n, err := s.stderr.Read(chunk)
+		s.mu.Lock()
+		s.tail = append(s.tail, chunk[:n]...)
+		s.tail = s.tail[max(0, len(s.tail)-maxTail):]
+		s.mu.Unlock()
+		if s.command.Stderr != nil {
+			line = append(line, chunk[:n]...)
+			whole := bytes.LastIndexByte(line, '\n') + 1
+			if len(line) > maxTail || err != nil {
+				whole = len(line)
+			}
+			if whole > 0 {
+				_, _ = s.command.Stderr.Write(line[:whole])
+				line = append(line[:0], line[whole:]...)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// exitError says how the process ended, for which it waits a moment: the end of the pipe comes before
+// the end of the process.
+func (s *Stdio) exitError() error {
+	e := &ServerExitError{Command: s.command.String()}
+	if within(4*drain, s.exited) {
+		e.State = s.state
+		within(4*drain, s.heard)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e.Stderr = string(s.tail)
+	return e
+}
+
+// safeEnvironment picks the variables that a program needs to run at all, and that carry no secrets.
+// A value that begins with () is a shell function, which a shell would run.
+func safeEnvironment(environ []string) []string {
+	var safe []string
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		if isSafeVariable(name) && !strings.HasPrefix(value, "()") {
+			safe = append(safe, variable)
+		}
+	}
+	return safe
+}
