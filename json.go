@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"math/bits"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -34,6 +35,9 @@ func (s *scanner) end() bool {
 	s.peek()
 	return s.at == len(s.text)
 }
+
+// ok says whether there was no mistake so far.
+func (s *scanner) ok() bool { return s.at <= len(s.text) }
 
 // fail marks the text as not valid, or not what was asked for.
 func (s *scanner) fail() { s.at = len(s.text) + 1 }
@@ -84,7 +88,7 @@ func (s *scanner) list(opening, closing byte, item func(key []byte)) {
 			}
 		}
 		item(key)
-		if s.at > len(s.text) {
+		if !s.ok() {
 			return
 		}
 	}
@@ -93,20 +97,28 @@ func (s *scanner) list(opening, closing byte, item func(key []byte)) {
 
 // key reads a member's name, decoded if it has escapes.
 func (s *scanner) key() []byte {
-	raw, plain := s.quoted()
-	if plain || raw == nil {
+	raw, kind := s.quoted()
+	if kind == plain {
 		return raw
 	}
-	return []byte(unquote(raw))
+	return []byte(unquote(raw, kind))
 }
 
 // string reads a string and decodes it, exactly as encoding/json does (FuzzScanner).
-func (s *scanner) string() string {
-	raw, plain := s.quoted()
-	if plain && utf8.Valid(raw) {
-		return string(raw)
+func (s *scanner) string() string { return unquote(s.quoted()) }
+
+// bool reads true or false.
+func (s *scanner) bool() bool {
+	switch s.peek() {
+	case 't':
+		s.literal("true")
+		return s.ok()
+	case 'f':
+		s.literal("false")
+	default:
+		s.fail()
 	}
-	return unquote(raw)
+	return false
 }
 
 // value passes over one value of any kind and returns its text.
@@ -129,7 +141,7 @@ func (s *scanner) value() []byte {
 	default:
 		s.number()
 	}
-	if s.at > len(s.text) {
+	if !s.ok() {
 		return nil
 	}
 	return s.text[start:s.at:s.at]
@@ -174,65 +186,85 @@ func (s *scanner) number() {
 	}
 }
 
-// quoted passes over a string and returns what is between the quotes, and whether there is no
-// escape in it.
-func (s *scanner) quoted() (raw []byte, plain bool) {
+// What stands between a string's quotes.
+const (
+	plain   = iota // the string itself, but for invalid UTF-8
+	escaped        // escapes of two characters
+	unicode        // \u escapes, too
+)
+
+// quoted passes over a string and returns what is between the quotes, and of what kind it is.
+func (s *scanner) quoted() (raw []byte, kind int) {
 	if !s.take('"') {
 		s.fail()
-		return nil, false
+		return nil, plain
 	}
-	const every = 0x0101010101010101 // a byte of a word, in each of its eight bytes
-	b, i := s.text, s.at
-	for plain = true; ; i++ {
-		// Eight bytes at a time as long as none is a quote, a backslash or a control character:
-		// subtracting borrows into the high bit of a byte that is smaller, or zero.
-		for i+8 <= len(b) {
-			w := binary.LittleEndian.Uint64(b[i:])
-			quote, backslash := w^every*'"', w^every*'\\'
-			if ((quote-every)&^quote|(backslash-every)&^backslash|(w-every*' ')&^w)&(every*0x80) != 0 {
-				break
-			}
-			i += 8
-		}
+	for b, i := s.text, s.at; ; i++ {
+		i = special(b, i)
 		switch {
-		case i >= len(b) || b[i] < ' ':
+		case i == len(b) || b[i] < ' ':
 			s.fail()
-			return nil, false
+			return nil, plain
 		case b[i] == '"':
 			raw, s.at = b[s.at:i], i+1
-			return raw, plain
-		case b[i] == '\\':
-			plain = false
-			if i++; len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]) {
-				i += 4
-			} else if i >= len(b) || unescaped(b[i]) == 0 {
-				s.fail()
-				return nil, false
-			}
+			return raw, kind
+		}
+		i++ // a backslash
+		switch {
+		case i < len(b) && unescaped(b[i]) != 0:
+			kind = max(kind, escaped)
+		case len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]):
+			kind = unicode
+			i += 4
+		default:
+			s.fail()
+			return nil, plain
 		}
 	}
 }
 
-// unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to
-// encoding/json.
-func unquote(raw []byte) string {
-	if utf8.Valid(raw) && !bytes.Contains(raw, []byte(`\u`)) {
-		var b strings.Builder
-		b.Grow(len(raw))
-		for {
-			i := bytes.IndexByte(raw, '\\')
-			if i < 0 {
-				b.Write(raw)
-				return b.String()
-			}
-			b.Write(raw[:i])
-			b.WriteByte(unescaped(raw[i+1]))
-			raw = raw[i+2:]
+// special returns the index, from i on, of the next quote, backslash or control character, or len(b). It
+// looks at eight bytes at a time: in a byte that is smaller than what is subtracted, or zero, the
+// subtraction borrows into the high bit.
+func special(b []byte, i int) int {
+	const each = 0x0101010101010101
+	for ; i+8 <= len(b); i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote, backslash := w^each*'"', w^each*'\\'
+		found := ((quote-each)&^quote | (backslash-each)&^backslash | (w-each*' ')&^w) & (each * 0x80)
+		if found != 0 { // the lowest bit is right; a borrow can spoil only higher ones
+			return i + bits.TrailingZeros64(found)/8
 		}
 	}
-	var decoded string
-	_ = json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &decoded)
-	return decoded
+	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
+		i++
+	}
+	return i
+}
+
+// unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to
+// encoding/json.
+func unquote(raw []byte, kind int) string {
+	if kind == unicode || !utf8.Valid(raw) {
+		var decoded string
+		_ = json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &decoded)
+		return decoded
+	}
+	if kind == plain {
+		return string(raw)
+	}
+	var b strings.Builder
+	b.Grow(len(raw))
+	for {
+		i := bytes.IndexByte(raw, '\\')
+		if i < 0 {
+			b.Write(raw)
+			return b.String()
+		}
+		b.Write(raw[:i])
+		b.WriteByte(unescaped(raw[i+1]))
+		raw = raw[i+2:]
+	}
 }
 
 // unescaped returns what a backslash and c stand for, 0 if nothing.
@@ -265,11 +297,18 @@ func isHex(digits []byte) bool {
 
 // appendJSON appends a value's JSON on one line. Raw JSON stays as it is, but must be valid.
 func appendJSON(b []byte, v any) ([]byte, error) {
-	raw, ok := v.(json.RawMessage)
-	if ok && raw != nil && bytes.IndexByte(raw, '\n') < 0 && validJSON(raw) {
+	if raw, ok := v.(json.RawMessage); ok {
+		return appendRaw(b, raw)
+	}
+	text, err := json.Marshal(v)
+	return append(b, text...), err
+}
+
+func appendRaw(b []byte, raw json.RawMessage) ([]byte, error) {
+	if bytes.IndexByte(raw, '\n') < 0 && validJSON(raw) {
 		return append(b, raw...), nil
 	}
-	text, err := json.Marshal(v) // of raw JSON: compacts, or says what is wrong
+	text, err := json.Marshal(raw) // compacts it, or says what is wrong; nil is null
 	return append(b, text...), err
 }
 

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// errLate ends a call whose time was up; see Conn.call.
+var errLate = errors.New("no answer in time")
+
 // ErrClosed is wrapped by the error of every call on a connection that has ended, together with
 // the reason if the end was not our own Close.
 var ErrClosed = errors.New("connection closed")
@@ -140,7 +143,7 @@ func NewConn(t Transport, h Handler) *Conn {
 // The error names the method and wraps the peer's *Error; or the cause of ctx; or ErrClosed and the
 // reason; or what Write said. After an error other than *Error the peer may have acted all the same.
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
-	raw, err := c.call(ctx, method, params)
+	raw, err := c.call(ctx, nil, method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
 	if err == nil && result != nil {
 		if into, ok := result.(*json.RawMessage); ok {
 			*into = raw
@@ -156,7 +159,7 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 
 // Notify sends a notification. A nil error means that the transport took it.
 func (c *Conn) Notify(ctx context.Context, method string, params any) error {
-	message, err := appendRequest(nil, 0, method, params)
+	message, err := appendRequest(0, method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
 	if err == nil {
 		err = c.write(ctx, message)
 	}
@@ -206,33 +209,36 @@ func (c *Conn) closeOnce() error {
 	return err
 }
 
-// call is Call without the decoding. The request is registered before it is written, because the
-// answer may be here before Write returns.
-func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	if err := ctx.Err(); err != nil {
+// call is Call without the decoding. params appends the request's params, and may use its id. late, if not nil,
+// ends the call as ctx does, with errLate.
+func (c *Conn) call(ctx context.Context, late <-chan time.Time, method string, params paramsFunc) (json.RawMessage, error) {
+	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	done := make(chan answer, 1)
+	// Registered before it is written: the answer may be here before Write returns.
 	c.mu.Lock()
 	c.lastID++
 	id := c.lastID
 	c.pending[id] = done
 	c.mu.Unlock()
 
-	message, err := appendRequest(nil, id, method, params)
-	written := false
-	if err == nil {
-		if err = c.write(ctx, message); err == nil {
-			select {
-			case a := <-done:
-				return a.result, a.err
-			case <-ctx.Done():
-				err = context.Cause(ctx)
-			case <-c.life.Done():
-				err = context.Cause(c.life)
-			}
+	message, err := appendRequest(id, method, params)
+	if err != nil {
+		c.forget(id)
+		return nil, err
+	}
+	if err = c.write(ctx, message); err == nil {
+		select {
+		case a := <-done:
+			return a.result, a.err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-late:
+			err = errLate
+		case <-c.life.Done():
+			err = context.Cause(c.life)
 		}
-		written = true
 	}
 	if !c.forget(id) {
 		// The answer was here first. A plain select on answer and life would lose about half of the
@@ -240,8 +246,8 @@ func (c *Conn) call(ctx context.Context, method string, params any) (json.RawMes
 		a := <-done
 		return a.result, a.err
 	}
-	if written && ctx.Err() != nil {
-		c.abandon(id, method, context.Cause(ctx))
+	if ctx.Err() != nil || err == errLate {
+		c.abandon(id, method, err)
 	}
 	return nil, err
 }
@@ -428,15 +434,19 @@ func (c *Conn) nextRefusal(n int) json.RawMessage {
 
 // respond sends an answer. A failure has nobody to be told: the peer that asked cannot be reached.
 func (c *Conn) respond(id json.RawMessage, result any, err error) {
-	message, encoding := appendResponse(nil, id, result, err)
+	message, encoding := appendResponse(id, result, err)
 	if encoding != nil {
-		message, _ = appendResponse(nil, id, nil, fmt.Errorf("the result cannot be encoded: %w", encoding))
+		message, _ = appendResponse(id, nil, fmt.Errorf("the result cannot be encoded: %w", encoding))
 	}
 	_ = c.transport.Write(c.serve, message)
 }
 
-// appendRequest appends a request, or a notification if id is 0.
-func appendRequest(b []byte, id int64, method string, params any) ([]byte, error) {
+// paramsFunc appends the params of the request with that id, or null for none.
+type paramsFunc func(b []byte, id int64) ([]byte, error)
+
+// appendRequest makes a request, or a notification if id is 0.
+func appendRequest(id int64, method string, params paramsFunc) ([]byte, error) {
+	b := make([]byte, 0, 256)
 	b = append(b, `{"jsonrpc":"2.0",`...)
 	if id != 0 {
 		b = append(b, `"id":`...)
@@ -445,25 +455,22 @@ func appendRequest(b []byte, id int64, method string, params any) ([]byte, error
 	}
 	b = append(b, `"method":`...)
 	b = appendString(b, method)
-	if params == nil {
-		return append(b, '}'), nil
-	}
 	bare := len(b)
 	b = append(b, `,"params":`...)
 	value := len(b)
-	b, err := appendJSON(b, params)
+	b, err := params(b, id)
 	if err != nil {
 		return nil, fmt.Errorf("params: %w", err)
 	}
-	if string(b[value:]) == "null" { // a nil map or pointer
+	if string(b[value:]) == "null" { // also what a nil map or pointer encodes to
 		b = b[:bare]
 	}
 	return append(b, '}'), nil
 }
 
-// appendResponse appends the answer to a request: err if there is one, else result.
-func appendResponse(b []byte, id json.RawMessage, result any, err error) ([]byte, error) {
-	b = append(b, `{"jsonrpc":"2.0","id":`...)
+// appendResponse makes the answer to a request: err if there is one, else result.
+func appendResponse(id json.RawMessage, result any, err error) ([]byte, error) {
+	b := append([]byte(nil), `{"jsonrpc":"2.0","id":`...)
 	b = append(b, id...)
 	if err == nil {
 		b = append(b, `,"result":`...)

@@ -74,7 +74,7 @@ func TestWire(t *testing.T) {
 		{5, "a\n", struct{}{}, `{"jsonrpc":"2.0","id":5,"method":"a\n","params":{}}`},
 		{0, "n", []int{1}, `{"jsonrpc":"2.0","method":"n","params":[1]}`},
 	} {
-		got, err := appendRequest(nil, c.id, c.method, c.params)
+		got, err := appendRequest(c.id, c.method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, c.params) })
 		assert.NilError(t, err)
 		assert.Equal(t, string(got), c.want)
 	}
@@ -89,7 +89,7 @@ func TestWire(t *testing.T) {
 		{nil, fmt.Errorf("wrapped: %w", &Error{Code: 7, Message: "m", Data: json.RawMessage(`[1]`)}),
 			`{"jsonrpc":"2.0","id":"x","error":{"code":7,"message":"m","data":[1]}}`},
 	} {
-		got, err := appendResponse(nil, json.RawMessage(`"x"`), c.result, c.err)
+		got, err := appendResponse(json.RawMessage(`"x"`), c.result, c.err)
 		assert.NilError(t, err)
 		assert.Equal(t, string(got), c.want)
 	}
