@@ -98,7 +98,7 @@ func (s *scanner) list(opening, closing byte, item func(key []byte)) {
 // key reads a member's name, decoded if it has escapes.
 func (s *scanner) key() []byte {
 	raw, kind := s.quoted()
-	if kind == plain {
+	if kind == plainText {
 		return raw
 	}
 	return []byte(unquote(raw, kind))
@@ -188,23 +188,23 @@ func (s *scanner) number() {
 
 // What stands between a string's quotes.
 const (
-	plain   = iota // the string itself, but for invalid UTF-8
-	escaped        // escapes of two characters
-	unicode        // \u escapes, too
+	plainText   = iota // the string itself, but for invalid UTF-8
+	escapedText        // escapes of two characters
+	unicodeText        // \u escapes, too
 )
 
 // quoted passes over a string and returns what is between the quotes, and of what kind it is.
 func (s *scanner) quoted() (raw []byte, kind int) {
 	if !s.take('"') {
 		s.fail()
-		return nil, plain
+		return nil, plainText
 	}
 	for b, i := s.text, s.at; ; i++ {
 		i = special(b, i)
 		switch {
 		case i == len(b) || b[i] < ' ':
 			s.fail()
-			return nil, plain
+			return nil, plainText
 		case b[i] == '"':
 			raw, s.at = b[s.at:i], i+1
 			return raw, kind
@@ -212,13 +212,13 @@ func (s *scanner) quoted() (raw []byte, kind int) {
 		i++ // a backslash
 		switch {
 		case i < len(b) && unescaped(b[i]) != 0:
-			kind = max(kind, escaped)
+			kind = max(kind, escapedText)
 		case len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]):
-			kind = unicode
+			kind = unicodeText
 			i += 4
 		default:
 			s.fail()
-			return nil, plain
+			return nil, plainText
 		}
 	}
 }
@@ -245,12 +245,12 @@ func special(b []byte, i int) int {
 // unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to
 // encoding/json.
 func unquote(raw []byte, kind int) string {
-	if kind == unicode || !utf8.Valid(raw) {
+	if kind == unicodeText || !utf8.Valid(raw) {
 		var decoded string
 		_ = json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &decoded)
 		return decoded
 	}
-	if kind == plain {
+	if kind == plainText {
 		return string(raw)
 	}
 	var b strings.Builder

@@ -10,9 +10,14 @@ import (
 	"time"
 )
 
-// TestMain makes the test binary a server of many kinds, for tests that need a child process.
+// TestMain makes the test binary a server of many kinds, for tests that need a child process, and the
+// program itself: where MCPAGENT_CHILD says so, or where the program started itself as its built-in server.
 func TestMain(m *testing.M) {
-	if mode := os.Getenv("MCPAGENT_CHILD"); mode != "" {
+	mode := os.Getenv("MCPAGENT_CHILD")
+	if mode == "main" || mode == "" && len(os.Args) > 1 && os.Args[1] == "serve" {
+		os.Exit(run())
+	}
+	if mode != "" {
 		os.Exit(runChild(mode))
 	}
 	if r, w, err := os.Pipe(); err == nil { // the runtime's own descriptors come with the first pipe

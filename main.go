@@ -1,0 +1,701 @@
+// main.go - the command line.
+// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp.go, mistral.go, agent.go, host.go, search.go, library.go, offline.go.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unicode"
+)
+
+const version = "0.1.0"
+
+const usage = `mcpagent asks a language model a question that it answers with the tools of an MCP server.
+
+  mcpagent "question"          ask once: the answer on stdout, everything else on stderr
+  mcpagent                     the same, with the question read from stdin
+  mcpagent tools               list the server's tools
+  mcpagent call TOOL [JSON]    call one tool, no model
+  mcpagent serve [DIR]         be an MCP server on stdio: search over DIR, or over this program's source
+  mcpagent version | help
+
+  variable           flag            meaning                                            default
+  MISTRAL_API_KEY                    key of the model's API                             none: the offline stand-in
+  MISTRAL_MODEL      -model          the model's name                                   mistral-large-latest
+  MISTRAL_BASE_URL                   any chat-completions API (Ollama, vLLM, …)         Mistral's
+  MCP_SERVER         -server         the server's command line; words NAME=VALUE        the built-in library
+                                     before it set its environment
+  MCP_PROTOCOL       -protocol       protocol revision to offer                         auto
+  MCP_SYSTEM         -system         system prompt; @FILE reads it from a file          a short one
+  MCP_APPROVE        -approve        calls by the model: ask, always, never             ask on a terminal, else never
+  MCP_MAX_TURNS      -max-turns      model turns per question                           20
+  MCP_TIMEOUT        -timeout        of a request to the server without progress        5m
+  MCP_START_TIMEOUT  -start-timeout  of the server's start                              30s
+  MCP_TRACE          -trace          every message on the wire, and the server's        off
+                                     stderr: 1 for stderr, or a file
+                     -json           machine-readable output                            off
+                     -q              nothing but the answer                             off
+
+Exit status: 0 done, 1 cannot start, 2 usage, 3 a tool reported an error (call), 4 the model failed, 130 interrupted.
+`
+
+const defaultSystem = `You answer questions with the help of tools. Call a tool when it can know what you do not; say which source an answer comes from; say so when the tools do not have it.`
+
+// The exit statuses.
+const (
+	exitStart       = 1
+	exitUsage       = 2
+	exitTool        = 3
+	exitModel       = 4
+	exitInterrupted = 130
+)
+
+// exitError is an error with the status that the program ends with.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func usageError(format string, args ...any) error {
+	return &exitError{exitUsage, fmt.Errorf(format+" (see: mcpagent help)", args...)}
+}
+
+func main() { os.Exit(run()) }
+
+// run is the program, but for the call of os.Exit.
+func run() int {
+	p := &program{stderr: &lineWriter{w: os.Stderr}}
+	// The first Ctrl-C cancels what runs; the next one ends the program, whatever it does.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer context.AfterFunc(ctx, stop)()
+	err := p.run(ctx, os.Args[1:])
+	if err == nil {
+		return 0
+	}
+	status := exitStart
+	var e *exitError
+	if errors.As(err, &e) {
+		status = e.status
+	}
+	if ctx.Err() != nil {
+		status, err = exitInterrupted, errors.New("interrupted")
+	}
+	text := p.redact(err.Error())
+	if p.json {
+		_ = p.print(map[string]any{"error": text})
+	}
+	fmt.Fprintln(p.stderr, "mcpagent:", visible(text))
+	return status
+}
+
+// program is one run of the command line.
+type program struct {
+	stderr *lineWriter
+	key    string // never shown
+
+	model, baseURL string
+	server         string // a command line; empty for the built-in library
+	protocol       string
+	system         string
+	approve        string
+	maxTurns       int
+	timeout, start time.Duration
+	trace          string
+	json, quiet    bool
+
+	approval sync.Once // says once why calls are refused
+}
+
+func (p *program) run(ctx context.Context, args []string) error {
+	args, err := p.parse(args)
+	if err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			_, err = io.WriteString(os.Stdout, usage)
+		}
+		return err
+	}
+	command := ""
+	if len(args) > 0 {
+		command = args[0]
+	}
+	switch command {
+	case "help":
+		_, err := io.WriteString(os.Stdout, usage)
+		return err
+	case "version":
+		_, err := fmt.Printf("mcpagent %s, MCP %s, %s\n", version, strings.Join(Revisions(), " "), runtime.Version())
+		return err
+	case "serve":
+		return p.serve(ctx, args[1:])
+	case "tools":
+		if len(args) > 1 {
+			return usageError("tools takes no arguments")
+		}
+		return p.tools(ctx)
+	case "call":
+		return p.call(ctx, args[1:])
+	}
+	return p.ask(ctx, strings.Join(args, " "))
+}
+
+// parse takes the options from the environment and the flags, which may stand anywhere, and returns the rest.
+func (p *program) parse(args []string) (rest []string, err error) {
+	p.key = os.Getenv("MISTRAL_API_KEY")
+	p.baseURL = os.Getenv("MISTRAL_BASE_URL")
+	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	text := func(into *string, name, variable, value string) {
+		f.StringVar(into, name, cmp.Or(os.Getenv(variable), value), "")
+	}
+	var turns, timeout, start string
+	text(&p.model, "model", "MISTRAL_MODEL", "mistral-large-latest")
+	text(&p.server, "server", "MCP_SERVER", "")
+	text(&p.protocol, "protocol", "MCP_PROTOCOL", "auto")
+	text(&p.system, "system", "MCP_SYSTEM", defaultSystem)
+	text(&p.approve, "approve", "MCP_APPROVE", "")
+	text(&turns, "max-turns", "MCP_MAX_TURNS", "20")
+	text(&timeout, "timeout", "MCP_TIMEOUT", "5m")
+	text(&start, "start-timeout", "MCP_START_TIMEOUT", "30s")
+	text(&p.trace, "trace", "MCP_TRACE", "")
+	f.BoolVar(&p.json, "json", false, "")
+	f.BoolVar(&p.quiet, "q", false, "")
+	for len(args) > 0 {
+		if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		} else if err != nil {
+			return nil, usageError("%w", err)
+		}
+		stopped := len(f.Args()) < len(args) && args[len(args)-len(f.Args())-1] == "--"
+		if args = f.Args(); stopped {
+			rest = append(rest, args...)
+			break
+		}
+		if len(args) > 0 {
+			rest, args = append(rest, args[0]), args[1:]
+		}
+	}
+
+	if p.maxTurns, err = strconv.Atoi(turns); err != nil || p.maxTurns < 1 {
+		return nil, usageError("MCP_MAX_TURNS: %q is not a number of turns", turns)
+	}
+	if p.timeout, err = duration(timeout); err != nil {
+		return nil, usageError("MCP_TIMEOUT: %w", err)
+	}
+	if p.start, err = duration(start); err != nil {
+		return nil, usageError("MCP_START_TIMEOUT: %w", err)
+	}
+	if p.protocol != "auto" && !slices.Contains(Revisions(), p.protocol) {
+		return nil, usageError("MCP_PROTOCOL: %q is not a revision known here: auto, %s", p.protocol, strings.Join(Revisions(), ", "))
+	}
+	switch p.approve {
+	case "", "ask", "always", "never":
+	default:
+		return nil, usageError("MCP_APPROVE: %q is none of ask, always, never", p.approve)
+	}
+	if file, ok := strings.CutPrefix(p.system, "@"); ok {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("MCP_SYSTEM: %w", err)
+		}
+		p.system = string(text)
+	}
+	return rest, nil
+}
+
+// duration reads 90s, 5m, or a number of seconds.
+func duration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = time.ParseDuration(text + "s")
+	}
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%q is not a duration such as 90s or 5m", text)
+	}
+	return d, nil
+}
+
+// serve is the built-in server, on this program's own stdin and stdout.
+func (p *program) serve(ctx context.Context, args []string) error {
+	library := SourceLibrary()
+	switch len(args) {
+	case 0:
+	case 1:
+		var err error
+		if library, err = OpenLibrary(args[0]); err != nil {
+			return err
+		}
+		defer library.Close()
+	default:
+		return usageError("serve takes one folder")
+	}
+	library.Version = version
+	library.OnIndexed = func(summary string) { fmt.Fprintln(p.stderr, summary) }
+	if isTerminal(os.Stdin) {
+		fmt.Fprintln(p.stderr, "an MCP server on stdin and stdout: one JSON-RPC message a line, Ctrl-D ends it")
+	}
+	served := make(chan error, 1)
+	// A blocked read of a terminal cannot be interrupted, so an interrupt does not wait for it: the process ends.
+	go func() { served <- library.Serve(context.Background(), NewLines(os.Stdin, os.Stdout)) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tools lists what the server offers.
+func (p *program) tools(ctx context.Context) error {
+	host, done, err := p.host(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	tools, _, err := host.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	if p.json {
+		return p.print(tools)
+	}
+	for _, tool := range tools {
+		title, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(tool.Description, tool.Title)), "\n")
+		fmt.Printf("%s(%s)\n    %s\n", visible(tool.Name), visible(parameters(tool.InputSchema)), visible(title))
+	}
+	return nil
+}
+
+// parameters lists the names in a schema, optional ones with a question mark.
+func parameters(schema json.RawMessage) string {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+		Required   []string                   `json:"required"`
+	}
+	_ = json.Unmarshal(schema, &s) // what is no schema has no parameters to show
+	for name := range s.Properties {
+		if !slices.Contains(s.Required, name) {
+			s.Required = append(s.Required, name+"?")
+		}
+	}
+	slices.SortStableFunc(s.Required, func(a, b string) int {
+		return cmp.Compare(strings.Count(a, "?"), strings.Count(b, "?"))
+	})
+	return strings.Join(s.Required, ", ")
+}
+
+// call runs one tool.
+func (p *program) call(ctx context.Context, args []string) error {
+	if len(args) == 0 || len(args) > 2 {
+		return usageError("call takes a tool and, if it has arguments, a JSON object")
+	}
+	arguments := json.RawMessage("{}")
+	if len(args) == 2 {
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(args[1]), &object); err != nil || object == nil {
+			return usageError("the arguments must be one JSON object, such as '{\"query\": \"text\"}': %s", cut(args[1], 80))
+		}
+		arguments = json.RawMessage(args[1])
+	}
+	host, done, err := p.host(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	tools, names, err := host.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	name := args[0]
+	if !slices.Contains(names, name) {
+		known := make([]string, len(tools))
+		for i, tool := range tools {
+			known[i] = tool.Name
+		}
+		if !slices.Contains(known, name) {
+			if near := closest(name, known); len(near) > 0 {
+				known = near
+			}
+			return usageError("the server has no tool %q; it has %s", name, cut(strings.Join(known, ", "), 400))
+		}
+	}
+	result, err := host.CallTool(ctx, name, arguments, p.progress(name))
+	if err != nil {
+		return &exitError{exitTool, err}
+	}
+	if p.json {
+		err = p.print(result)
+	} else if text := ModelText(result); text != "" {
+		_, err = fmt.Println(p.forStdout(text))
+	}
+	if err == nil && result.IsError {
+		err = &exitError{exitTool, fmt.Errorf("%s reported an error", name)}
+	}
+	return err
+}
+
+// ask is a question to the model.
+func (p *program) ask(ctx context.Context, question string) error {
+	if question == "" {
+		if isTerminal(os.Stdin) {
+			return usageError("no question: give it as an argument or on stdin")
+		}
+		text, err := readAll(ctx, os.Stdin)
+		if err != nil {
+			return err
+		}
+		if question = strings.TrimSpace(text); question == "" {
+			return usageError("the question on stdin is empty")
+		}
+	}
+	host, done, err := p.host(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	model := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(r Retry) {
+		p.note("%s; trying again in %s", p.redact(r.Err.Error()), round(r.Wait))
+	}}
+	if p.key == "" && p.baseURL == "" {
+		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
+		model.Client, model.Model = &http.Client{Transport: Offline{}}, "offline"
+	}
+	report := &report{Model: model.Model, Calls: []callReport{}}
+	agent := &Agent{
+		Model:    model,
+		Tools:    toolbox{p, host},
+		System:   p.system,
+		MaxTurns: p.maxTurns,
+		Decide:   p.decide,
+		Observe:  func(e Event) { p.observe(e, report) },
+	}
+	if instructions := host.Server().Instructions; instructions != "" {
+		agent.System += "\n\nThe server says of its tools:\n" + instructions
+	}
+	answer, err := agent.Chat(ctx, question)
+	report.Usage = agent.Usage
+	var api *APIError
+	switch {
+	case errors.As(err, &api) && (api.Status == 401 || api.Status == 403) && p.key == "":
+		return &exitError{exitModel, fmt.Errorf("%w: set MISTRAL_API_KEY", err)}
+	case err != nil:
+		return &exitError{exitModel, err}
+	}
+	if p.json {
+		report.Answer = answer
+		return p.print(report)
+	}
+	_, err = fmt.Println(p.forStdout(answer))
+	p.note("%s: %d turns, %d calls, %d tokens (%d in, %d out)", report.Model, report.Turns, len(report.Calls),
+		agent.Usage.TotalTokens, agent.Usage.PromptTokens, agent.Usage.CompletionTokens)
+	return err
+}
+
+// report is what ask -json prints.
+type report struct {
+	Answer string       `json:"answer"`
+	Calls  []callReport `json:"calls"`
+	Turns  int          `json:"turns"`
+	Usage  Usage        `json:"usage"`
+	Model  string       `json:"model"`
+}
+
+type callReport struct {
+	Name      string          `json:"name"`
+	Arguments json.RawMessage `json:"arguments"`
+	Bytes     int             `json:"bytes"` // of the result
+	Seconds   float64         `json:"seconds"`
+	Error     string          `json:"error,omitempty"`
+}
+
+// observe tells what the agent does, one line each.
+func (p *program) observe(e Event, r *report) {
+	name, arguments := e.Call.Name, cut(e.Call.Arguments, 160)
+	switch e.Kind {
+	case TurnEnded:
+		r.Turns++
+		r.Model = cmp.Or(e.Response.Model, r.Model)
+		if e.Response.FinishReason == "length" {
+			p.note("the model's message was cut off at its length limit")
+		}
+	case CallStarted:
+		p.note("> %s %s", name, arguments)
+	case CallEnded:
+		call := callReport{Name: name, Arguments: json.RawMessage(e.Call.Arguments), Bytes: e.Bytes, Seconds: e.Took.Seconds()}
+		if e.Err != nil {
+			call.Error = p.redact(e.Err.Error())
+			p.note("< %s failed after %s: %s", name, round(e.Took), cut(call.Error, 400))
+		} else {
+			p.note("< %s %s, %d bytes", name, round(e.Took), e.Bytes)
+		}
+		r.Calls = append(r.Calls, call)
+	case ToolsFailed:
+		p.note("the tools could not be listed again: %v", e.Err)
+	case LastTurn:
+		p.note("%v: asking for an answer without tools", e.Err)
+	}
+}
+
+// toolbox is the host as the agent sees it.
+type toolbox struct {
+	*program
+	host *Host
+}
+
+func (t toolbox) Functions(ctx context.Context) ([]Function, error) { return t.host.Functions(ctx) }
+
+func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
+	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.progress(call.Name))
+	if err != nil {
+		return ToolOutput{}, err
+	}
+	return ToolOutput{Text: ModelText(result), IsError: result.IsError}, nil
+}
+
+func (p *program) progress(tool string) func(Progress) {
+	return func(progress Progress) {
+		of := ""
+		if progress.Total > 0 {
+			of = fmt.Sprintf("/%g", progress.Total)
+		}
+		p.note("  %s %g%s %s", tool, progress.Progress, of, cut(progress.Message, 160))
+	}
+}
+
+// decide lets the user decide on a call. The built-in library only reads what everybody may.
+func (p *program) decide(ctx context.Context, call ToolCall) Decision {
+	terminal := isTerminal(os.Stdin)
+	switch {
+	case p.server == "" || p.approve == "always":
+		return Decision{}
+	case p.approve == "never":
+		return Decision{Refuse, "the user allows no calls"}
+	case !terminal:
+		p.approval.Do(func() {
+			fmt.Fprintln(p.stderr, "calls are refused, as nobody can be asked without a terminal; MCP_APPROVE=always allows them")
+		})
+		return Decision{Refuse, "nobody is there to allow it"}
+	}
+	fmt.Fprintf(p.stderr, "call %s %s\nrun it? [y/n] ", visible(call.Name), visible(call.Arguments))
+	line, err := readLine(ctx, os.Stdin)
+	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y") {
+		return Decision{Refuse, "the user said no"}
+	}
+	return Decision{}
+}
+
+// host starts the server. done ends it.
+func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
+	c := Command{Path: "", Args: []string{"serve"}}
+	if p.server == "" {
+		if c.Path, err = os.Executable(); err != nil {
+			return nil, nil, err
+		}
+	} else if c, err = ParseCommand(p.server); err != nil {
+		return nil, nil, usageError("MCP_SERVER: %w", err)
+	}
+	var trace io.Writer
+	closeTrace := func() error { return nil }
+	switch p.trace {
+	case "", "0":
+	case "1":
+		trace = p.stderr
+	default:
+		file, err := os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, nil, fmt.Errorf("MCP_TRACE: %w", err)
+		}
+		trace, closeTrace = &lineWriter{w: file}, file.Close
+	}
+	options := ClientOptions{Info: Implementation{Name: "mcpagent", Version: version}, Timeout: p.timeout}
+	if p.protocol != "auto" {
+		options.Protocol = p.protocol
+	}
+	if trace != nil {
+		c.Stderr = tracer{p, trace, "!! stderr: "}
+		options.Stray = func(_ []byte, reason error) { tracer{p, trace, "!! "}.line("skipped: " + reason.Error()) }
+	}
+	stdio, err := StartStdio(c)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeTrace())
+	}
+	var transport Transport = stdio
+	if trace != nil {
+		transport = traced{stdio, tracer{p, trace, "-> "}, tracer{p, trace, "<- "}}
+	}
+	starting, cancel := context.WithTimeoutCause(ctx, p.start,
+		fmt.Errorf("server %s did not answer within %s (MCP_START_TIMEOUT)", &c, p.start))
+	defer cancel()
+	host, err := StartHost(starting, transport, options)
+	if err != nil {
+		return nil, nil, errors.Join(err, closeTrace())
+	}
+	return host, func() {
+		_ = host.Close()
+		_ = closeTrace()
+	}, nil
+}
+
+// traced writes every message of a transport down.
+type traced struct {
+	Transport
+	out, in tracer
+}
+
+func (t traced) Read() ([]byte, error) {
+	message, err := t.Transport.Read()
+	if err == nil {
+		t.in.line(string(message))
+	}
+	return message, err
+}
+
+func (t traced) Write(ctx context.Context, message []byte) error {
+	t.out.line(string(message))
+	return t.Transport.Write(ctx, message)
+}
+
+// tracer writes lines with a mark before each, and without the key.
+type tracer struct {
+	p    *program
+	w    io.Writer
+	mark string
+}
+
+func (t tracer) line(text string) { fmt.Fprintln(t.w, t.mark+t.p.redact(visible(text))) }
+
+func (t tracer) Write(lines []byte) (int, error) {
+	for line := range bytes.Lines(lines) {
+		t.line(string(bytes.TrimRight(line, "\r\n")))
+	}
+	return len(lines), nil
+}
+
+// note tells the user something in passing.
+func (p *program) note(format string, args ...any) {
+	if !p.quiet {
+		fmt.Fprintln(p.stderr, visible(fmt.Sprintf(format, args...)))
+	}
+}
+
+// print writes a value to stdout as JSON.
+func (p *program) print(v any) error {
+	e := json.NewEncoder(os.Stdout)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// forStdout is a text of the model or a server as it can be shown: a file gets it as it is.
+func (p *program) forStdout(text string) string {
+	if isTerminal(os.Stdout) {
+		return visible(text)
+	}
+	return text
+}
+
+func (p *program) redact(text string) string {
+	if p.key == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, p.key, "[key]")
+}
+
+// visible makes control characters harmless: what a server or a model says must not steer a terminal.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+}
+
+// cut shortens a text to n runes, on one line.
+func cut(text string, n int) string {
+	runes := []rune(strings.Join(strings.Fields(text), " "))
+	if len(runes) <= n {
+		return string(runes)
+	}
+	return string(runes[:n-1]) + "…"
+}
+
+func round(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(100 * time.Millisecond)
+}
+
+// isTerminal says whether somebody sits at the file. The null device is a character device too.
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
+}
+
+// readAll and readLine give up with ctx. The blocked read stays behind: the program is about to end.
+func readAll(ctx context.Context, r io.Reader) (string, error) {
+	return interruptible(ctx, func() (string, error) {
+		text, err := io.ReadAll(r)
+		return string(text), err
+	})
+}
+
+func readLine(ctx context.Context, r io.Reader) (string, error) {
+	return interruptible(ctx, func() (string, error) { return bufio.NewReader(r).ReadString('\n') })
+}
+
+func interruptible(ctx context.Context, read func() (string, error)) (string, error) {
+	type outcome struct {
+		text string
+		err  error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		text, err := read()
+		done <- outcome{text, err}
+	}()
+	select {
+	case o := <-done:
+		return o.text, o.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+}
+
+// lineWriter lets several goroutines write whole lines to one file.
+type lineWriter struct {
+	mu sync.Mutex // held during a write
+	w  io.Writer
+}
+
+func (l *lineWriter) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(text)
+}
