@@ -73,7 +73,7 @@ type Mistral struct {
 	BaseURL  string        // "" means https://api.mistral.ai/v1
 	Key      string        // sent as a bearer token if not empty
 	Model    string        // for example "mistral-large-latest"
-	Client   *http.Client  // nil means one with bounds on connecting and on waiting for an answer to begin; redirects are ours, see stayAtOrigin
+	Client   *http.Client  // nil means one with bounds (makeClient); its CheckRedirect is not used (chatRedirect)
 	Insecure bool          // allow the key over plain http to a host that is not this machine
 	Tries    int           // of one request, at most; 0 means 5
 	MaxWait  time.Duration // all waits between the tries of one request together; 0 means 2 minutes
@@ -81,7 +81,7 @@ type Mistral struct {
 	OnRetry  func(Retry)   // if set, called before each wait, by the goroutine that made the request
 
 	once   sync.Once
-	client *http.Client // written in once: Client, or its default, with stayAtOrigin
+	client *http.Client // written in once: Client or its default, with chatRedirect
 }
 
 // Retry is a try that failed and that another one follows.
@@ -167,11 +167,17 @@ func (c *ToolCall) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// id is the call's id if the server gave it one. The API documents "null", the word, as the default.
+func (f *chatCall) id() string {
+	if f.ID == "null" {
+		return ""
+	}
+	return f.ID
+}
+
 // merge takes over what a fragment says, but for the arguments.
 func (c *ToolCall) merge(f *chatCall) {
-	if f.ID != "null" { // the documented default of the field, which some servers send
-		c.ID = cmp.Or(c.ID, f.ID)
-	}
+	c.ID = cmp.Or(c.ID, f.id())
 	c.Name = cmp.Or(c.Name, f.Function.Name)
 	if !chatNull(f.Extra) {
 		c.Extra = f.Extra
@@ -217,7 +223,7 @@ type ChatResponse struct {
 	Message Message
 
 	// FinishReason is the server's: stop, tool_calls, length, model_length, error, or "". With length and model_length
-	// the answer is cut off, and so may be the last call's arguments: then they are not what the model meant, even if valid.
+	// the answer is cut off, and so may the last call's arguments be: not what the model meant, even where they are valid.
 	FinishReason string
 	Model        string // that answered, as the server names it
 	Usage        Usage  // zero if the server does not say
@@ -244,36 +250,48 @@ func (m *Mistral) Stream(ctx context.Context, r *ChatRequest, onText func(string
 	return m.chat(ctx, r, true, onText)
 }
 
-// chat is the request with its retries.
 func (m *Mistral) chat(ctx context.Context, r *ChatRequest, stream bool, onText func(string)) (*ChatResponse, error) {
 	target, err := m.target()
 	if err != nil {
-		return nil, fmt.Errorf("chat completion: %w", m.safe(err))
+		return nil, fmt.Errorf("chat completion: %w", err)
 	}
-	where := fmt.Sprintf("chat completion with %s at %s", m.clean(m.Model), m.clean(target.Host))
 	body, err := m.encode(r, stream)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", where, m.safe(err))
+		return nil, fmt.Errorf("chat completion: %w", m.safe(err))
 	}
-	left := cmp.Or(m.MaxWait, 2*time.Minute)
+	answer, err := m.retry(ctx, func() (*ChatResponse, bool, error) {
+		return m.attempt(ctx, target, body, stream, onText)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("chat completion with %s at %s: %w", m.clean(m.Model), m.clean(target.Host), err)
+	}
+	return answer, nil
+}
+
+// retry makes attempts until one succeeds, fails for good, or the bounds are reached.
+func (m *Mistral) retry(ctx context.Context, attempt func() (_ *ChatResponse, again bool, _ error)) (*ChatResponse, error) {
+	tries, left := cmp.Or(m.Tries, 5), cmp.Or(m.MaxWait, 2*time.Minute)
 	for try := 1; ; try++ {
-		answer, again, err := m.attempt(ctx, target, body, stream, onText)
-		switch {
-		case err == nil:
+		answer, again, err := attempt()
+		if err == nil {
 			return answer, nil
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("%s: %w", where, ctx.Err())
-		case !again:
-			return nil, fmt.Errorf("%s: %w", where, err)
-		case try >= cmp.Or(m.Tries, 5):
-			return nil, fmt.Errorf("%s: %w (tried %d times)", where, err, try)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if !again || tries <= 1 {
+			return nil, err
+		}
+		if try >= tries {
+			return nil, fmt.Errorf("%w (tried %d times)", err, try)
 		}
 		wait := chatBackoff(try)
-		if refused := (*APIError)(nil); errors.As(err, &refused) && refused.RetryAfter > 0 {
+		var refused *APIError
+		if errors.As(err, &refused) && refused.RetryAfter > 0 {
 			wait = refused.RetryAfter
 		}
 		if left -= wait; left < 0 {
-			return nil, fmt.Errorf("%s: %w (tried %d times; the next wait of %v would be too long)", where, err, try, wait)
+			return nil, fmt.Errorf("%w (try %d; to wait %v more would be too long)", err, try, wait.Round(time.Second))
 		}
 		if m.OnRetry != nil {
 			m.OnRetry(Retry{Attempt: try, Wait: wait, Err: err})
@@ -281,7 +299,7 @@ func (m *Mistral) chat(ctx context.Context, r *ChatRequest, stream bool, onText 
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s: %w, waiting to try again after: %w", where, ctx.Err(), err)
+			return nil, fmt.Errorf("%w, while waiting to try again after: %w", ctx.Err(), err)
 		}
 	}
 }
@@ -300,14 +318,14 @@ func chatBackoff(try int) time.Duration {
 func (m *Mistral) target() (*url.URL, error) {
 	u, err := url.Parse(cmp.Or(m.BaseURL, "https://api.mistral.ai/v1"))
 	if err != nil {
-		return nil, fmt.Errorf("base URL: %w", chatInner(err))
+		return nil, fmt.Errorf("base URL: %w", m.safe(chatInner(err)))
 	}
 	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errors.New("the base URL must begin with http:// or https:// and name a host")
 	}
 	secret := m.Key != "" || u.User != nil
 	if secret && u.Scheme == "http" && !m.Insecure && !chatLoopback(u.Hostname()) {
-		return nil, fmt.Errorf("%w (%s)", ErrPlainKey, u.Host)
+		return nil, fmt.Errorf("%w (%s)", ErrPlainKey, m.clean(u.Host))
 	}
 	if strings.ContainsFunc(m.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errors.New("the key holds a space, a line break or another character that no key has")
@@ -338,7 +356,7 @@ func (m *Mistral) encode(r *ChatRequest, stream bool) ([]byte, error) {
 		RandomSeed        *int      `json:"random_seed,omitempty"`
 		Stream            bool      `json:"stream,omitempty"`
 	}{
-		Model: m.Model, Messages: slices.Concat([]Message{}, r.Messages), // never null
+		Model: m.Model, Messages: append([]Message{}, r.Messages...), // never null
 		Temperature: r.Temperature, MaxTokens: r.MaxTokens, RandomSeed: r.RandomSeed, Stream: stream,
 	}
 	for _, f := range r.Tools {
@@ -400,7 +418,7 @@ func (m *Mistral) attempt(ctx context.Context, target *url.URL, body []byte, str
 	m.once.Do(m.makeClient)
 	resp, err := m.client.Do(req)
 	if err != nil {
-		untrusted := (*tls.CertificateVerificationError)(nil)
+		var untrusted *tls.CertificateVerificationError
 		again = !errors.As(err, &untrusted)
 		return nil, again, m.safe(fmt.Errorf("no answer: %w; check the base URL, and that the server can be reached", chatInner(err)))
 	}
@@ -409,9 +427,13 @@ func (m *Mistral) attempt(ctx context.Context, target *url.URL, body []byte, str
 		resp.Body.Close()
 	}()
 	limit := cmp.Or(m.MaxBody, 64<<20)
-	in := &answerBody{in: resp.Body, limit: limit, left: limit}
+	in := &chatBody{in: resp.Body, limit: limit, left: limit}
 	if resp.StatusCode != http.StatusOK {
-		raw, _ := io.ReadAll(io.LimitReader(in, 64<<10)) // a broken error page is still one
+		const enough = 64 << 10
+		raw, err := io.ReadAll(io.LimitReader(in, enough))
+		if err != nil || len(raw) == enough { // cut in a word, which could be the key
+			raw = raw[:bytes.LastIndexAny(raw, " \t\r\n")+1]
+		}
 		refused := m.refusal(resp, raw)
 		again = slices.Contains([]int{408, 429, 500, 502, 503, 504}, refused.Status)
 		return nil, again, refused
@@ -425,14 +447,18 @@ func (m *Mistral) attempt(ctx context.Context, target *url.URL, body []byte, str
 	if err != nil {
 		return nil, in.left == limit, err
 	}
-	// What a server adds to a message (reasoning_content, refusal, …) is refused when it comes back.
-	answer.Message = Message{Role: "assistant", Content: answer.Message.Content, ToolCalls: answer.Message.ToolCalls}
-	for i := range answer.Message.ToolCalls {
-		if call := &answer.Message.ToolCalls[i]; call.ID == "" {
-			call.ID = rand.Text()[:9] // the only form that the API takes: nine letters and digits
+	answer.Message = chatReplayable(answer.Message)
+	return answer, false, nil
+}
+
+// chatReplayable is a message that the API takes back: without what servers add, with an id for every call.
+func chatReplayable(m Message) Message {
+	for i := range m.ToolCalls {
+		if call := &m.ToolCalls[i]; call.ID == "" {
+			call.ID = rand.Text()[:9] // the only form that Mistral takes: nine letters and digits
 		}
 	}
-	return answer, false, nil
+	return Message{Role: "assistant", Content: m.Content, ToolCalls: m.ToolCalls}
 }
 
 // makeClient has no bound on the length of an answer in time: ctx has.
@@ -448,13 +474,13 @@ func (m *Mistral) makeClient() {
 	if m.Client != nil {
 		client = *m.Client
 	}
-	client.CheckRedirect = stayAtOrigin
+	client.CheckRedirect = chatRedirect
 	m.client = &client
 }
 
-// stayAtOrigin follows a redirect only if it repeats the request (307, 308) at the very origin that the key and the
+// chatRedirect follows a redirect only if it repeats the request (307, 308) at the very origin that the key and the
 // conversation were meant for. Every other redirect is the answer, and so an APIError.
-func stayAtOrigin(req *http.Request, via []*http.Request) error {
+func chatRedirect(req *http.Request, via []*http.Request) error {
 	from := via[0]
 	if req.Method == from.Method && req.URL.Scheme == from.URL.Scheme && req.URL.Host == from.URL.Host && len(via) < 5 {
 		return nil
@@ -462,13 +488,13 @@ func stayAtOrigin(req *http.Request, via []*http.Request) error {
 	return http.ErrUseLastResponse
 }
 
-// answerBody is a response body that ends with an AnswerTooLargeError after limit bytes.
-type answerBody struct {
+// chatBody is a response body that ends with an AnswerTooLargeError after limit bytes.
+type chatBody struct {
 	in          io.Reader
 	limit, left int64
 }
 
-func (b *answerBody) Read(p []byte) (int, error) {
+func (b *chatBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, &AnswerTooLargeError{b.limit}
 	}
@@ -538,7 +564,7 @@ func (m *Mistral) readStream(resp *http.Response, in io.Reader, onText func(stri
 		answer  ChatResponse
 		content chatContent
 		calls   chatCalls
-		events  = eventReader{in: bufio.NewReader(in)}
+		events  = chatEvents{in: bufio.NewReader(in)}
 	)
 	for {
 		data, err := events.next()
@@ -552,6 +578,9 @@ func (m *Mistral) readStream(resp *http.Response, in io.Reader, onText func(stri
 			answer.Message.Content = content.content()
 			answer.Message.ToolCalls = calls.whole()
 			return &answer, nil
+		}
+		if len(data) == 0 { // a sign of life
+			continue
 		}
 		var event chatAnswer
 		if err := json.Unmarshal(data, &event); err != nil || event.isError() {
@@ -575,22 +604,22 @@ func (m *Mistral) readStream(resp *http.Response, in io.Reader, onText func(stri
 	}
 }
 
-// eventReader reads server-sent events (WHATWG HTML, 9.2.6) as far as chat completions use them: the data alone.
-type eventReader struct {
+// chatEvents reads server-sent events (WHATWG HTML, 9.2.6) as far as chat completions use them: the data alone.
+type chatEvents struct {
 	in      *bufio.Reader
 	afterCR bool // a line ended with CR: an LF that follows belongs to it
 }
 
 // next is the data of the next event. An event whose empty line is missing at the end still counts; half a line
 // there does not: it is what a broken connection leaves.
-func (r *eventReader) next() (data []byte, _ error) {
+func (r *chatEvents) next() (data []byte, _ error) {
 	for {
 		line, err := r.line()
 		if err != nil && (err != io.EOF || data == nil) {
 			return nil, err
 		}
 		if err == io.EOF || len(line) == 0 && data != nil {
-			return data[:len(data)-1], nil
+			return bytes.TrimSpace(data), nil
 		}
 		if name, value, _ := bytes.Cut(line, []byte(":")); string(name) == "data" {
 			data = append(append(data, bytes.TrimPrefix(value, []byte(" "))...), '\n')
@@ -600,7 +629,7 @@ func (r *eventReader) next() (data []byte, _ error) {
 
 // line is the next line without its end, which is CR, LF or both. It does not wait for the byte after a CR: a
 // server that ends lines so may send nothing more for a while.
-func (r *eventReader) line() (line []byte, _ error) {
+func (r *chatEvents) line() (line []byte, _ error) {
 	for {
 		c, err := r.in.ReadByte()
 		if err != nil {
@@ -731,10 +760,10 @@ func (c *chatCalls) find(f *chatCall) *chatPartial {
 	var last *chatPartial
 	if f.Index != nil {
 		last = c.byIndex[*f.Index]
-	} else if len(c.calls) > 0 && (f.ID != "" || f.Function.Name == "") {
+	} else if len(c.calls) > 0 && (f.id() != "" || f.Function.Name == "") {
 		last = c.calls[len(c.calls)-1]
 	}
-	if last != nil && f.ID != "" && last.call.ID != "" && f.ID != last.call.ID {
+	if last != nil && f.id() != "" && last.call.ID != "" && f.id() != last.call.ID {
 		return nil // another id at the same index: a server that counts every call as 0
 	}
 	return last
@@ -751,25 +780,27 @@ func (c *chatCalls) whole() (calls []ToolCall) {
 // refusal makes an APIError of an answer that is none, whatever its form: Mistral's, {"detail": …} of its framework,
 // {"error": …} of others, a list of that, or a proxy's page.
 func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
-	e := &APIError{Status: resp.StatusCode, RetryAfter: retryAfter(resp.Header.Get("Retry-After"))}
+	e := &APIError{Status: resp.StatusCode, RetryAfter: chatRetryAfter(resp.Header.Get("Retry-After"))}
 	var parsed any
-	json.Unmarshal(body, &parsed) // what is no JSON says nothing and is shown as it is
-	object := errorObject(parsed)
-	e.Message = m.clean(cmp.Or(errorText(object), string(body)))
-	e.Type = m.clean(errorText(object["type"]))
-	e.Code = m.clean(errorText(object["code"]))
-	e.CorrelationID = m.clean(cmp.Or(resp.Header.Get("Mistral-Correlation-Id"), errorText(object["request_id"])))
-	if page := bytes.TrimSpace(body); len(page) > 0 && page[0] == '<' {
-		e.Message = "a web page"
-		if _, after, ok := bytes.Cut(page, []byte("<title>")); ok {
-			title, _, _ := bytes.Cut(after, []byte("</title>"))
-			e.Message = m.clean(fmt.Sprintf("a web page, %q", title))
-		}
-		e.Hint = "this is not a chat-completions API: check the base URL, and any proxy on the way"
-	} else if to, err := resp.Location(); err == nil {
+	if json.Unmarshal(body, &parsed) == nil {
+		body, _ = chatJSON(parsed) // without escapes, behind which the key would not be found
+	}
+	object := chatErrorObject(parsed)
+	e.Message = m.clean(cmp.Or(chatErrorText(object), string(body)))
+	e.Type = m.clean(chatErrorText(object["type"]))
+	e.Code = m.clean(chatErrorText(object["code"]))
+	e.CorrelationID = m.clean(cmp.Or(resp.Header.Get("Mistral-Correlation-Id"), chatErrorText(object["request_id"])))
+	e.Hint = e.advice()
+	if to, err := resp.Location(); err == nil && e.Status/100 == 3 {
 		e.Hint = m.clean(fmt.Sprintf("the server redirects to %s://%s: check the base URL", to.Scheme, to.Host))
-	} else {
-		e.Hint = e.advice()
+	}
+	if page := string(bytes.TrimSpace(body)); strings.HasPrefix(page, "<") {
+		_, title, _ := strings.Cut(page, "<title>")
+		title, _, _ = strings.Cut(title, "</title>")
+		e.Message = m.clean("a web page: " + title)
+		if e.Status < 500 {
+			e.Hint = "this is no chat-completions API: check the base URL, and any proxy on the way"
+		}
 	}
 	return e
 }
@@ -781,7 +812,7 @@ func (e *APIError) advice() string {
 		return slices.ContainsFunc(phrases, func(p string) bool { return strings.Contains(text, p) })
 	}
 	switch {
-	case e.Status == 401 || e.Status == 403:
+	case e.Status == 401 || e.Status == 403 || says("api key"):
 		return "check the API key"
 	case e.Status == 413 || says("context length", "context window", "context size", "too large", "too long"):
 		return "the conversation is too long for this model: shorten it or begin a new one"
@@ -794,13 +825,13 @@ func (e *APIError) advice() string {
 	case e.Status == 429:
 		return "too many requests or tokens: wait, or check the plan"
 	case e.Status >= 500:
-		return "the server is in trouble: try again later"
+		return "the server, or one on the way to it, is in trouble: try again later"
 	}
 	return ""
 }
 
-// errorObject is the object in which an error says what it is.
-func errorObject(v any) map[string]any {
+// chatErrorObject is the object in which an error says what it is.
+func chatErrorObject(v any) map[string]any {
 	for {
 		switch w := v.(type) {
 		case []any:
@@ -820,9 +851,9 @@ func errorObject(v any) map[string]any {
 	}
 }
 
-// errorText is what an error says, in one line: a text or number itself, of a list every entry, of an object the
+// chatErrorText is what an error says, in one line: a text or number itself, of a list every entry, of an object the
 // member that speaks, with the place that a validation error names.
-func errorText(v any) string {
+func chatErrorText(v any) string {
 	switch v := v.(type) {
 	case string:
 		return v
@@ -831,18 +862,18 @@ func errorText(v any) string {
 	case []any:
 		var all []string
 		for _, entry := range v {
-			if s := errorText(entry); s != "" {
+			if s := chatErrorText(entry); s != "" {
 				all = append(all, s)
 			}
 		}
 		return strings.Join(all, "; ")
 	case map[string]any:
-		if msg := errorText(v["msg"]); msg != "" {
-			place := strings.ReplaceAll(errorText(v["loc"]), "; ", ".")
+		if msg := chatErrorText(v["msg"]); msg != "" {
+			place := strings.ReplaceAll(chatErrorText(v["loc"]), "; ", ".")
 			return strings.TrimPrefix(place+": "+msg, ": ")
 		}
 		for _, name := range []string{"message", "detail", "error"} {
-			if s := errorText(v[name]); s != "" {
+			if s := chatErrorText(v[name]); s != "" {
 				return s
 			}
 		}
@@ -850,8 +881,9 @@ func errorText(v any) string {
 	return ""
 }
 
-// retryAfter reads a Retry-After header: seconds, or a date (RFC 9110, 10.2.3). 0 means that it says nothing of use.
-func retryAfter(value string) time.Duration {
+// chatRetryAfter reads a Retry-After header: seconds, or a date (RFC 9110, 10.2.3). 0 means that it says nothing
+// of use.
+func chatRetryAfter(value string) time.Duration {
 	if seconds, err := strconv.ParseUint(value, 10, 32); err == nil { // 32 bits of seconds fit a Duration
 		return time.Duration(seconds) * time.Second
 	}
@@ -891,7 +923,8 @@ func (m *Mistral) safe(err error) error {
 
 // chatInner strips the URL off an error, as it can hold credentials.
 func chatInner(err error) error {
-	if e := (*url.Error)(nil); errors.As(err, &e) {
+	var e *url.Error
+	if errors.As(err, &e) {
 		return e.Err
 	}
 	return err

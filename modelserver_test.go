@@ -184,11 +184,11 @@ type modelAnswer struct {
 type modelForm int
 
 const (
-	modelWhole     modelForm = iota // each whole, with its index: Mistral
-	modelFragments                  // arguments in pieces, by index
-	modelNoIndex                    // each whole, without index: Gemini
-	modelNoIndexes                  // arguments in pieces, without index
-	modelZeroIndex                  // each whole, every index 0
+	modelWhole            modelForm = iota // each whole, with its index: Mistral
+	modelFragments                         // arguments in two pieces, by index
+	modelNoIndex                           // each whole, without index: Gemini
+	modelFragmentsNoIndex                  // arguments in two pieces, without index
+	modelZeroIndex                         // each whole, every index 0
 )
 
 func (a modelAnswer) reply(w http.ResponseWriter, r *modelRequest) {
@@ -260,23 +260,23 @@ func (a modelAnswer) deltas() []map[string]any {
 		}
 	}
 	for i, c := range a.Calls {
-		call := a.call(i, c, c.Arguments)
-		if a.Form == modelFragments || a.Form == modelNoIndexes {
+		fragments := []map[string]any{a.call(i, c, c.Arguments)}
+		if a.Form == modelFragments || a.Form == modelFragmentsNoIndex {
 			half := len(c.Arguments) / 2
-			first := a.call(i, c, c.Arguments[:half])
-			deltas = append(deltas, map[string]any{"tool_calls": []any{first}})
-			call = map[string]any{"function": map[string]any{"arguments": c.Arguments[half:]}, "index": i}
-		}
-		if a.Form == modelNoIndex || a.Form == modelNoIndexes {
-			delete(call, "index")
-			if last := deltas[len(deltas)-1]["tool_calls"]; last != nil && a.Form == modelNoIndexes {
-				delete(last.([]any)[0].(map[string]any), "index")
+			fragments = []map[string]any{
+				a.call(i, c, c.Arguments[:half]),
+				{"index": i, "function": map[string]any{"arguments": c.Arguments[half:]}},
 			}
 		}
-		if a.Form == modelZeroIndex {
-			call["index"] = 0
+		for _, f := range fragments {
+			switch a.Form {
+			case modelNoIndex, modelFragmentsNoIndex:
+				delete(f, "index")
+			case modelZeroIndex:
+				f["index"] = 0
+			}
+			deltas = append(deltas, map[string]any{"tool_calls": []any{f}})
 		}
-		deltas = append(deltas, map[string]any{"tool_calls": []any{call}})
 	}
 	return deltas
 }
@@ -675,7 +675,6 @@ func modelSchema(v any) string {
 	return ""
 }
 
-// A message with its role alone is what the least of requests holds; the tests below go through every refusal.
 func TestModelServerRefuses(t *testing.T) {
 	const (
 		user  = `{"role":"user","content":"hi"}`
@@ -724,12 +723,24 @@ func TestModelServerRefuses(t *testing.T) {
 		{"user", with(`"user":"x"`), `422 ["body","user"]`},
 		{"stream null", with(`"stream":null`), `422 ["body","stream"]`},
 		{"parallel null", with(`"parallel_tool_calls":null`), `422 ["body","parallel_tool_calls"]`},
+		{"model number", `{"model":1,"messages":[` + user + `]}`, `422 ["body","model"]`},
+		{"stream word", with(`"stream":"true"`), `422 ["body","stream"]`},
+		{"max_tokens word", with(`"max_tokens":"1"`), `422 ["body","max_tokens"]`},
+		{"random_seed word", with(`"random_seed":"1"`), `422 ["body","random_seed"]`},
+		{"tools object", with(`"tools":{}`), `422 ["body","tools"]`},
+		{"cold", with(`"temperature":-1`), `422 ["body","temperature"]`},
 		{"hot", with(`"temperature":1.6`), `422 ["body","temperature"]`},
 
 		{"129 tools", tools(129), "422 at most 128"},
 		{"tool_choice word", with(`"tool_choice":"maybe"`), `422 ["body","tool_choice"]`},
 		{"tool_choice null", with(`"tool_choice":null`), `422 ["body","tool_choice"]`},
 		{"tool_choice object", with(`"tool_choice":{"type":"function","name":"f"}`), `422 ["body","tool_choice","function"]`},
+		{"tool_choice name", with(`"tool_choice":{"type":"function","function":{"name":1}}`), `422 ["body","tool_choice","function","name"]`},
+		{"tool_choice type", with(`"tool_choice":{"type":"tool","function":{"name":"f"}}`), `422 ["body","tool_choice","type"]`},
+		{"tool word", with(`"tools":["f"]`), `422 ["body","tools",0]`},
+		{"tool type", with(`"tools":[{"type":"tool","function":{"name":"f","parameters":{"type":"object","properties":{}}}}]`), `422 ["body","tools",0,"type"]`},
+		{"tool without function", with(`"tools":[{"type":"function"}]`), `422 ["body","tools",0,"function"]`},
+		{"name number", function(`"name":1,"parameters":{"type":"object","properties":{}}`), `422 ["body","tools",0,"function","name"]`},
 		{"member of tool", with(`"tools":[{"type":"function","strict":true,"function":{"name":"f","parameters":{"type":"object","properties":{}}}}]`), `422 ["body","tools",0,"strict"]`},
 		{"member of function", function(`"name":"f","parameters":{"type":"object","properties":{}},"required":[]`), `422 ["body","tools",0,"function","required"]`},
 		{"description null", function(`"name":"f","description":null,"parameters":{"type":"object","properties":{}}`), `422 ["body","tools",0,"function","description"]`},
@@ -741,11 +752,25 @@ func TestModelServerRefuses(t *testing.T) {
 		{"type unknown", schema(`{"type":"object","properties":{"n":{"type":"int"}}}`), "400 Invalid tool schema"},
 		{"properties list", schema(`{"type":"object","properties":[]}`), "400 Invalid tool schema"},
 		{"required word", schema(`{"type":"object","properties":{},"required":"n"}`), "400 Invalid tool schema"},
+		{"property word", schema(`{"type":"object","properties":{"n":"string"}}`), "400 Invalid tool schema"},
+		{"items word", schema(`{"type":"object","properties":{"n":{"type":"array","items":"string"}}}`), "400 Invalid tool schema"},
 		{"description number", schema(`{"type":"object","properties":{"n":{"description":1}}}`), "400 Invalid tool schema"},
 		{"function name", function(`"name":"a.b","parameters":{"type":"object","properties":{}}`), "400 Function name was a.b"},
 		{"function name long", function(`"name":"` + strings.Repeat("x", 65) + `","parameters":{"type":"object","properties":{}}`), "400 maximum length of 64"},
 
 		{"role", messages(`{"role":"developer","content":"x"}`), "422 union_tag_invalid"},
+		{"message word", messages(`"hi"`), "422 union_tag_invalid"},
+		{"user number", messages(`{"role":"user","content":1}`), `422 ["body","messages",0,"user","content"]`},
+		{"user without content", messages(`{"role":"user"}`), `422 ["body","messages",0,"user","content"]`},
+		{"prefix word", messages(user, `{"role":"assistant","content":"x","prefix":"x"}`, user), `422 ["body","messages",1,"assistant","prefix"]`},
+		{"assistant number", messages(user, `{"role":"assistant","content":1}`, user), `422 ["body","messages",1,"assistant","content"]`},
+		{"call word", messages(user, `{"role":"assistant","content":"","tool_calls":["f"]}`, user), `422 ["body","messages",1,"assistant","tool_calls",0]`},
+		{"call id number", call(`"id":1,"function":{"name":"f","arguments":"{}"}`), `422 "tool_calls",0,"id"`},
+		{"call index word", call(`"id":"aaaaaaaa1","index":"0","function":{"name":"f","arguments":"{}"}`), `422 "tool_calls",0,"index"`},
+		{"call without function", call(`"id":"aaaaaaaa1"`), `422 "tool_calls",0,"function"`},
+		{"call name number", call(`"id":"aaaaaaaa1","function":{"name":1,"arguments":"{}"}`), `422 "tool_calls",0,"function","name"`},
+		{"tool id number", messages(user, calls, strings.Replace(done, `"aaaaaaaa1"`, `1`, 1)), `422 ["body","messages",2,"tool","tool_call_id"]`},
+		{"tool name number", messages(user, calls, strings.Replace(done, `"f"`, `1`, 1)), `422 ["body","messages",2,"tool","name"]`},
 		{"user name", messages(`{"role":"user","content":"x","name":"n"}`), `422 ["body","messages",0,"user","name"]`},
 		{"user null", messages(`{"role":"user","content":null}`), `422 ["body","messages",0,"user","content"]`},
 		{"system null", messages(`{"role":"system","content":null}`, user), `422 ["body","messages",0,"system","content"]`},
