@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/signal"
@@ -102,8 +103,8 @@ func run() int {
 	if ctx.Err() != nil {
 		status, err = exitInterrupted, errors.New("interrupted")
 	}
-	text := p.redact(err.Error())
-	if p.json {
+	text := cut(p.redact(err.Error()), 2000)
+	if p.json && !p.printed {
 		_ = p.print(map[string]any{"error": text})
 	}
 	fmt.Fprintln(p.stderr, "mcpagent:", visible(text))
@@ -125,6 +126,7 @@ type program struct {
 	trace          string
 	json, quiet    bool
 
+	printed  bool      // there is JSON on stdout
 	approval sync.Once // says once why calls are refused
 }
 
@@ -278,31 +280,34 @@ func (p *program) tools(ctx context.Context) error {
 		return err
 	}
 	if p.json {
-		return p.print(tools)
+		return p.print(append([]Tool{}, tools...)) // never null
+	}
+	if len(tools) == 0 {
+		p.note("the server has no tools")
 	}
 	for _, tool := range tools {
 		title, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(tool.Description, tool.Title)), "\n")
-		fmt.Printf("%s(%s)\n    %s\n", visible(tool.Name), visible(parameters(tool.InputSchema)), visible(title))
+		if err := p.show(fmt.Sprintf("%s(%s)\n    %s", tool.Name, parameters(tool.InputSchema), title)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// parameters lists the names in a schema, optional ones with a question mark.
+// parameters lists the names in a schema, optional ones last and with a question mark.
 func parameters(schema json.RawMessage) string {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
 	_ = json.Unmarshal(schema, &s) // what is no schema has no parameters to show
-	for name := range s.Properties {
+	names := slices.Clone(s.Required)
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		if !slices.Contains(s.Required, name) {
-			s.Required = append(s.Required, name+"?")
+			names = append(names, name+"?")
 		}
 	}
-	slices.SortStableFunc(s.Required, func(a, b string) int {
-		return cmp.Compare(strings.Count(a, "?"), strings.Count(b, "?"))
-	})
-	return strings.Join(s.Required, ", ")
+	return strings.Join(names, ", ")
 }
 
 // call runs one tool.
@@ -334,10 +339,12 @@ func (p *program) call(ctx context.Context, args []string) error {
 			known[i] = tool.Name
 		}
 		if !slices.Contains(known, name) {
+			has := "it has"
 			if near := closest(name, known); len(near) > 0 {
-				known = near
+				has, known = "the nearest are", near
 			}
-			return usageError("the server has no tool %q; it has %s", name, cut(strings.Join(known, ", "), 400))
+			return &exitError{exitUsage, fmt.Errorf("the server has no tool %q; %s: %s (see: mcpagent tools)",
+				name, has, cut(strings.Join(known, ", "), 400))}
 		}
 	}
 	result, err := host.CallTool(ctx, name, arguments, p.progress(name))
@@ -345,9 +352,10 @@ func (p *program) call(ctx context.Context, args []string) error {
 		return &exitError{exitTool, err}
 	}
 	if p.json {
+		result.Content = append([]ContentBlock{}, result.Content...) // never null
 		err = p.print(result)
 	} else if text := ModelText(result); text != "" {
-		_, err = fmt.Println(p.forStdout(text))
+		err = p.show(text)
 	}
 	if err == nil && result.IsError {
 		err = &exitError{exitTool, fmt.Errorf("%s reported an error", name)}
@@ -369,14 +377,17 @@ func (p *program) ask(ctx context.Context, question string) error {
 			return usageError("the question on stdin is empty")
 		}
 	}
+	model := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(r Retry) {
+		p.note("%v; trying again in %s", r.Err, round(r.Wait))
+	}}
+	if _, err := model.target(); err != nil { // rather than after the server's start
+		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
+	}
 	host, done, err := p.host(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	model := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(r Retry) {
-		p.note("%s; trying again in %s", p.redact(r.Err.Error()), round(r.Wait))
-	}}
 	if p.key == "" && p.baseURL == "" {
 		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
 		model.Client, model.Model = &http.Client{Transport: Offline{}}, "offline"
@@ -396,7 +407,10 @@ func (p *program) ask(ctx context.Context, question string) error {
 	answer, err := agent.Chat(ctx, question)
 	report.Usage = agent.Usage
 	var api *APIError
+	var tooMany *TooManyToolsError
 	switch {
+	case errors.As(err, &tooMany):
+		return err
 	case errors.As(err, &api) && (api.Status == 401 || api.Status == 403) && p.key == "":
 		return &exitError{exitModel, fmt.Errorf("%w: set MISTRAL_API_KEY", err)}
 	case err != nil:
@@ -406,9 +420,12 @@ func (p *program) ask(ctx context.Context, question string) error {
 		report.Answer = answer
 		return p.print(report)
 	}
-	_, err = fmt.Println(p.forStdout(answer))
-	p.note("%s: %d turns, %d calls, %d tokens (%d in, %d out)", report.Model, report.Turns, len(report.Calls),
-		agent.Usage.TotalTokens, agent.Usage.PromptTokens, agent.Usage.CompletionTokens)
+	err = p.show(answer)
+	tokens := ""
+	if u := agent.Usage; u != (Usage{}) {
+		tokens = fmt.Sprintf(", %d tokens (%d in, %d out)", u.TotalTokens, u.PromptTokens, u.CompletionTokens)
+	}
+	p.note("%s: %s, %s%s", report.Model, plural(report.Turns, "turn"), plural(len(report.Calls), "call"), tokens)
 	return err
 }
 
@@ -431,7 +448,7 @@ type callReport struct {
 
 // observe tells what the agent does, one line each.
 func (p *program) observe(e Event, r *report) {
-	name, arguments := e.Call.Name, cut(e.Call.Arguments, 160)
+	name, arguments := e.Call.Name, cut(p.redact(e.Call.Arguments), 160)
 	switch e.Kind {
 	case TurnEnded:
 		r.Turns++
@@ -445,9 +462,14 @@ func (p *program) observe(e Event, r *report) {
 		call := callReport{Name: name, Arguments: json.RawMessage(e.Call.Arguments), Bytes: e.Bytes, Seconds: e.Took.Seconds()}
 		if e.Err != nil {
 			call.Error = p.redact(e.Err.Error())
-			p.note("< %s failed after %s: %s", name, round(e.Took), cut(call.Error, 400))
-		} else {
+		}
+		switch {
+		case e.Err == nil:
 			p.note("< %s %s, %d bytes", name, round(e.Took), e.Bytes)
+		case e.Took == 0: // never started
+			p.note("< %s %s: %s", name, arguments, cut(call.Error, 400))
+		default:
+			p.note("< %s failed after %s: %s", name, round(e.Took), cut(call.Error, 400))
 		}
 		r.Calls = append(r.Calls, call)
 	case ToolsFailed:
@@ -473,13 +495,19 @@ func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	return ToolOutput{Text: ModelText(result), IsError: result.IsError}, nil
 }
 
+// progress tells how far a call has come, at most ten times a second: a call that is soon done needs no such lines.
 func (p *program) progress(tool string) func(Progress) {
+	last := time.Now()
 	return func(progress Progress) {
-		of := ""
-		if progress.Total > 0 {
-			of = fmt.Sprintf("/%g", progress.Total)
+		if time.Since(last) < 100*time.Millisecond {
+			return
 		}
-		p.note("  %s %g%s %s", tool, progress.Progress, of, cut(progress.Message, 160))
+		last = time.Now()
+		text := fmt.Sprintf("%g", progress.Progress)
+		if progress.Total > 0 {
+			text += fmt.Sprintf("/%g", progress.Total)
+		}
+		p.note("  %s %s", tool, cut(text+" "+p.redact(progress.Message), 160))
 	}
 }
 
@@ -497,8 +525,11 @@ func (p *program) decide(ctx context.Context, call ToolCall) Decision {
 		})
 		return Decision{Refuse, "nobody is there to allow it"}
 	}
-	fmt.Fprintf(p.stderr, "call %s %s\nrun it? [y/n] ", visible(call.Name), visible(call.Arguments))
+	fmt.Fprintf(p.stderr, "call %s %s\nrun it? [y/n] ", visible(call.Name), visible(p.redact(call.Arguments)))
 	line, err := readLine(ctx, os.Stdin)
+	if err != nil {
+		fmt.Fprintln(p.stderr)
+	}
 	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y") {
 		return Decision{Refuse, "the user said no"}
 	}
@@ -595,28 +626,37 @@ func (t tracer) Write(lines []byte) (int, error) {
 // note tells the user something in passing.
 func (p *program) note(format string, args ...any) {
 	if !p.quiet {
-		fmt.Fprintln(p.stderr, visible(fmt.Sprintf(format, args...)))
+		fmt.Fprintln(p.stderr, visible(p.redact(fmt.Sprintf(format, args...))))
 	}
 }
 
 // print writes a value to stdout as JSON.
 func (p *program) print(v any) error {
-	e := json.NewEncoder(os.Stdout)
+	p.printed = true
+	var text strings.Builder
+	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
-// forStdout is a text of the model or a server as it can be shown: a file gets it as it is.
-func (p *program) forStdout(text string) string {
-	if isTerminal(os.Stdout) {
-		return visible(text)
+	if err := e.Encode(v); err != nil {
+		return err
 	}
-	return text
+	_, err := os.Stdout.WriteString(p.redact(text.String()))
+	return err
 }
 
+// show writes a text of the model or a server to stdout. A file gets it as it is, but for the key.
+func (p *program) show(text string) error {
+	if text = p.redact(text); isTerminal(os.Stdout) {
+		text = visible(text)
+	}
+	_, err := fmt.Println(text)
+	return err
+}
+
+// redact takes the key out of a text. What local servers are given for one ("none", "ollama") is no secret, and
+// taking it out would take words apart.
 func (p *program) redact(text string) string {
-	if p.key == "" {
+	if len(p.key) < 8 {
 		return text
 	}
 	return strings.ReplaceAll(text, p.key, "[key]")
@@ -629,7 +669,7 @@ func visible(text string) string {
 			return '\uFFFD'
 		}
 		return r
-	}, text)
+	}, strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
 // cut shortens a text to n runes, on one line.
@@ -639,6 +679,13 @@ func cut(text string, n int) string {
 		return string(runes)
 	}
 	return string(runes[:n-1]) + "…"
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func round(d time.Duration) time.Duration {

@@ -135,14 +135,15 @@ type Client struct {
 	options ClientOptions
 
 	mu      sync.Mutex       // guards the following; never held across I/O or a callback
-	watches map[int64]*watch // tool calls at work, by progress token, which is the request's id
+	watches map[int64]*watch // requests at work, by id, which is their progress token
+	clock   *time.Timer      // calls expire; one for all requests, as a timer each would cost more than they do
+	ticking bool             // the clock is set, to the first deadline or before it
 }
 
-// watch is the clock of one request, which progress sets back.
+// watch is the time of one request, and its progress.
 type watch struct {
-	id    int64 // of the request; 0 before it has one
-	timer *time.Timer
-	last  time.Time // no progress helps beyond it
+	deadline time.Time // later with each progress. Client.mu guards it
+	last     time.Time // no progress helps beyond it
 
 	mu     sync.Mutex     // held during report, so that a call that has returned reports no more
 	over   bool           // the call has returned
@@ -165,6 +166,8 @@ func Connect(ctx context.Context, t Transport, o *ClientOptions) (*Client, error
 	if c.options.MaxTimeout == 0 {
 		c.options.MaxTimeout = time.Hour
 	}
+	c.clock = time.AfterFunc(c.options.Timeout, c.expire)
+	c.clock.Stop()
 	c.conn = NewConn(t, Handler{
 		Request:      c.request,
 		Notification: c.notification,
@@ -258,10 +261,7 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 	if arguments == nil {
 		arguments = json.RawMessage("{}")
 	}
-	w := &watch{report: report}
-	defer c.unwatch(w)
-	raw, err := c.call(ctx, w, "tools/call", func(b []byte, id int64) ([]byte, error) {
-		c.watch(id, w)
+	raw, err := c.call(ctx, &watch{report: report}, "tools/call", func(b []byte, id int64) ([]byte, error) {
 		b = append(b, `{"name":`...)
 		b = appendString(b, name)
 		b = append(b, `,"arguments":`...)
@@ -281,21 +281,21 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 }
 
 // Close ends the session and the transport. MCP has no message for it: the end of stdin is the end.
-func (c *Client) Close() error { return c.conn.Close() }
+func (c *Client) Close() error {
+	err := c.conn.Close()
+	c.clock.Stop()
+	return err
+}
 
-// call is one request with its time. w is new; its progress sets the time back.
+// call is one request with its time.
 func (c *Client) call(ctx context.Context, w *watch, method string, params paramsFunc) (json.RawMessage, error) {
-	begin := time.Now()
-	w.last = begin.Add(c.options.MaxTimeout)
-	w.timer = time.NewTimer(min(c.options.Timeout, c.options.MaxTimeout))
-	defer w.timer.Stop()
-	raw, err := c.conn.call(ctx, w.timer.C, method, params)
-	if err == errLate {
-		if !time.Now().Before(w.last) {
-			return nil, &TimeoutError{After: c.options.MaxTimeout, Total: true}
-		}
-		return nil, &TimeoutError{After: c.options.Timeout}
-	}
+	var request int64
+	raw, err := c.conn.call(ctx, method, func(b []byte, id int64) ([]byte, error) {
+		request = id
+		c.watch(id, w)
+		return params(b, id)
+	})
+	c.unwatch(request, w)
 	return raw, err
 }
 
@@ -304,20 +304,58 @@ func (c *Client) ask(ctx context.Context, method string, params any) (json.RawMe
 	return c.call(ctx, new(watch), method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
 }
 
+// watch starts the time of a request.
 func (c *Client) watch(id int64, w *watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := time.Now()
+	w.last = now.Add(c.options.MaxTimeout)
 	c.watches[id] = w
-	w.id = id
+	c.extend(w, now)
+	if !c.ticking { // else it is set to an earlier deadline: all requests have the same time
+		c.ticking = true
+		c.clock.Reset(w.deadline.Sub(now))
+	}
 }
 
-func (c *Client) unwatch(w *watch) {
+// extend starts the time anew. The caller holds c.mu.
+func (c *Client) extend(w *watch, now time.Time) {
+	if w.deadline = now.Add(c.options.Timeout); w.deadline.After(w.last) {
+		w.deadline = w.last
+	}
+}
+
+func (c *Client) unwatch(id int64, w *watch) {
 	c.mu.Lock()
-	delete(c.watches, w.id)
+	delete(c.watches, id)
 	c.mu.Unlock()
 	w.mu.Lock() // waits for a report under way
 	w.over = true
 	w.mu.Unlock()
+}
+
+// expire ends the requests whose time is up and sets the clock to the next deadline. It runs on a goroutine of the
+// clock and waits for nothing.
+func (c *Client) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	var next time.Time
+	for id, w := range c.watches {
+		switch {
+		case w.deadline.After(now):
+			if next.IsZero() || w.deadline.Before(next) {
+				next = w.deadline
+			}
+		case w.deadline.Equal(w.last):
+			c.conn.giveUp(id, &TimeoutError{After: c.options.MaxTimeout, Total: true})
+		default:
+			c.conn.giveUp(id, &TimeoutError{After: c.options.Timeout})
+		}
+	}
+	if c.ticking = !next.IsZero(); c.ticking {
+		c.clock.Reset(next.Sub(now))
+	}
 }
 
 // request answers what the server asks. It may ask while the client waits for its own answer.
@@ -358,17 +396,16 @@ func (c *Client) progress(params json.RawMessage) {
 	token, _ := responseID(p.Token) // servers change tokens as they change ids
 	c.mu.Lock()
 	w := c.watches[token]
+	if w != nil {
+		c.extend(w, time.Now())
+	}
 	c.mu.Unlock()
-	if w == nil {
-		return // late, or never asked for
+	if w == nil || w.report == nil {
+		return // late, never asked for, or of no interest
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over {
-		return
-	}
-	w.timer.Reset(min(c.options.Timeout, time.Until(w.last)))
-	if w.report != nil {
+	if !w.over {
 		w.report(p.Progress)
 	}
 }

@@ -16,9 +16,6 @@ import (
 	"time"
 )
 
-// errLate ends a call whose time was up; see Conn.call.
-var errLate = errors.New("no answer in time")
-
 // ErrClosed is wrapped by the error of every call on a connection that has ended, together with
 // the reason if the end was not our own Close.
 var ErrClosed = errors.New("connection closed")
@@ -101,7 +98,7 @@ type Conn struct {
 
 	mu       sync.Mutex            // guards the following; never held across I/O or a callback
 	lastID   int64                 // ids count from 1: some peers take 0 for none
-	pending  map[int64]chan answer // calls that wait; see forget
+	pending  map[int64]chan answer // calls that wait; see take
 	serving  map[string]*service   // the peer's requests at work, by id as it was written
 	working  int                   // goroutines in answer: with those that wait to write
 	refusing []json.RawMessage     // ids of the requests beyond maxServing, not yet answered
@@ -110,8 +107,9 @@ type Conn struct {
 
 // answer is the outcome of one call, as the reader found it.
 type answer struct {
-	result json.RawMessage // valid JSON
-	err    error           // *Error
+	result    json.RawMessage // valid JSON
+	err       error           // the peer's *Error, or the cause given to giveUp
+	abandoned bool            // by giveUp
 }
 
 // service is the work on one request of the peer. Conn.mu guards cancelled.
@@ -143,7 +141,7 @@ func NewConn(t Transport, h Handler) *Conn {
 // The error names the method and wraps the peer's *Error; or the cause of ctx; or ErrClosed and the
 // reason; or what Write said. After an error other than *Error the peer may have acted all the same.
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
-	raw, err := c.call(ctx, nil, method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
+	raw, err := c.call(ctx, method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
 	if err == nil && result != nil {
 		if into, ok := result.(*json.RawMessage); ok {
 			*into = raw
@@ -209,9 +207,8 @@ func (c *Conn) closeOnce() error {
 	return err
 }
 
-// call is Call without the decoding. params appends the request's params, and may use its id. late, if not nil,
-// ends the call as ctx does, with errLate.
-func (c *Conn) call(ctx context.Context, late <-chan time.Time, method string, params paramsFunc) (json.RawMessage, error) {
+// call is Call without the decoding. params appends the request's params, and may use its id.
+func (c *Conn) call(ctx context.Context, method string, params paramsFunc) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -225,42 +222,52 @@ func (c *Conn) call(ctx context.Context, late <-chan time.Time, method string, p
 
 	message, err := appendRequest(id, method, params)
 	if err != nil {
-		c.forget(id)
+		c.take(id)
 		return nil, err
 	}
-	if err = c.write(ctx, message); err == nil {
+	var a answer
+	if a.err = c.write(ctx, message); a.err == nil {
 		select {
-		case a := <-done:
-			return a.result, a.err
+		case a = <-done:
+			return c.outcome(id, method, a)
 		case <-ctx.Done():
-			err = context.Cause(ctx)
-		case <-late:
-			err = errLate
+			a = answer{err: context.Cause(ctx), abandoned: true}
 		case <-c.life.Done():
-			err = context.Cause(c.life)
+			a.err = context.Cause(c.life)
 		}
 	}
-	if !c.forget(id) {
+	if c.take(id) == nil {
 		// The answer was here first. A plain select on answer and life would lose about half of the
 		// answers of a peer that answers and exits (TestAnswerThenExit).
-		a := <-done
-		return a.result, a.err
+		a = <-done
 	}
-	if ctx.Err() != nil || err == errLate {
-		c.abandon(id, method, err)
-	}
-	return nil, err
+	a.abandoned = a.abandoned || a.err != nil && ctx.Err() != nil // in the middle of Write
+	return c.outcome(id, method, a)
 }
 
-// forget takes a call out of the pending map and says whether it was in it. Whoever takes it out
-// owes the caller the outcome: the reader delivers, a caller that gives up has its own error. So
+func (c *Conn) outcome(id int64, method string, a answer) (json.RawMessage, error) {
+	if a.abandoned {
+		c.abandon(id, method, a.err)
+	}
+	return a.result, a.err
+}
+
+// take takes a call out of the pending map and returns its channel, nil if it was not in it. Whoever takes it
+// owes the caller the outcome: the reader and giveUp deliver one, a caller that gives up has its own. So
 // each call has one outcome, and an answer that came is never lost.
-func (c *Conn) forget(id int64) bool {
+func (c *Conn) take(id int64) chan<- answer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, ok := c.pending[id]
+	done := c.pending[id]
 	delete(c.pending, id)
-	return ok
+	return done
+}
+
+// giveUp ends a call as its ctx would.
+func (c *Conn) giveUp(id int64, cause error) {
+	if done := c.take(id); done != nil {
+		done <- answer{err: cause, abandoned: true}
+	}
 }
 
 // abandon lets the handler tell the peer that nobody waits any more, without keeping the caller.
@@ -350,10 +357,7 @@ func (c *Conn) route(in *incoming) error {
 	if !ok {
 		return fmt.Errorf("the answer has the id %s, which no request had", in.id)
 	}
-	c.mu.Lock()
-	done := c.pending[id]
-	delete(c.pending, id)
-	c.mu.Unlock()
+	done := c.take(id)
 	if done == nil {
 		return fmt.Errorf("nobody waits for an answer with the id %d", id)
 	}

@@ -153,12 +153,10 @@ func (l *Lines) Write(ctx context.Context, message []byte) error {
 		return os.ErrClosed
 	}
 	select {
-	case err := <-out.done:
+	case err := <-out.done: // also after Close, which ends w.Write
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-l.closed:
-		return os.ErrClosed
 	}
 }
 
