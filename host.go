@@ -5,12 +5,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,7 +125,7 @@ func (h *Host) list(ctx context.Context) error {
 // functionNames returns a name for each tool that the API takes (^[a-zA-Z0-9_-]{1,64}$; MCP allows more), each another,
 // and the same whatever the order of the tools. A tool whose name is taken as it is keeps it.
 func functionNames(tools []Tool) []string {
-	names := make([]string, len(tools))
+	names, order := make([]string, len(tools)), make([]int, len(tools))
 	wanted := make(map[string]int)
 	for i, tool := range tools {
 		names[i] = strings.Map(func(r rune) rune {
@@ -133,10 +135,20 @@ func functionNames(tools []Tool) []string {
 			return '_'
 		}, tool.Name)
 		wanted[names[i]]++
+		order[i] = i
 	}
+	slices.SortStableFunc(order, func(i, j int) int {
+		changed := func(i int) int { // a name that can stay comes before one that is made
+			if names[i] == tools[i].Name {
+				return 0
+			}
+			return 1
+		}
+		return cmp.Or(changed(i)-changed(j), strings.Compare(tools[i].Name, tools[j].Name))
+	})
 	taken := make(map[string]bool)
-	for i, tool := range tools {
-		name := names[i]
+	for _, i := range order {
+		tool, name := tools[i], names[i]
 		if name == "" || len(name) > 64 || name != tool.Name && wanted[name] > 1 || taken[name] {
 			// The end is what tells long names apart; the hash tells the rest.
 			hash := sha256.Sum256([]byte(tool.Name))
@@ -196,11 +208,14 @@ func ParseCommand(line string) (Command, error) {
 	for i, word := range words {
 		if name, _, ok := strings.Cut(word, "="); !ok || name == "" || strings.ContainsAny(name, `/\.-`) {
 			c.Path, c.Args = word, words[i+1:]
-			return c, nil
+			break
 		}
 		c.Env = append(c.Env, word)
 	}
-	return c, errors.New("the command line has no command")
+	if c.Path == "" {
+		return Command{}, errors.New("the command line has no command")
+	}
+	return c, nil
 }
 
 func splitWords(line string) (words []string, err error) {

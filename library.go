@@ -24,8 +24,8 @@ import (
 	"unicode/utf8"
 )
 
-// sourceFiles is the program that this file is part of. The one pattern stands for *.go and *.md: as two
-// patterns it would not compile where this file was copied to without a .md beside it.
+// sourceFiles is the program that this file is part of. The one pattern stands for *.go and *.md: as two patterns it
+// would not compile where this file was copied to without a .md beside it.
 //
 //go:embed *.[gm][od]
 var sourceFiles embed.FS
@@ -99,9 +99,9 @@ type librarySession struct {
 	ready   atomic.Bool // set by the reader, read by requests
 }
 
-// notification runs on the reader and so in wire order. That is why the session is ready at
-// notifications/initialized and not at the answer to initialize: every request has a goroutine of its own, and
-// one that was sent right behind the handshake would sometimes overtake it (TestLibraryPipelinedSession).
+// notification runs on the reader and so in wire order. That is why the session is ready at notifications/initialized
+// and not at the answer to initialize: every request has a goroutine of its own, and one that was sent right behind the
+// handshake would sometimes overtake it (TestLibraryPipelinedSession).
 func (s *librarySession) notification(c *Conn, method string, params json.RawMessage) {
 	switch method {
 	case "notifications/initialized":
@@ -166,8 +166,8 @@ type libraryText struct {
 	Text string `json:"text"`
 }
 
-// call runs a tool. What the model can mend, wrong arguments, comes back as a result with isError that says how;
-// what only the client can, an unknown tool, is a protocol error (MCP 2025-11-25, tools, error handling).
+// call runs a tool. What the model can mend, wrong arguments, comes back as a result with isError that says how; what
+// only the client can, an unknown tool, is a protocol error (MCP 2025-11-25, tools, error handling).
 func (l *Library) call(ctx context.Context, c *Conn, params json.RawMessage) (any, error) {
 	var p struct {
 		Name      string          `json:"name"`
@@ -222,7 +222,7 @@ func (l *Library) call(ctx context.Context, c *Conn, params json.RawMessage) (an
 // corpus is the library's files as they were read.
 type corpus struct {
 	index     Index
-	documents []document     // in lexical order of their sources
+	documents []document     // in the order of their sources
 	leftOut   map[string]int // files and folders, by reason
 }
 
@@ -242,8 +242,8 @@ func (c *corpus) String() string {
 	return b.String()
 }
 
-// load returns the corpus, which the first call reads while others wait. If ctx ends that call, nothing is kept and the
-// next one begins anew.
+// load returns the corpus, which the first call reads while others wait. If that call is cancelled, nothing is kept and
+// the next one begins anew.
 func (l *Library) load(ctx context.Context, progress func(done, total int, source string)) (*corpus, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -324,8 +324,8 @@ func (l *Library) scan(ctx context.Context, leftOut map[string]int) (sources []s
 	return sources, err
 }
 
-// read returns a file's text, or the reason to leave it out. The bound holds for what is read, not for the size that
-// the folder tells, which may be out of date.
+// read returns a file's text, or the reason to leave it out. The bound is on what is read, since the size that the
+// folder tells may be out of date.
 func (l *Library) read(source string) (text, reason string) {
 	f, err := l.FS.Open(source)
 	if err != nil {
@@ -384,11 +384,11 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 	case err != nil:
 		return nil, err
 	case strings.TrimSpace(a.Query) == "":
-		return nil, errors.New("query is missing or empty")
+		return nil, errors.New("query is missing or empty: give a question or key words")
 	case a.Limit < 1 || a.Limit > 500 || a.Limit != math.Trunc(a.Limit):
-		return nil, fmt.Errorf("limit is %v, not a whole number from 1 to 500", a.Limit)
+		return nil, fmt.Errorf("limit must be a whole number from 1 to 500, not %v", a.Limit)
 	case a.MinSimilarity < 0 || a.MinSimilarity > 1:
-		return nil, fmt.Errorf("min_similarity is %v, not from 0 to 1", a.MinSimilarity)
+		return nil, fmt.Errorf("min_similarity must be from 0 to 1, not %v", a.MinSimilarity)
 	}
 	meant, err := sourceFilter(a.SourceFilter)
 	if err != nil {
@@ -446,13 +446,13 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	if err := decodeArguments(raw, &a); err != nil {
 		return nil, err
 	}
-	i, found := slices.BinarySearchFunc(c.documents, a.Source, func(d document, s string) int { return strings.Compare(d.source, s) })
-	if !found {
-		return nil, fmt.Errorf("there is no document %q; list_documents names them", a.Source)
+	i := slices.IndexFunc(c.documents, func(d document) bool { return d.source == a.Source })
+	if i < 0 {
+		return nil, fmt.Errorf("there is no document %q: list_documents names them", a.Source)
 	}
 	d := c.documents[i]
 	end := cmp.Or(a.EndLine, d.lines)
-	if a.StartLine < 1 || end > d.lines || a.StartLine > end && d.lines > 0 {
+	if a.StartLine < 1 || a.StartLine > max(1, end) || end < 0 || end > d.lines {
 		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d", d.source, d.lines, a.StartLine, end)
 	}
 	lines := strings.SplitAfter(d.text, "\n")
@@ -470,10 +470,11 @@ func decodeArguments(raw json.RawMessage, into any) error {
 	err := d.Decode(into)
 	var wrong *json.UnmarshalTypeError
 	if errors.As(err, &wrong) {
-		return fmt.Errorf("%s cannot be a %s", cmp.Or(wrong.Field, "the whole of the arguments"), wrong.Value)
+		want := map[string]string{"string": "a string", "float64": "a number", "int": "a whole number"}[wrong.Type.String()]
+		return fmt.Errorf("%s must be %s, not %s", cmp.Or(wrong.Field, "arguments"), cmp.Or(want, "an object"), wrong.Value)
 	}
 	if err != nil {
-		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
+		return fmt.Errorf("%s: leave it out", strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
 }
@@ -486,7 +487,7 @@ func sourceFilter(filter string) (meant func(source string) bool, err error) {
 		return func(source string) bool { return strings.Contains(strings.ToLower(source), filter) }, nil
 	}
 	if _, err := path.Match(filter, ""); err != nil {
-		return nil, fmt.Errorf("source_filter %q is not a pattern such as docs/*.md", filter)
+		return nil, fmt.Errorf("source_filter must be a part of a path or a pattern such as docs/*.md, not %q", filter)
 	}
 	return func(source string) bool {
 		whole, _ := path.Match(filter, source)

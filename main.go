@@ -469,7 +469,7 @@ func (p *program) observe(e Event, r *report) {
 		case e.Took == 0: // never started
 			p.note("< %s %s: %s", name, arguments, cut(call.Error, 400))
 		default:
-			p.note("< %s failed after %s: %s", name, round(e.Took), cut(call.Error, 400))
+			p.note("< %s failed after %s: %s", name, round(e.Took), cut(strings.TrimPrefix(call.Error, "tools/call "+name+": "), 400))
 		}
 		r.Calls = append(r.Calls, call)
 	case ToolsFailed:

@@ -22,13 +22,13 @@ import (
 
 const (
 	offlineCalls = 4 // at most for one question
-	offlineNote  = "(This is no language model: it picks a tool by its words and quotes what comes back. MISTRAL_API_KEY gives you a real one.)"
+	offlineNote  = "(This is no language model: it picks a tool and quotes what comes back. Set MISTRAL_API_KEY to ask a real one.)"
 )
 
-// Offline is an http.RoundTripper that serves POST …/chat/completions, whole or as a stream, without a network. It is no
-// language model: it compares words. It tries the tool whose description is nearest to the last user message; where
-// that brings nothing, fewer words or another tool; and then quotes what came, with its source. It can use any tool that
-// is content with one text, or with nothing, and says so where there is none.
+// Offline is an http.RoundTripper that serves POST …/chat/completions, whole or as a stream, without a network. It is
+// no language model: it compares words. It tries the tool whose description is nearest to the last user message; where
+// that brings nothing, fewer words or another tool; and then quotes what came, with its source. It can use any tool
+// that is content with one text, or with nothing, and says so where there is none.
 type Offline struct{}
 
 // RoundTrip fails only with the request's body or context. What is wrong with a request it says as the API does.
@@ -128,7 +128,7 @@ func (r *offlineRequest) reply() Message {
 		for _, next := range r.plan(question) {
 			again := func(c ToolCall) bool { return c.Name == next.Name && c.Arguments == next.Arguments }
 			if !broken[next.Name] && !slices.ContainsFunc(tried, again) {
-				next.ID = fmt.Sprintf("call%05d", len(r.Messages)) // once in the history, nine characters as the API wants it
+				next.ID = fmt.Sprintf("call%05d", len(r.Messages)) // nine characters, once in the history
 				return Message{Role: "assistant", Content: Text(""), ToolCalls: []ToolCall{next}}
 			}
 		}
@@ -146,8 +146,8 @@ func (r *offlineRequest) reply() Message {
 // offlineResult is what came back from a tool.
 type offlineResult struct{ tool, text string }
 
-// judge says whether a result tells of a failure, or of nothing found. No field of the protocol does, so this goes by
-// the forms that tools use.
+// judge says whether a result tells of a failure, or of nothing found. The API has no field for either, so this goes by
+// the forms that hosts and tools use.
 func (r offlineResult) judge() (wrong, nothing bool) {
 	var object map[string]any
 	if json.Unmarshal([]byte(r.text), &object) == nil {
@@ -161,39 +161,42 @@ func (r offlineResult) judge() (wrong, nothing bool) {
 		return wrong, nothing
 	}
 	text := strings.TrimSpace(r.text)
-	if len(text) > 500 { // such a text is likely about failures, if it has these words
-		return false, false
+	wrong = strings.HasPrefix(text, "Error: ")
+	if len(text) < 500 { // a longer text with these words is likely to be about failures
+		failure := regexp.MustCompile(`(?i)^\W*(\w+\W+){0,2}(error|failed|denied|refused|cannot|invalid|unknown)\b|\bno such\b`)
+		none := regexp.MustCompile(`(?i)^(\[\s*\]|null|)$|\b(no|nothing) (\w+ )?(results?|match\w*|found|text)\b|\bnot found\b`)
+		wrong, nothing = wrong || failure.MatchString(text), none.MatchString(text)
 	}
-	wrong = regexp.MustCompile(`(?i)^\W*(\w+\W+){0,2}(error|failed|denied|refused|cannot|invalid|unknown)\b|no such`).MatchString(text)
-	nothing = regexp.MustCompile(`(?i)^(\[\s*\]|null|)$|\b(no|nothing) (\w+ )?(results?|match\w*|found)\b|\bnot found\b`).MatchString(text)
 	return wrong, nothing
 }
 
 // plan lists the calls that may help, best first: of the tools nearest to the question, those with the whole of it
-// before those with fewer words.
+// before those with fewer words. A tool that changes things has to be asked for by its verb.
 func (r *offlineRequest) plan(question string) []ToolCall {
+	const changes = "write create add insert update edit set move rename delete remove drop send post upload ingest parse " +
+		"run execute start stop install toggle trigger"
 	var index Index
 	for _, t := range r.Tools {
 		index.Add(t.Function.Name, t.Function.Name+": "+t.Function.Description, true)
 	}
 	score := map[string]float64{} // of tools
 	for _, h := range index.Search(question) {
-		score[h.Source] = max(score[h.Source], h.Similarity)
+		score[h.Source] = max(score[h.Source], 2*h.Similarity)
 	}
 	var all []ToolCall
 	for _, t := range r.Tools {
 		name := t.Function.Name
 		calls, fit := offlineFill(t.Function, question)
-		switch score[name] += fit; {
-		case offlineShare(name, "search find query lookup ask retrieve"):
+		score[name] += fit
+		if offlineShare(name, "search find query lookup ask retrieve") {
 			score[name] += 0.3
-		case offlineShare(name, "read get show list fetch echo"):
+		} else if offlineShare(name, "read get show list fetch echo") {
 			score[name] += 0.1
-		case offlineShare(name, "write create add insert update edit set move rename delete remove send upload parse run toggle trigger") &&
-			!offlineShare(name, question):
-			score[name]-- // what changes things wants to be asked for by name
 		}
-		if score[name] > 0 {
+		unasked := slices.ContainsFunc(strings.Fields(changes), func(verb string) bool {
+			return offlineShare(name, verb) && !offlineShare(question, verb)
+		})
+		if score[name] > 0 && !unasked {
 			all = append(all, calls...)
 		}
 	}
@@ -232,7 +235,7 @@ func offlineFill(f Function, question string) (calls []ToolCall, fit float64) {
 		return nil, 0
 	}
 	quoted, words := offlineWords(question)
-	values := append(quoted, offlineTelling(words)...)
+	values, fit := append(quoted, offlineTelling(words)...), 0.1
 	switch {
 	case parameter.Enum != nil:
 		values = slices.DeleteFunc(parameter.Enum, func(v string) bool { return !offlineShare(v, question) })
@@ -317,8 +320,8 @@ func (r offlineResult) pieces() (all []offlinePiece) {
 	return all
 }
 
-// offlineQuote quotes the first three pieces, each with its source and cut to the lines that have most of the
-// question. A piece with the question itself in quotation marks shows how to ask it and does not answer it: it comes last.
+// offlineQuote quotes the first three pieces, each with its source and cut to the lines that have most of the question.
+// A piece with the question itself in quotation marks shows how to ask it and does not answer it: it comes last.
 func offlineQuote(results []offlineResult, question string) string {
 	var pieces, examples []offlinePiece
 	for _, r := range results {
@@ -402,7 +405,8 @@ func offlineStream(reply Message) []byte {
 	return b.Bytes()
 }
 
-// offlineFrame is the envelope of a message, or of a part of one. The last part has a finish reason, and a usage of no tokens.
+// offlineFrame is the envelope of a message, or of a part of one. The last part has a finish reason, and a usage of no
+// tokens.
 func offlineFrame(object, part string, message, finish any) []byte {
 	frame := map[string]any{
 		"id": "offline", "object": object, "created": time.Now().Unix(), "model": "offline",
@@ -423,6 +427,6 @@ func offlineFinish(reply Message) string {
 
 // offlineJSON encodes what always has an encoding.
 func offlineJSON(v any) []byte {
-	b, _ := json.Marshal(v)
+	b, _ := chatJSON(v)
 	return b
 }

@@ -98,18 +98,23 @@ type Conn struct {
 
 	mu       sync.Mutex            // guards the following; never held across I/O or a callback
 	lastID   int64                 // ids count from 1: some peers take 0 for none
-	pending  map[int64]chan answer // calls that wait; see take
-	serving  map[string]*service   // the peer's requests at work, by id as it was written
-	working  int                   // goroutines in answer: with those that wait to write
-	refusing []json.RawMessage     // ids of the requests beyond maxServing, not yet answered
-	closed   bool                  // no goroutine may be added to notices
+	pending  map[int64]pending   // calls that wait; see take
+	serving  map[string]*service // the peer's requests at work, by id as it was written
+	working  int                 // goroutines in answer: with those that wait to write
+	refusing []json.RawMessage   // ids of the requests beyond maxServing, not yet answered
+	closed   bool                // no goroutine may be added to notices
 }
 
-// answer is the outcome of one call, as the reader found it.
+// pending is a call that waits for its answer, or for the end of its ctx.
+type pending struct {
+	done   chan answer // has room for one
+	cancel context.CancelCauseFunc
+}
+
+// answer is what the peer answered.
 type answer struct {
-	result    json.RawMessage // valid JSON
-	err       error           // the peer's *Error, or the cause given to giveUp
-	abandoned bool            // by giveUp
+	result json.RawMessage // valid JSON
+	err    error           // *Error
 }
 
 // service is the work on one request of the peer. Conn.mu guards cancelled.
@@ -124,7 +129,7 @@ func NewConn(t Transport, h Handler) *Conn {
 	c := &Conn{
 		transport: t,
 		handler:   h,
-		pending:   make(map[int64]chan answer),
+		pending:   make(map[int64]pending),
 		serving:   make(map[string]*service),
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
@@ -157,6 +162,9 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 
 // Notify sends a notification. A nil error means that the transport took it.
 func (c *Conn) Notify(ctx context.Context, method string, params any) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })()
 	message, err := appendRequest(0, method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
 	if err == nil {
 		err = c.write(ctx, message)
@@ -197,76 +205,92 @@ func (c *Conn) closeOnce() error {
 	c.closed = true
 	c.mu.Unlock()
 	// A cancelled call is worth a word to the peer, but not a hang on one that does not read.
-	grace := time.AfterFunc(noticeGrace, func() { c.end(ErrClosed) })
+	grace := time.AfterFunc(noticeGrace, func() { c.finish(ErrClosed) })
 	c.notices.Wait()
 	grace.Stop()
-	c.end(ErrClosed)
+	c.finish(ErrClosed)
 	c.stopServe()
 	err := c.transport.Close()
 	c.work.Wait()
 	return err
 }
 
-// call is Call without the decoding. params appends the request's params, and may use its id.
-func (c *Conn) call(ctx context.Context, method string, params paramsFunc) (json.RawMessage, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+// finish ends the connection's life and every call's wait.
+func (c *Conn) finish(cause error) {
+	c.end(cause)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pending {
+		p.cancel(context.Cause(c.life))
 	}
+}
+
+// call is Call without the decoding. params appends the request's params, and may use its id.
+//
+// It waits for the answer and for its ctx, which ends with the caller's, with giveUp or with the connection.
+func (c *Conn) call(ctx context.Context, method string, params paramsFunc) (json.RawMessage, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	done := make(chan answer, 1)
 	// Registered before it is written: the answer may be here before Write returns.
-	c.mu.Lock()
-	c.lastID++
-	id := c.lastID
-	c.pending[id] = done
-	c.mu.Unlock()
-
+	id, err := c.register(pending{done, cancel})
+	if err != nil {
+		return nil, err
+	}
 	message, err := appendRequest(id, method, params)
 	if err != nil {
 		c.take(id)
 		return nil, err
 	}
-	var a answer
-	if a.err = c.write(ctx, message); a.err == nil {
+	if err = c.write(ctx, message); err == nil {
 		select {
-		case a = <-done:
-			return c.outcome(id, method, a)
+		case a := <-done:
+			return a.result, a.err
 		case <-ctx.Done():
-			a = answer{err: context.Cause(ctx), abandoned: true}
-		case <-c.life.Done():
-			a.err = context.Cause(c.life)
+			err = context.Cause(ctx)
 		}
 	}
-	if c.take(id) == nil {
+	if _, ok := c.take(id); !ok {
 		// The answer was here first. A plain select on answer and life would lose about half of the
 		// answers of a peer that answers and exits (TestAnswerThenExit).
-		a = <-done
+		a := <-done
+		return a.result, a.err
 	}
-	a.abandoned = a.abandoned || a.err != nil && ctx.Err() != nil // in the middle of Write
-	return c.outcome(id, method, a)
+	if ctx.Err() != nil {
+		c.abandon(id, method, err)
+	}
+	return nil, err
 }
 
-func (c *Conn) outcome(id int64, method string, a answer) (json.RawMessage, error) {
-	if a.abandoned {
-		c.abandon(id, method, a.err)
-	}
-	return a.result, a.err
-}
-
-// take takes a call out of the pending map and returns its channel, nil if it was not in it. Whoever takes it
-// owes the caller the outcome: the reader and giveUp deliver one, a caller that gives up has its own. So
-// each call has one outcome, and an answer that came is never lost.
-func (c *Conn) take(id int64) chan<- answer {
+// register makes a call known to the reader, unless the connection is over.
+func (c *Conn) register(p pending) (id int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	done := c.pending[id]
-	delete(c.pending, id)
-	return done
+	if c.life.Err() != nil {
+		return 0, context.Cause(c.life)
+	}
+	c.lastID++
+	c.pending[c.lastID] = p
+	return c.lastID, nil
 }
 
-// giveUp ends a call as its ctx would.
+// take is how a call finds its answer: it takes the call out of the pending map, and says whether it was in it.
+// Whoever takes it out owes the caller the outcome: the reader delivers, a caller that gives up has its
+// own error. So each call has one outcome, and an answer that came is never lost.
+func (c *Conn) take(id int64) (pending, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, ok := c.pending[id]
+	delete(c.pending, id)
+	return p, ok
+}
+
+// giveUp ends a call's ctx.
 func (c *Conn) giveUp(id int64, cause error) {
-	if done := c.take(id); done != nil {
-		done <- answer{err: cause, abandoned: true}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if p, ok := c.pending[id]; ok {
+		p.cancel(cause)
 	}
 }
 
@@ -280,12 +304,12 @@ func (c *Conn) abandon(id int64, method string, cause error) {
 	c.notices.Go(func() { c.handler.Abandoned(c.life, c, id, method, cause) })
 }
 
-// write sends a message unless the connection is over, which is the better error of the two.
+// write sends a message. Where the connection is over, that is the better error.
 func (c *Conn) write(ctx context.Context, message []byte) error {
-	if c.life.Err() != nil {
-		return context.Cause(c.life)
+	err := context.Cause(ctx)
+	if err == nil {
+		err = c.transport.Write(ctx, message)
 	}
-	err := c.transport.Write(ctx, message)
 	if err != nil && c.life.Err() != nil {
 		return context.Cause(c.life)
 	}
@@ -308,7 +332,7 @@ func (c *Conn) readLoop() {
 		} else {
 			c.stopServe()
 		}
-		c.end(fmt.Errorf("%w: %w", ErrClosed, err))
+		c.finish(fmt.Errorf("%w: %w", ErrClosed, err))
 		return
 	}
 }
@@ -350,31 +374,36 @@ func (c *Conn) route(in *incoming) error {
 		}
 		return nil
 	case in.method != "":
-		c.accept(in.id, in.method, in.params)
+		if !c.accept(in.id, in.method, in.params) {
+			// A peer that asks on and on and never reads: nothing can be told to it.
+			c.stopServe()
+			c.finish(fmt.Errorf("%w: the peer sends requests and does not read the answers", ErrClosed))
+		}
 		return nil
 	}
 	id, ok := responseID(in.id)
 	if !ok {
 		return fmt.Errorf("the answer has the id %s, which no request had", in.id)
 	}
-	done := c.take(id)
-	if done == nil {
+	p, ok := c.take(id)
+	if !ok {
 		return fmt.Errorf("nobody waits for an answer with the id %d", id)
 	}
 	if in.err == nil {
-		done <- answer{result: in.result}
+		p.done <- answer{result: in.result}
 		return nil
 	}
 	var e Error
 	if err := json.Unmarshal(in.err, &e); err != nil {
 		e = Error{Code: CodeInternalError, Message: "an error that is none: " + string(in.err)}
 	}
-	done <- answer{err: &e}
+	p.done <- answer{err: &e}
 	return nil
 }
 
-// accept starts the work on a request of the peer, or has it refused when there is too much.
-func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage) {
+// accept starts the work on a request of the peer, or has it refused when there is too much. It returns false
+// when there is too much even to refuse.
+func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.serving[string(id)] == nil && c.working < maxServing {
@@ -383,18 +412,16 @@ func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage)
 		s := &service{id: id, cancel: cancel}
 		c.serving[string(id)] = s
 		c.work.Go(func() { c.answer(ctx, s, method, params) })
-		return
+		return true
 	}
 	if len(c.refusing) == maxRefusing {
-		// A peer that asks on and on and never reads: nothing can be told to it.
-		c.end(fmt.Errorf("%w: the peer sends requests and does not read the answers", ErrClosed))
-		c.stopServe()
-		return
+		return false
 	}
 	c.refusing = append(c.refusing, id)
 	if len(c.refusing) == 1 {
 		c.work.Go(c.refuse)
 	}
+	return true
 }
 
 // answer serves one request of the peer. It ends when the handler and the write have.

@@ -50,9 +50,11 @@ func (x *Index) Add(source, text string, prose bool) []Passage {
 	for _, p := range passages(text, prose) {
 		p.Source = source
 		counts := make(map[string]int)
-		for _, t := range terms(p.Text + "\n" + p.heading + "\n" + source) {
-			counts[t]++
-			p.length++
+		for _, part := range []string{p.Text, p.heading, source} {
+			for _, t := range terms(part) {
+				counts[t]++
+				p.length++
+			}
 		}
 		for t, n := range counts {
 			x.postings[t] = append(x.postings[t], posting{len(x.passages), n})
@@ -63,10 +65,10 @@ func (x *Index) Add(source, text string, prose bool) []Passage {
 	return x.passages[first:]
 }
 
-// Search returns all passages with a term of the query, best first, equals in the order they were added in. The rank is BM25
-// (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). Similarity is a passage's score divided by
-// that of an imaginary one that repeats every term of the query without end. So it tells how much of the query is
-// met, whatever the query, and about 0.45 is a passage of average length that has each term once.
+// Search returns all passages that have a term of the query, best first, equals in the order they were added in. The
+// rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). Similarity is a passage's score
+// divided by that of an imaginary one that repeats every term of the query without end. So it tells how much of the
+// query is met, whatever the query, and about 0.45 is a passage of average length that has each term once.
 func (x *Index) Search(query string) []Hit {
 	const k, b = 1.2, 0.75 // how soon repeating a term stops to count; how much a passage's length does
 	scores, best, n := make([]float64, len(x.passages)), 0.0, float64(len(x.passages))
@@ -110,7 +112,7 @@ func passages(text string, prose bool) []Passage {
 	for _, b := range blocks(text, prose) {
 		last := len(all) - 1
 		if last >= 0 && len(all[last].Text)+len(b.Text) <= largePassage &&
-			(!b.unit || len(all[last].Text) < small && !inside && !b.titled) {
+			(!b.unit || len(all[last].Text) < small && !b.titled && !inside) {
 			p := &all[last]
 			p.Text, p.End = text[at-len(p.Text):at+len(b.Text)], b.End
 			if b.unit && b.heading != p.heading {
@@ -137,28 +139,29 @@ type block struct {
 func blocks(text string, prose bool) []block {
 	var all []block
 	at, line, blank := 0, 1, true
-	heading, open := "", false // of the unit, and whether the next line may go on with it
-	fenced := false            // in prose: between two lines of ```
+	fenced := false                          // in prose: between two lines of ```
+	heading, headingEnd, open := 0, 0, false // where the last one is, and whether the next line may go on with it
 	for l := range strings.Lines(text) {
+		end := at + len(l)
 		unit, titled, empty := len(all) == 0, false, strings.TrimSpace(l) == ""
 		if prose {
 			titled = !fenced && l[0] == '#' && strings.HasPrefix(strings.TrimLeft(l, "#"), " ")
 			switch {
-			case titled && !open:
-				unit, heading, open = true, l, true
-			case titled && len(heading) < maxHeading:
-				heading += l
-			case !titled && !empty:
+			case titled && open:
+				headingEnd = end
+			case titled:
+				unit, heading, headingEnd, open = true, at, end, true
+			case !empty:
 				unit, open = unit || blank && !fenced, false
 			}
 			fenced = fenced != strings.HasPrefix(l, "```")
 		} else if !strings.ContainsAny(l[:1], " \t\r\n})]") {
 			if blank {
-				unit, heading, open = true, "", true
+				unit, heading, open = true, at, true
 			}
 			if open {
-				heading += l
-				open = len(heading) < maxHeading && strings.ContainsAny(l[:1], `/#*-;"'<@`) // a comment or an annotation
+				headingEnd = end
+				open = strings.ContainsAny(l[:1], `/#*-;"'<@`) // a comment or an annotation
 			}
 		}
 		last := len(all) - 1
@@ -167,8 +170,9 @@ func blocks(text string, prose bool) []block {
 			last++
 		}
 		b := &all[last]
-		b.Text, b.End, b.heading = text[at-len(b.Text):at+len(l)], line, heading[:min(len(heading), maxHeading)]
-		at, line, blank = at+len(l), line+1, empty
+		b.Text, b.End = text[at-len(b.Text):end], line
+		b.heading = text[heading:min(headingEnd, heading+maxHeading)]
+		at, line, blank = end, line+1, empty
 	}
 	return all
 }
@@ -234,11 +238,11 @@ func startsPart(before, r, next rune) bool {
 
 func isStopWord(word string) bool {
 	switch word {
-	case "a", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do", "does", "for",
-		"from", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "its", "me", "my", "no", "not", "of", "on",
-		"or", "our", "s", "should", "so", "some", "t", "than", "that", "the", "their", "them", "then", "there", "these",
-		"they", "this", "those", "to", "was", "we", "were", "what", "when", "where", "which", "while", "who", "whom",
-		"whose", "why", "will", "with", "would", "you", "your":
+	case "a", "about", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "could", "did", "do",
+		"does", "for", "from", "had", "has", "have", "how", "i", "if", "in", "into", "is", "it", "its", "me", "my", "no",
+		"not", "of", "on", "or", "our", "s", "should", "so", "some", "t", "than", "that", "the", "their", "them", "then",
+		"there", "these", "they", "this", "those", "to", "was", "we", "were", "what", "when", "where", "which", "while",
+		"who", "whom", "whose", "why", "will", "with", "would", "you", "your":
 		return true
 	}
 	return false

@@ -126,13 +126,19 @@ func TestPassagesAreBounded(t *testing.T) {
 			}
 		}
 	}
+	// The small rest of a long function does not take in the next one.
+	f := "func f() {\n" + strings.Repeat(statement, largePassage/len(statement)-1) + "\n\treturn something\n}\n\n"
+	all := passages(f+"func g() {}\n", false)
+	assert.Equal(t, len(all), 3)
+	assert.Equal(t, all[1].Text, "\treturn something\n}\n\n")
+
 	long := strings.Repeat("x", 2*largePassage)
-	all := passages("short\n"+long+"\nshort\n", true)
+	all = passages("short\n"+long+"\nshort\n", true)
 	assert.Equal(t, len(all), 3) // no line is ever cut
 	assert.Equal(t, all[1].Text, long+"\n")
 }
 
-// Headings are indexed with each passage under them: that must not make the work grow with the square of the size.
+// Headings are indexed with each passage under them, which must not make the work grow with the square of the size.
 func TestHeadingsAreBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"long line":    "# " + strings.Repeat("x", 1<<20) + "\n\nText.\n",
@@ -222,15 +228,23 @@ func TestSimilarityTellsHowMuchOfTheQueryIsMet(t *testing.T) {
 }
 
 func TestSearchKeepsTheOrderOfEquals(t *testing.T) {
-	var pairs []string
-	for i := range 50 {
-		pairs = append(pairs, fmt.Sprintf("%02d.txt", i), "the same\n")
+	var pairs, want []string
+	for i := range 100 {
+		pairs = append(pairs, fmt.Sprintf("%02d.txt", i), strings.Repeat("same ", 1+i%2)+"thing\n")
+	}
+	for i := 1; i < 100; i += 2 { // they have the word twice
+		want = append(want, fmt.Sprintf("%02d.txt", i))
+	}
+	for i := 0; i < 100; i += 2 {
+		want = append(want, fmt.Sprintf("%02d.txt", i))
 	}
 	x := libIndex(pairs...)
 	for range 5 {
-		for i, h := range x.Search("same") {
-			assert.Equal(t, h.Source, fmt.Sprintf("%02d.txt", i))
+		var got []string
+		for _, h := range x.Search("same") {
+			got = append(got, h.Source)
 		}
+		assert.DeepEqual(t, got, want)
 	}
 }
 

@@ -241,6 +241,7 @@ type Stdio struct {
 	command Command
 	process *exec.Cmd
 	lines   *Lines
+	stdin   *os.File
 	stdout  *os.File
 	stderr  *os.File
 
@@ -296,8 +297,8 @@ func StartStdio(c Command) (*Stdio, error) {
 		closeAll(ours[:])
 		return nil, fmt.Errorf("start server %s: %w", &c, err)
 	}
-	s.stdout, s.stderr = ours[1], ours[2]
-	s.lines = NewLines(readFunc(s.readStdout), ours[0])
+	s.stdin, s.stdout, s.stderr = ours[0], ours[1], ours[2]
+	s.lines = NewLines(readFunc(s.readStdout), s.stdin)
 	s.lines.MaxMessage = c.MaxMessage
 	s.work.Go(s.readStderr)
 	s.work.Go(s.reap)
@@ -328,7 +329,7 @@ func (s *Stdio) Read() ([]byte, error) {
 // and the error says how it ended.
 func (s *Stdio) Write(ctx context.Context, message []byte) error {
 	err := s.lines.Write(ctx, message)
-	if errors.Is(err, errBrokenPipe) {
+	if errors.Is(err, errBrokenPipe) || errors.Is(err, os.ErrClosed) {
 		return s.exitError()
 	}
 	return err
@@ -374,6 +375,8 @@ func (s *Stdio) reap() {
 	_ = s.process.Wait() // the state says it all
 	s.state = s.process.ProcessState
 	close(s.exited)
+	// A write that is stuck, because a grandchild holds the pipe and does not read, ends now.
+	_ = s.stdin.Close()
 	// From now on a read returns what is there or fails soon; see readStdout.
 	if s.stdout.SetReadDeadline(time.Now().Add(drain)) != nil {
 		s.stdout.Close()
