@@ -649,7 +649,11 @@ func (p *program) show(text string) error {
 	if text = p.redact(text); isTerminal(os.Stdout) {
 		text = visible(text)
 	}
-	_, err := fmt.Println(text)
+	// Not Println, which would copy it: results can be large.
+	_, err := os.Stdout.WriteString(text)
+	if err == nil {
+		_, err = os.Stdout.WriteString("\n")
+	}
 	return err
 }
 

@@ -96,8 +96,8 @@ type Conn struct {
 	notices sync.WaitGroup // Handler.Abandoned at work
 	close   func() error   // once
 
-	mu       sync.Mutex            // guards the following; never held across I/O or a callback
-	lastID   int64                 // ids count from 1: some peers take 0 for none
+	mu       sync.Mutex          // guards the following; never held across I/O or a callback
+	lastID   int64               // ids count from 1: some peers take 0 for none
 	pending  map[int64]pending   // calls that wait; see take
 	serving  map[string]*service // the peer's requests at work, by id as it was written
 	working  int                 // goroutines in answer: with those that wait to write

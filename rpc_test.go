@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -297,6 +298,50 @@ func TestStuckWrite(t *testing.T) {
 		c.Close()
 		assert.ErrorIs(t, <-third, ErrClosed)
 		right.Close()
+	}
+}
+
+// halfDeaf is a peer that reads nothing; what it sends is in the test's hands.
+func halfDeaf(t *testing.T) (*Conn, io.WriteCloser) {
+	in, peer := io.Pipe()
+	unread, out := io.Pipe()
+	c := NewConn(NewLines(in, out), Handler{})
+	t.Cleanup(func() { c.Close(); unread.Close() })
+	return c, peer
+}
+
+// TestLossEndsStuckWrite: a message that cannot be written does not outlive the connection.
+func TestLossEndsStuckWrite(t *testing.T) {
+	checkLeaks(t)
+	for range races / 10 {
+		c, peer := halfDeaf(t)
+		call := start(c, t.Context())
+		note := make(chan error, 1)
+		go func() { note <- c.Notify(t.Context(), "n", nil) }()
+		peer.Close()
+		assert.ErrorIs(t, <-call, io.ErrUnexpectedEOF)
+		assert.ErrorIs(t, <-note, io.ErrUnexpectedEOF)
+		assert.ErrorIs(t, c.Call(t.Context(), "m", nil, nil), ErrClosed)
+		assert.Equal(t, waiting(c), 0)
+		c.Close()
+	}
+}
+
+// TestGiveUpEndsStuckWrite: a call's time is up wherever the call is.
+func TestGiveUpEndsStuckWrite(t *testing.T) {
+	checkLeaks(t)
+	reason := errors.New("time is up")
+	for range races / 10 {
+		c, _ := halfDeaf(t)
+		call := start(c, t.Context())
+		for waiting(c) == 0 {
+			runtime.Gosched()
+		}
+		c.giveUp(1, reason)
+		c.giveUp(2, reason) // nobody's
+		assert.ErrorIs(t, <-call, reason)
+		assert.Equal(t, waiting(c), 0)
+		c.Close()
 	}
 }
 

@@ -57,9 +57,10 @@ type Lines struct {
 	// MaxMessage bounds a line that is read, in bytes: 64 MiB if 0. Set before the first Read.
 	MaxMessage int
 
-	r   io.Reader
-	buf []byte // read from r: what Read has not returned yet. Read only
-	err error  // of r, returned when buf is used up. Read only
+	r     io.Reader
+	buf   []byte // read from r; only Read uses it, like the next two
+	start int    // of what Read has not returned yet
+	err   error  // of r, returned when buf is used up
 
 	w      io.Writer
 	queue  chan outgoing // to writeLoop; never buffered: a message that nobody began to write can be withdrawn
@@ -88,49 +89,47 @@ func (l *Lines) Read() ([]byte, error) {
 	if limit == 0 {
 		limit = 64 << 20
 	}
-	searched := 0 // bytes of buf that have no newline
-	for {
-		if i := bytes.IndexByte(l.buf[searched:], '\n'); i >= 0 {
-			end := searched + i
-			line := bytes.TrimSpace(l.buf[:end])
-			if end > limit {
-				return nil, &MessageTooLongError{limit}
-			}
-			rest := l.buf[end+1:]
-			if len(line) < len(rest)+cap(l.buf)/2 {
-				line = bytes.Clone(line)
-			} else { // a long line takes the buffer with it
-				rest = append(make([]byte, 0, readSize), rest...)
-			}
-			if l.buf, searched = rest, 0; len(line) > 0 {
-				return line, nil
-			}
+	for searched := 0; ; { // bytes of unread that have no newline
+		unread := l.buf[l.start:]
+		end := bytes.IndexByte(unread[searched:], '\n')
+		switch {
+		case end >= 0:
+			end += searched
+		case len(unread) > limit:
+			return nil, &MessageTooLongError{limit}
+		case l.err == nil:
+			searched = len(unread)
+			l.fill()
 			continue
+		case len(unread) == 0:
+			return nil, l.err
+		default:
+			end = len(unread)
 		}
-		searched = len(l.buf)
-		if searched > limit {
+		if end > limit {
 			return nil, &MessageTooLongError{limit}
 		}
-		if l.err != nil {
-			line := bytes.TrimSpace(l.buf)
-			if l.buf = nil; len(line) > 0 {
-				return line, nil
-			}
-			return nil, l.err
+		l.start = min(l.start+end+1, len(l.buf))
+		searched = 0
+		if line := bytes.TrimSpace(unread[:end]); len(line) > cap(l.buf)/2 {
+			// A long line takes the buffer with it.
+			l.buf, l.start = append(make([]byte, 0, readSize), l.buf[l.start:]...), 0
+			return line, nil
+		} else if len(line) > 0 {
+			return bytes.Clone(line), nil
 		}
-		l.fill()
 	}
 }
 
 // readSize is what a pipe holds on Linux.
 const readSize = 64 << 10
 
-// fill reads once from r to the end of buf, which doubles when it is full.
+// fill reads once from r to the end of buf, from which it first drops what was returned. buf doubles when it is full.
 func (l *Lines) fill() {
+	l.buf = l.buf[:copy(l.buf, l.buf[l.start:])]
+	l.start = 0
 	if cap(l.buf)-len(l.buf) < readSize/2 {
-		grown := make([]byte, len(l.buf), max(2*len(l.buf), readSize))
-		copy(grown, l.buf)
-		l.buf = grown
+		l.buf = append(make([]byte, 0, max(2*cap(l.buf), readSize)), l.buf...)
 	}
 	var n int
 	n, l.err = l.r.Read(l.buf[len(l.buf):cap(l.buf)])
