@@ -74,20 +74,28 @@ func (h *Host) Tools(ctx context.Context) (tools []Tool, names []string, err err
 	return tools, h.order, nil
 }
 
-// Functions returns the tools as a model is offered them. The error is a *TooManyToolsError, or tools/list's.
+// Functions returns the tools as a model is offered them, without those that run only as tasks. The error is a *TooManyToolsError, or tools/list's.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	tools, names, err := h.Tools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if len(tools) > maxFunctions {
-		return nil, &TooManyToolsError{len(tools)}
-	}
-	functions := make([]Function, len(tools))
+	functions := make([]Function, 0, len(tools))
 	for i, tool := range tools {
-		functions[i] = Function{Name: names[i], Description: tool.Description, Parameters: tool.InputSchema}
+		if !taskRequired(tool) {
+			functions = append(functions, Function{Name: names[i], Description: tool.Description, Parameters: tool.InputSchema})
+		}
+	}
+	if len(functions) > maxFunctions {
+		return nil, &TooManyToolsError{len(functions)}
 	}
 	return functions, nil
+}
+
+// taskRequired says whether a tool runs only as a task (MCP 2025-11-25, tasks), which is not spoken here.
+func taskRequired(t Tool) bool {
+	var execution struct{ TaskSupport string }
+	return json.Unmarshal(t.Execution, &execution) == nil && execution.TaskSupport == "required"
 }
 
 // CallTool runs the tool behind a function, under the tool's own name or the function's; see Client.CallTool.
@@ -138,13 +146,13 @@ func functionNames(tools []Tool) []string {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(i, j int) int {
-		changed := func(i int) int { // a name that can stay comes before one that is made
-			if names[i] == tools[i].Name {
+		made := func(i int) int { // 0 for a name that can stay: those come first
+			if name := names[i]; name == tools[i].Name && name != "" && len(name) <= 64 {
 				return 0
 			}
 			return 1
 		}
-		return cmp.Or(changed(i)-changed(j), strings.Compare(tools[i].Name, tools[j].Name))
+		return cmp.Or(made(i)-made(j), strings.Compare(tools[i].Name, tools[j].Name))
 	})
 	taken := make(map[string]bool)
 	for _, i := range order {

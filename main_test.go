@@ -17,6 +17,9 @@ func TestMain(m *testing.M) {
 	if mode == "main" || mode == "" && len(os.Args) > 1 && os.Args[1] == "serve" {
 		os.Exit(run())
 	}
+	if status, ok := runProgramChild(mode); ok {
+		os.Exit(status)
+	}
 	if mode != "" {
 		os.Exit(runChild(mode))
 	}

@@ -258,7 +258,7 @@ func (c *Client) pages(ctx context.Context, method string, read func(page json.R
 // *TimeoutError, the cause of ctx, or ErrClosed with the reason. When ctx or the time ends the call, the server
 // is told and its answer is not waited for.
 func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
-	if arguments == nil {
+	if len(arguments) == 0 {
 		arguments = json.RawMessage("{}")
 	}
 	raw, err := c.call(ctx, &watch{report: report}, "tools/call", func(b []byte, id int64) ([]byte, error) {

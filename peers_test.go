@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"image/png"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -94,10 +96,9 @@ func peerMemory(t *testing.T, file string) Command {
 func peerNpx(t *testing.T) Command {
 	t.Helper()
 	requirePeers(t, "node_modules")
-	if runtime.GOOS != "linux" {
-		t.Skip("the processes that npx starts are counted through /proc")
-	}
-	return Command{Path: "npx", Args: []string{"--no-install", "mcp-server-everything"}, Dir: peerDir}
+	dir, err := filepath.Abs(peerDir)
+	assert.NilError(t, err)
+	return Command{Path: "npx", Args: []string{"--prefix", dir, "--no-install", "mcp-server-everything"}}
 }
 
 // peerPython is library_rag.py, whose parse_pdf takes so many seconds.
@@ -234,15 +235,15 @@ func (p *peerSession) tools() map[string]Tool {
 	return tools
 }
 
-// group returns the names of the processes in the server's group. Zombies do not count: they have ended, and wait
-// for the process that inherited them.
-func (p *peerSession) group() (names []string) {
-	for _, process := range peerProcesses(p.t) {
-		if process.group == p.server.process.Process.Pid {
-			names = append(names, process.name)
-		}
-	}
-	return names
+// group returns the processes in the server's group.
+func (p *peerSession) group() []peerProcess {
+	p.t.Helper()
+	return peerGroup(p.t, p.server.process.Process.Pid)
+}
+
+func peerGroup(t *testing.T, group int) []peerProcess {
+	t.Helper()
+	return slices.DeleteFunc(peerProcesses(t), func(p peerProcess) bool { return p.group != group })
 }
 
 type peerProcess struct {
@@ -250,9 +251,15 @@ type peerProcess struct {
 	name       string
 }
 
-// peerProcesses are all processes of the machine but the zombies.
+func (p peerProcess) String() string { return p.name }
+
+// peerProcesses are all processes of the machine but the zombies, which have ended, and wait for the process that
+// inherited them.
 func peerProcesses(t *testing.T) (all []peerProcess) {
 	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("processes are looked up in /proc")
+	}
 	entries, err := os.ReadDir("/proc")
 	assert.NilError(t, err)
 	for _, entry := range entries {
@@ -265,12 +272,12 @@ func peerProcesses(t *testing.T) (all []peerProcess) {
 			continue // it has ended meanwhile
 		}
 		// "pid (name) state parent group …", where the name can be anything.
-		name, rest := stat[bytes.IndexByte(stat, '(')+1:bytes.LastIndexByte(stat, ')')], stat[bytes.LastIndexByte(stat, ')')+1:]
-		fields := strings.Fields(string(rest))
+		opening, closing := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
+		fields := strings.Fields(string(stat[closing+1:]))
 		group, err := strconv.Atoi(fields[2])
 		assert.NilError(t, err)
 		if fields[0] != "Z" {
-			all = append(all, peerProcess{pid, group, string(name)})
+			all = append(all, peerProcess{pid, group, string(stat[opening+1 : closing])})
 		}
 	}
 	return all
@@ -288,8 +295,11 @@ func allPeers() []peer {
 	return []peer{
 		{"server-everything", func(t *testing.T) Command { return peerNode(t, "server-everything") },
 			"get-sum", `{"a":2,"b":3}`, "The sum of 2 and 3 is 5."},
-		{"server-filesystem", func(t *testing.T) Command { return peerNode(t, "server-filesystem", t.TempDir()) },
-			"write_file", `{"path":"a.txt","content":"a"}`, "Successfully wrote to"},
+		{"server-filesystem", func(t *testing.T) Command {
+			dir := filepath.Join(t.TempDir(), "two words")
+			assert.NilError(t, os.Mkdir(dir, 0o700))
+			return peerNode(t, "server-filesystem", dir)
+		}, "write_file", `{"path":"a.txt","content":"a"}`, "Successfully wrote to"},
 		{"server-memory", func(t *testing.T) Command { return peerMemory(t, filepath.Join(t.TempDir(), "memory.json")) },
 			"create_entities", `{"entities":[{"name":"Peirce","entityType":"philosopher","observations":[]}]}`, `"name": "Peirce"`},
 		{"library_rag", func(t *testing.T) Command { return peerPython(t, "0") },
@@ -446,6 +456,7 @@ func TestPeerExitsWhileWrittenTo(t *testing.T) {
 	_, err := p.CallTool(p.ctx, "echo", peerMessage(12<<20), nil)
 	var exit *ServerExitError
 	assert.Assert(t, errors.As(err, &exit), "%v", err)
+	assert.ErrorIs(t, err, ErrClosed)
 }
 
 // peerMessage makes the arguments of an echo of so many bytes.
@@ -479,7 +490,7 @@ func TestPeerNpxClosedWhileBusy(t *testing.T) {
 	assert.ErrorIs(t, peerReceive(p, outcome), ErrClosed)
 }
 
-// When npx alone is killed, sh and node live on, and hold its stdout open.
+// When npx alone is killed, sh and node live on, and hold its stdout open, until they are ended too.
 func TestPeerNpxKilled(t *testing.T) {
 	checkLeaks(t)
 	command := peerNpx(t)
@@ -487,12 +498,10 @@ func TestPeerNpxKilled(t *testing.T) {
 	p := connectPeer(t, command, nil)
 	outcome := p.begin("trigger-long-running-operation", `{"duration":60,"steps":600}`)
 	stdouts := make(map[string]int)
-	for _, process := range peerProcesses(t) {
-		if process.group == p.server.process.Process.Pid {
-			stdout, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/1", process.pid))
-			assert.NilError(t, err)
-			stdouts[stdout]++
-		}
+	for _, process := range p.group() {
+		stdout, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/1", process.pid))
+		assert.NilError(t, err)
+		stdouts[stdout]++
 	}
 	assert.Assert(t, is.Len(stdouts, 1), "npx, sh and node have one stdout: %v", stdouts)
 	assert.NilError(t, p.server.process.Process.Kill())
@@ -502,6 +511,26 @@ func TestPeerNpxKilled(t *testing.T) {
 	assert.Equal(t, exit.State.String(), "signal: killed")
 	assert.ErrorIs(t, err, ErrClosed)
 	assert.ErrorIs(t, p.Ping(p.ctx), ErrClosed)
+	assert.NilError(t, p.Close())
+	assert.Assert(t, is.Len(p.group(), 0))
+}
+
+// What a server leaves behind may hold its stdout and mind nothing: then no EOF comes, and the call fails all the same.
+func TestPeerKilledWithoutEOF(t *testing.T) {
+	checkLeaks(t)
+	command := peerPython(t, "60")
+	command.Args = append([]string{"-c", `trap "" TERM; sleep 60 & "$0" "$@"; true`, command.Path}, command.Args...)
+	command.Path = "sh"
+	command.Grace = 3 * time.Second
+	p := connectPeer(t, command, nil)
+	outcome := p.begin("parse_pdf", p.pdf())
+	assert.Assert(t, is.Len(p.group(), 3), "sh, sleep and python")
+	assert.NilError(t, p.server.process.Process.Kill())
+	err := peerReceive(p, outcome)
+	assert.Assert(t, is.Contains(fmt.Sprint(p.group()), "sleep"), "is to outlive the call")
+	var exit *ServerExitError
+	assert.Assert(t, errors.As(err, &exit), "%v", err)
+	assert.Equal(t, exit.State.String(), "signal: killed")
 	assert.NilError(t, p.Close())
 	assert.Assert(t, is.Len(p.group(), 0))
 }
@@ -544,7 +573,8 @@ func TestPeerMemory(t *testing.T) {
 	checkLeaks(t)
 	file := filepath.Join(t.TempDir(), "memory.json")
 	p := connectPeer(t, peerMemory(t, file), nil)
-	p.text("create_entities", `{"entities":[{"name":"Peirce","entityType":"philosopher","observations":["wrote on signs"]},{"name":"Ockham","entityType":"philosopher","observations":[]}]}`)
+	p.text("create_entities", `{"entities":[{"name":"Peirce","entityType":"philosopher","observations":["wrote on signs"]},
+		{"name":"Ockham","entityType":"philosopher","observations":[]}]}`)
 	p.text("create_relations", `{"relations":[{"from":"Peirce","to":"Ockham","relationType":"argues against"}]}`)
 	assert.Equal(t, p.failure("add_observations", `{"observations":[{"entityName":"nobody","contents":["x"]}]}`), "Entity with name nobody not found")
 	assert.NilError(t, p.Close())
@@ -637,7 +667,8 @@ func TestPeerParsePDF(t *testing.T) {
 	var got []Progress
 	result, err := p.CallTool(p.ctx, "parse_pdf", json.RawMessage(p.pdf()), func(progress Progress) { got = append(got, progress) })
 	assert.NilError(t, err)
-	assert.DeepEqual(t, got, []Progress{{0, 5, "OCR"}, {1, 5, "metadata"}, {2, 5, "table of contents"}, {3, 5, "chunks"}, {4, 5, "ingestion"}, {5, 5, "done"}})
+	assert.DeepEqual(t, got, []Progress{{0, 5, "OCR"}, {1, 5, "metadata"}, {2, 5, "table of contents"}, {3, 5, "chunks"},
+		{4, 5, "ingestion"}, {5, 5, "done"}})
 	assert.Equal(t, peerCompact(t, result.StructuredContent), `{"success":true,"document_name":"treatise","steps":5,"error":null}`)
 
 	result = p.call("parse_pdf", `{"pdf_path":"absent.pdf"}`)
@@ -760,5 +791,219 @@ func TestPeersLargeResult(t *testing.T) {
 		query := strings.Repeat("é", size/2)
 		chunks := p.search(`{"query":"` + query + `"}`)
 		assert.Assert(t, chunks.Query == query, "%d bytes of %d", len(chunks.Query), size)
+	})
+}
+
+// peerProgram is one run of the whole program, in a process of its own.
+type peerProgram struct {
+	t      *testing.T
+	server Command
+	env    []string
+	during func(program *os.Process) // runs at the first progress that a tool reports; may be nil
+
+	// Set by run.
+	stdout, stderr string
+	status         int
+}
+
+func (p *peerProgram) run(args ...string) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, os.Args[0], args...)
+	command.WaitDelay = 5 * time.Second
+	command.Env = slices.Concat(safeEnvironment(os.Environ()), p.env, []string{"MCPAGENT_CHILD=main", "MCP_SERVER=" + peerLine(p.server)})
+	var stdout bytes.Buffer
+	progress := make(chan struct{})
+	stderr := &peerStderr{progress: sync.OnceFunc(func() { close(progress) })}
+	command.Stdout, command.Stderr = &stdout, stderr
+	assert.NilError(p.t, command.Start())
+	if p.during != nil {
+		select {
+		case <-progress:
+			p.during(command.Process)
+		case <-ctx.Done():
+			p.t.Error("no tool reports progress")
+		}
+	}
+	err := command.Wait()
+	assert.NilError(p.t, ctx.Err())
+	p.stdout, p.stderr, p.status = stdout.String(), stderr.text.String(), command.ProcessState.ExitCode()
+	p.t.Logf("%v: %v\n%.1000s\nstderr:\n%.2000s", args, err, p.stdout, p.stderr)
+}
+
+// peerLine makes a command a value of MCP_SERVER. Its words have no single quotes.
+func peerLine(c Command) string {
+	words := slices.Concat(c.Env, []string{c.Path}, c.Args)
+	for i, word := range words {
+		words[i] = "'" + word + "'"
+	}
+	return strings.Join(words, " ")
+}
+
+// peerStderr keeps what the program says, and calls progress when a line of that is there: they are indented.
+type peerStderr struct {
+	text     strings.Builder
+	progress func()
+}
+
+func (s *peerStderr) Write(text []byte) (int, error) {
+	s.text.Write(text)
+	if strings.Contains("\n"+s.text.String(), "\n  ") {
+		s.progress()
+	}
+	return len(text), nil
+}
+
+// lines returns the lines on stderr that begin so.
+func (p *peerProgram) lines(prefix string) (lines []string) {
+	for line := range strings.Lines(p.stderr) {
+		if strings.HasPrefix(line, prefix) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+func TestProgramOnPeers(t *testing.T) {
+	for _, peer := range allPeers() {
+		t.Run(peer.name+"/call", func(t *testing.T) {
+			checkLeaks(t)
+			p := peerProgram{t: t, server: peer.command(t)}
+			p.run("call", peer.tool, peer.arguments)
+			assert.Equal(t, p.status, 0)
+			assert.Assert(t, is.Contains(p.stdout, peer.want))
+		})
+		t.Run(peer.name+"/question", func(t *testing.T) {
+			checkLeaks(t)
+			model := newModelServer(t, modelCalls(modelCall("aaaaaaaa1", peer.tool, peer.arguments)), modelText("The answer."))
+			p := peerProgram{t: t, server: peer.command(t), env: peerModel(model)}
+			p.run("A question?")
+			assert.Equal(t, p.status, 0)
+			assert.Equal(t, p.stdout, "The answer.\n")
+			assert.Assert(t, is.Len(p.lines("> "+peer.tool+" "), 1))
+			assert.Assert(t, is.Len(p.lines("< "+peer.tool+" "), 1))
+			assert.Assert(t, !strings.Contains(p.stderr, peerKey))
+
+			requests := model.Requests()
+			assert.Assert(t, is.Len(requests, 2))
+			assert.Equal(t, requests[0].Header.Get("Authorization"), "Bearer "+peerKey)
+			assert.Equal(t, requests[0].Last(), "A question?")
+			assert.Assert(t, slices.ContainsFunc(requests[0].Tools, func(f Function) bool { return f.Name == peer.tool }))
+			assert.Assert(t, is.Contains(requests[1].Last(), peer.want))
+		})
+	}
+}
+
+const peerKey = "key-0123456789"
+
+func peerModel(model *modelServer) (env []string) {
+	return []string{"MISTRAL_BASE_URL=" + model.URL, "MISTRAL_API_KEY=" + peerKey, "MCP_APPROVE=always"}
+}
+
+func TestProgramReportsPeersFailures(t *testing.T) {
+	checkLeaks(t)
+	p := peerProgram{t: t, server: peerNode(t, "server-everything")}
+	p.run("call", "echo", "{}")
+	assert.Equal(t, p.status, 3)
+	assert.Assert(t, is.Contains(p.stdout, "Invalid arguments for tool echo"))
+	p.run("call", "get-summ", "{}")
+	assert.Equal(t, p.status, 2)
+	assert.Equal(t, p.stdout, "")
+	assert.Assert(t, is.Contains(p.stderr, "get-sum"))
+
+	p.server = peerNode(t, "server-filesystem", filepath.Join(t.TempDir(), "absent"))
+	p.run("tools")
+	assert.Equal(t, p.status, 1)
+	assert.Equal(t, strings.Count(p.stderr, "\n"), 1)
+	assert.Assert(t, is.Contains(p.stderr, "exit status 1"))
+	assert.Assert(t, is.Contains(p.stderr, "None of the specified directories are accessible"))
+}
+
+// The model asks for several things at once, of which some fail, and is told of each.
+func TestProgramTellsTheModelOfPeersFailures(t *testing.T) {
+	checkLeaks(t)
+	pdf := filepath.Join(t.TempDir(), "treatise.pdf")
+	assert.NilError(t, os.WriteFile(pdf, nil, 0o600))
+	model := newModelServer(t,
+		modelCalls(
+			modelCall("aaaaaaaa1", "search_chunks", `{"query":"zebra","limit":0}`),
+			modelCall("aaaaaaaa2", "parse_pdf", `{"pdf_path":"absent.pdf"}`),
+			modelCall("aaaaaaaa3", "parse_pdf", `{"pdf_path":"`+filepath.ToSlash(pdf)+`"}`),
+			modelCall("aaaaaaaa4", "search_chunk", `{}`),
+			modelCall("aaaaaaaa5", "environment", ``),
+		),
+		modelText("The answer."))
+	p := peerProgram{t: t, server: peerPython(t, "0.5"), env: peerModel(model)}
+	p.run("A question?")
+	assert.Equal(t, p.status, 0)
+	assert.Equal(t, p.stdout, "The answer.\n")
+	assert.Assert(t, is.Len(p.lines("< "), 5))
+	assert.Assert(t, len(p.lines("  parse_pdf ")) > 0, "no progress")
+
+	requests := model.Requests()
+	assert.Assert(t, is.Len(requests, 2))
+	answers := requests[1].Messages[len(requests[1].Messages)-5:]
+	for i, want := range []string{"limit must be from 1 to 500, not 0", "file not found: absent.pdf", `"success": true`,
+		"search_chunks", "LIBRARY_RAG_SECONDS"} {
+		assert.Assert(t, is.Contains(answers[i].Content.Text(), want))
+	}
+	assert.Assert(t, !strings.Contains(answers[4].Content.Text(), "MISTRAL"), "the server sees the program's variables")
+}
+
+func TestProgramInterruptedOnPeer(t *testing.T) {
+	checkLeaks(t)
+	mark := "PEER_MARK=" + rand.Text()
+	server := peerNpx(t)
+	server.Env = []string{mark}
+	group := 0
+	p := peerProgram{t: t, server: server, during: func(program *os.Process) {
+		marked := peerMarked(t, mark)
+		assert.Assert(t, len(marked) > 0)
+		group = marked[0].group
+		assert.Assert(t, is.Len(peerGroup(t, group), 3), "npx, sh and node")
+		assert.NilError(t, program.Signal(os.Interrupt))
+	}}
+	p.run("call", "trigger-long-running-operation", `{"duration":60,"steps":600}`)
+	assert.Equal(t, p.status, 130)
+	assert.Equal(t, p.stdout, "")
+	assert.Assert(t, is.Len(peerGroup(t, group), 0))
+}
+
+func TestProgramAnswersThoughPeerIsKilled(t *testing.T) {
+	checkLeaks(t)
+	pdf := filepath.Join(t.TempDir(), "treatise.pdf")
+	assert.NilError(t, os.WriteFile(pdf, nil, 0o600))
+	model := newModelServer(t,
+		modelCalls(modelCall("aaaaaaaa1", "parse_pdf", `{"pdf_path":"`+pdf+`"}`)),
+		modelCalls(modelCall("aaaaaaaa2", "environment", `{}`)),
+		modelText("The answer."))
+	mark := "PEER_MARK=" + rand.Text()
+	server := peerPython(t, "5") // the program shows only progress that takes its time
+	server.Env = append(server.Env, mark)
+	p := peerProgram{t: t, server: server, env: peerModel(model), during: func(*os.Process) {
+		marked := peerMarked(t, mark)
+		assert.Assert(t, is.Len(marked, 1))
+		process, err := os.FindProcess(marked[0].pid)
+		assert.NilError(t, err)
+		assert.NilError(t, process.Kill())
+	}}
+	p.run("A question?")
+	assert.Equal(t, p.status, 0)
+	assert.Equal(t, p.stdout, "The answer.\n")
+	requests := model.Requests()
+	assert.Assert(t, is.Len(requests, 3))
+	assert.Assert(t, is.Contains(requests[1].Last(), "signal: killed"))
+	assert.Assert(t, is.Contains(requests[1].Last(), "parse_pdf started: treatise.pdf"), "the tail of stderr")
+	assert.Assert(t, is.Contains(requests[2].Last(), "signal: killed"))
+}
+
+// peerMarked returns the processes whose environment has the variable. (npx is none of them: the title that it gives
+// itself is written over its environment.)
+func peerMarked(t *testing.T, variable string) []peerProcess {
+	t.Helper()
+	return slices.DeleteFunc(peerProcesses(t), func(p peerProcess) bool {
+		environ, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid)) // not if it has ended, or is somebody else's
+		return !slices.Contains(strings.Split(string(environ), "\x00"), variable)
 	})
 }

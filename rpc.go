@@ -53,8 +53,9 @@ type Transport interface {
 	// still read. Only one goroutine calls Read.
 	Read() ([]byte, error)
 	// Write sends one message, whole, or returns an error: that message may be lost, the
-	// transport need not be. Any goroutine may call it, concurrently. The message has no
-	// newline in it and must not be changed afterwards, even when ctx ended Write early.
+	// transport need not be; an error that wraps io.EOF says that the peer is gone. Any goroutine
+	// may call it, concurrently. The message has no newline in it and must not be changed
+	// afterwards, even when ctx ended Write early.
 	Write(ctx context.Context, message []byte) error
 	// Close is called once. It unblocks Read and Write and returns when nothing is left.
 	Close() error
@@ -310,8 +311,11 @@ func (c *Conn) write(ctx context.Context, message []byte) error {
 	if err == nil {
 		err = c.transport.Write(ctx, message)
 	}
-	if err != nil && c.life.Err() != nil {
+	switch {
+	case err != nil && c.life.Err() != nil:
 		return context.Cause(c.life)
+	case errors.Is(err, io.EOF): // the writer has noticed before the reader
+		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return err
 }

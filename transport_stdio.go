@@ -387,20 +387,29 @@ func (s *Stdio) reap() {
 		return
 	}
 	terminateGroup(s.process.Process)
-	deadline := time.NewTimer(s.command.Grace)
+	if !groupEnds(s.process.Process, s.command.Grace, s.killed) {
+		killGroup(s.process.Process)
+		groupEnds(s.process.Process, drain, nil) // SIGKILL takes no long time, but it takes one
+	}
+}
+
+// groupEnds waits for the end of a group, and says whether it came, in time and before stop is closed. It has to
+// look again and again: nobody tells of the end of a grandchild.
+func groupEnds(leader *os.Process, d time.Duration, stop <-chan struct{}) bool {
+	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	poll := time.NewTicker(10 * time.Millisecond) // nobody tells of the end of a grandchild
-	defer poll.Stop()
-	for groupAlive(s.process.Process) {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for groupAlive(leader) {
 		select {
-		case <-poll.C:
-		case <-s.killed:
-			return
+		case <-look.C:
+		case <-stop:
+			return false
 		case <-deadline.C:
-			killGroup(s.process.Process)
-			return
+			return false
 		}
 	}
+	return true
 }
 
 // readStdout reads from the process. Once that has ended, the pipe may still hold an answer, and it may be
