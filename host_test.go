@@ -51,7 +51,11 @@ func (p *hostPeer) request(_ context.Context, _ *Conn, method string, params jso
 		}
 		tools := []Tool{}
 		for _, name := range p.names {
-			tools = append(tools, Tool{Name: name, Description: "about " + name, InputSchema: json.RawMessage(`{"type":"object"}`)})
+			tool := Tool{Name: name, Description: "about " + name, InputSchema: json.RawMessage(`{"type":"object"}`)}
+			if support, ok := strings.CutSuffix(name, "-task"); ok {
+				tool.Execution = json.RawMessage(`{"taskSupport":"` + support + `"}`)
+			}
+			tools = append(tools, tool)
 		}
 		return map[string]any{"tools": tools}, nil
 	case "tools/call":
@@ -112,6 +116,17 @@ func TestHostFunctions(t *testing.T) {
 		assert.Equal(t, ModelText(result), "done")
 	}
 	assert.DeepEqual(t, peer.called, []string{"files.read", "files.read", "unheard-of"})
+}
+
+// What can only be run as a task is not offered to a model, which would have nothing but errors of it. It is there all the same.
+func TestHostTasks(t *testing.T) {
+	checkLeaks(t)
+	host, _, _ := newHostPeer(t, "required-task", "a.b", "optional-task", "forbidden-task")
+	assert.Equal(t, hostFunctions(t, host), "a_b optional-task forbidden-task")
+	tools, names, err := host.Tools(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(tools), 4)
+	assert.DeepEqual(t, names, []string{"required-task", "a_b", "optional-task", "forbidden-task"})
 }
 
 // A list that did not change is not asked for again; one that did is, before the next Functions, however often the
@@ -220,6 +235,24 @@ func TestFunctionNames(t *testing.T) {
 	}
 }
 
+// Two names that come out alike even with their hashes, which are short, are still told apart, and the same in any order.
+func TestFunctionNamesCollide(t *testing.T) {
+	seen := make(map[string]string) // by function name
+	for i := range 1 << 16 {
+		tool := strings.NewReplacer("0", ".", "1", "/").Replace(fmt.Sprintf("%016b", i))
+		name := hostNames(tool, "________________")[0]
+		other := seen[name]
+		if seen[name] = tool; other == "" {
+			continue
+		}
+		one, two := hostNames(tool, other), hostNames(other, tool)
+		assert.DeepEqual(t, one, []string{two[1], two[0]})
+		assert.Assert(t, one[0] != one[1])
+		return
+	}
+	t.Fatal("no two names have the same hash")
+}
+
 // Whatever the tools are called, their functions have names that the API takes, each another; and which a tool gets
 // does not depend on the order in which the server lists them.
 func TestFunctionNamesProperties(t *testing.T) {
@@ -305,6 +338,8 @@ func TestParseCommand(t *testing.T) {
 		{`KEY="two words" X=a=b server`, Command{Path: "server", Args: []string{}, Env: []string{"KEY=two words", "X=a=b"}}},
 		{"./odd=name", Command{Path: "./odd=name", Args: []string{}}},
 		{"--flag=x y", Command{Path: "--flag=x", Args: []string{"y"}}},
+		{"odd.name=x y", Command{Path: "odd.name=x", Args: []string{"y"}}},
+		{`C:\a=b y`, Command{Path: `C:\a=b`, Args: []string{"y"}}},
 		{"=x", Command{Path: "=x", Args: []string{}}},
 	} {
 		got, err := ParseCommand(test.line)

@@ -23,6 +23,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unicode"
@@ -88,9 +89,16 @@ func main() { os.Exit(run()) }
 // run is the program, but for the call of os.Exit.
 func run() int {
 	p := &program{stderr: &lineWriter{w: os.Stderr}}
-	// The first Ctrl-C cancels what runs; the next one ends the program, whatever it does.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer context.AfterFunc(ctx, stop)()
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() { // until the program ends
+		<-signals
+		cancel() // the first Ctrl-C cancels what runs, and the server is asked to end
+		<-signals
+		p.kill() // the next one ends both, whatever they do
+		os.Exit(exitInterrupted)
+	}()
 	err := p.run(ctx, os.Args[1:])
 	if err == nil {
 		return 0
@@ -128,6 +136,8 @@ type program struct {
 
 	printed  bool      // there is JSON on stdout
 	approval sync.Once // says once why calls are refused
+
+	stdio atomic.Pointer[Stdio] // the server, for kill
 }
 
 func (p *program) run(ctx context.Context, args []string) error {
@@ -567,10 +577,14 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		c.Stderr = tracer{p, trace, "!! stderr: "}
 		options.Stray = func(_ []byte, reason error) { tracer{p, trace, "!! "}.line("skipped: " + reason.Error()) }
 	}
+	if strings.HasPrefix(c.Path, "http://") || strings.HasPrefix(c.Path, "https://") {
+		return nil, nil, usageError("MCP_SERVER: %s is a URL; servers are spoken to over stdio only: give a command line", c.Path)
+	}
 	stdio, err := StartStdio(c)
 	if err != nil {
 		return nil, nil, errors.Join(err, closeTrace())
 	}
+	p.stdio.Store(stdio)
 	var transport Transport = stdio
 	if trace != nil {
 		transport = traced{stdio, tracer{p, trace, "-> "}, tracer{p, trace, "<- "}}
@@ -586,6 +600,13 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		_ = host.Close()
 		_ = closeTrace()
 	}, nil
+}
+
+// kill ends the server at once, if there is one.
+func (p *program) kill() {
+	if stdio := p.stdio.Load(); stdio != nil {
+		stdio.Kill()
+	}
 }
 
 // traced writes every message of a transport down.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,6 +30,9 @@ func TestMain(m *testing.M) {
 	}
 	before := resources()
 	code := m.Run()
+	if flag.Lookup("test.fuzz").Value.String() != "" {
+		os.Exit(code) // fuzzing leaves a goroutine of its own
+	}
 	if left := leftOver(before); left != "" && code == 0 {
 		fmt.Fprintln(os.Stderr, "left over after all tests:", left)
 		code = 1

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -93,9 +94,22 @@ func newProgram(t *testing.T, variables []string, args ...string) *programRun {
 	return p
 }
 
+// start starts the program. A test that fails leaves nothing of it, either.
 func (p *programRun) start() {
 	p.t.Helper()
 	assert.NilError(p.t, p.command.Start())
+	p.t.Cleanup(func() {
+		if p.command.ProcessState == nil { // the test did not get as far as end
+			_ = p.command.Process.Kill()
+			_ = p.command.Wait()
+		}
+		for pid := range p.processes() {
+			if process, err := os.FindProcess(pid); err == nil {
+				_ = process.Kill()
+				_ = process.Release()
+			}
+		}
+	})
 }
 
 // saw waits until stderr has the text.
@@ -122,21 +136,24 @@ func (p *programRun) end() int {
 	late := time.Now().Add(10 * time.Second)
 	for processes := p.processes(); len(processes) > 0; processes = p.processes() {
 		if time.Now().After(late) {
-			p.t.Fatalf("left over: %q", processes)
+			p.t.Fatalf("left over: %v", processes)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return p.command.ProcessState.ExitCode()
 }
 
-// processes are the command lines of those that have the run's HOME, which all inherit. (On Linux.)
-func (p *programRun) processes() (all []string) {
+// processes are the command lines, by process id, of those that have the run's HOME, which all inherit and no other
+// process has. (On Linux.)
+func (p *programRun) processes() map[int]string {
+	all := make(map[int]string)
 	environments, _ := filepath.Glob("/proc/[0-9]*/environ")
 	for _, file := range environments {
 		environment, _ := os.ReadFile(file) // of a process that has ended there is none
 		if bytes.Contains(append(environment, 0), []byte("HOME="+p.home+"\x00")) {
 			line, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "cmdline"))
-			all = append(all, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			all[pid] = string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
 		}
 	}
 	return all
@@ -203,7 +220,8 @@ func runProgramChild(mode string) (status int, ok bool) {
 		key := os.Getenv("PROGRAM_KEY")
 		fmt.Fprintln(os.Stderr, "the key is", key)
 		fmt.Println("the key is", key)
-		return programServe(func(name string) string { return "the key is " + key + ", says " + name }), true
+		before := map[string]string{"refuse": strings.Repeat("x", 374), "slow": strings.Repeat("x", 131)} // to where a line is cut
+		return programServe(func(name string) string { return before[name] + "the key is " + key + ", says " + name }), true
 	case "prog-banner":
 		fmt.Print("Welcome to the server!\n\n42\n{\"jsonrpc\":\"2.0\",\n[]\n")
 	case "prog-stubborn":
@@ -293,7 +311,7 @@ func programCall(ctx context.Context, c *Conn, params json.RawMessage, key func(
 		return nil, err
 	}
 	progress := func(n int, message string) {
-		time.Sleep(120 * time.Millisecond) // as a slow tool does; what comes faster is not shown
+		time.Sleep(300 * time.Millisecond) // as a slow tool does; what comes faster is not shown
 		c.Notify(ctx, "notifications/progress", map[string]any{
 			"progressToken": call.Meta.ProgressToken, "progress": n, "total": 2, "message": message,
 		})
@@ -318,12 +336,12 @@ func programCall(ctx context.Context, c *Conn, params json.RawMessage, key func(
 	case "empty":
 		return json.RawMessage(`{}`), nil
 	case "slow":
-		first := "half\nway"
 		if key != nil {
-			first = key(call.Name)
+			progress(1, key(call.Name))
+		} else {
+			progress(1, "half\nway")
+			progress(2, "")
 		}
-		progress(1, first)
-		progress(2, "")
 		return text("slow but sure")
 	case "hang":
 		fmt.Fprintln(os.Stderr, "hanging")
@@ -402,6 +420,12 @@ func TestProgramAsk(t *testing.T) {
 	assert.Equal(t, len(first.Tools), len(programTools))
 	assert.Equal(t, requests[1].Last(), "the note n1")
 	assert.Equal(t, requests[3].Last(), `Error: there is no tool "ecko"; the nearest are: echo`)
+
+	// What follows -- is the question, whatever it looks like.
+	model = newModelServer(t, modelText("It is quiet."))
+	o = runProgram(t, "", programModel(model, programServer(t, "prog-tools")), "-q", "--", "what", "does", "-q", "do?")
+	assert.Equal(t, o, programOutcome{"It is quiet.\n", "", 0})
+	assert.Equal(t, model.Requests()[0].Last(), "what does -q do?")
 }
 
 func TestProgramAskJSON(t *testing.T) {
@@ -712,7 +736,7 @@ func TestProgramHidesTheKey(t *testing.T) {
 				modelCall("aaaaaaaa1", "echo", `{"text":"`+programKey+`"}`),
 				modelCall("aaaaaaaa2", "slow", `{}`),
 				modelCall("aaaaaaaa3", "refuse", `{}`),
-				modelCall("aaaaaaaa4", "fail", strings.Repeat(" ", 150)+`{"x":"`+strings.Repeat("x", 150)+programKey+`"}`),
+				modelCall("aaaaaaaa4", "fail", `{"x":"`+strings.Repeat("x", 140)+programKey+`"}`),
 				modelCall("aaaaaaaa5", programKey, `{}`),
 			))
 			server := programServer(t, "prog-key", "PROGRAM_KEY="+programKey)
@@ -915,7 +939,8 @@ func TestProgramInterruptedTwice(t *testing.T) {
 	}()
 	status := p.end()
 	<-ended
-	assert.Equal(t, status, -1, "a signal should have ended it: %s", p.stderr.String())
+	assert.Equal(t, status, exitInterrupted, p.stderr.String())
+	assert.Assert(t, !strings.HasSuffix(p.stderr.String(), "interrupted\n"), "it came to its end by itself: this test proves nothing")
 }
 
 // serve answers what is piped into it, all of it, and ends.

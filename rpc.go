@@ -410,7 +410,8 @@ func (c *Conn) route(in *incoming) error {
 func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.serving[string(id)] == nil && c.working < maxServing {
+	// An answer that waits to be written has made room for a request, but not for ever.
+	if c.serving[string(id)] == nil && len(c.serving) < maxServing && c.working < 2*maxServing {
 		c.working++
 		ctx, cancel := context.WithCancel(c.serve)
 		s := &service{id: id, cancel: cancel}

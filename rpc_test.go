@@ -507,7 +507,7 @@ func TestFlood(t *testing.T) {
 	c, peer := newRawPeer(t, Handler{Request: echo})
 	for i := 0; c.life.Err() == nil; i++ {
 		peer.Write(c.life, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"m"}`, i))
-		assert.Assert(t, i < 2*(maxRefusing+maxServing))
+		assert.Assert(t, i < 2*maxRefusing)
 	}
 	assert.ErrorContains(t, c.Call(t.Context(), "m", nil, nil), "does not read the answers")
 	assert.Assert(t, len(c.refusing) <= maxRefusing)

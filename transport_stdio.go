@@ -354,6 +354,15 @@ func (s *Stdio) Close() error {
 	return nil
 }
 
+// Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is still to be called.
+func (s *Stdio) Kill() {
+	select {
+	case <-s.gone: // the number may be somebody else's by now
+	default:
+		killGroup(s.process.Process)
+	}
+}
+
 // within says whether the event came in time.
 func within(d time.Duration, event <-chan struct{}) bool {
 	timer := time.NewTimer(d)

@@ -1,0 +1,5 @@
+package main
+
+import "errors"
+
+func detach() error { return errors.ErrUnsupported }

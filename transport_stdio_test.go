@@ -1,0 +1,563 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+)
+
+// linesOf reads all messages of a stream.
+func linesOf(t *testing.T, r io.Reader, limit int) (messages []string, err error) {
+	t.Helper()
+	l := NewLines(r, io.Discard)
+	l.MaxMessage = limit
+	defer l.Close()
+	var kept [][]byte
+	for {
+		message, err := l.Read()
+		if err != nil {
+			// Converted only now: a message stays what it was while others are read.
+			for _, m := range kept {
+				messages = append(messages, string(m))
+			}
+			return messages, err
+		}
+		kept = append(kept, message)
+	}
+}
+
+func TestLinesRead(t *testing.T) {
+	checkLeaks(t)
+	for _, c := range []struct {
+		in   string
+		want []string
+	}{
+		{"", nil},
+		{"\n", nil},
+		{"a\nb\n", []string{"a", "b"}},
+		{"a\r\nb\r\n", []string{"a", "b"}},
+		{"\n\r\n \t\na\n\n\nb", []string{"a", "b"}},
+		{"last", []string{"last"}},
+		{"last\r", []string{"last"}},
+		{" {\"a\": 1} \n", []string{`{"a": 1}`}},
+	} {
+		for name, reader := range map[string]func(io.Reader) io.Reader{
+			"whole": func(r io.Reader) io.Reader { return r },
+			"byte":  iotest.OneByteReader,
+			"half":  iotest.HalfReader,
+			"eof":   iotest.DataErrReader,
+		} {
+			got, err := linesOf(t, reader(strings.NewReader(c.in)), 0)
+			assert.Equal(t, err, io.EOF)
+			assert.DeepEqual(t, got, c.want)
+			broken := io.MultiReader(strings.NewReader(c.in), iotest.ErrReader(io.ErrNoProgress))
+			got, err = linesOf(t, reader(broken), 0)
+			assert.Equal(t, err, io.ErrNoProgress, name)
+			assert.DeepEqual(t, got, c.want)
+		}
+	}
+}
+
+// TestLinesSizes: lines of every size around the buffer's, one after the other, come out as they went in.
+func TestLinesSizes(t *testing.T) {
+	checkLeaks(t)
+	var sizes []int
+	for _, around := range []int{1, readSize / 2, readSize, 2 * readSize, 4 * readSize} {
+		for d := -3; d <= 3; d++ {
+			sizes = append(sizes, max(1, around+d))
+		}
+	}
+	sizes = append(sizes, 1<<20, 5, 3<<20, 1)
+	random := rand.New(rand.NewPCG(1, 2))
+	for round := range 8 {
+		var in strings.Builder
+		var want []string
+		for i, size := range sizes {
+			line := strings.Repeat(string(rune('a'+i%26)), size)
+			want = append(want, line)
+			in.WriteString(line + []string{"\n", "\r\n", "\n\n"}[random.IntN(3)])
+		}
+		reader := io.Reader(strings.NewReader(in.String()))
+		switch round % 4 {
+		case 1:
+			reader = iotest.HalfReader(reader)
+		case 2:
+			reader = iotest.DataErrReader(reader)
+		case 3:
+			reader = &shredder{text: []byte(in.String()), sizes: []byte{255, 0, 130, 7}}
+		}
+		got, err := linesOf(t, reader, 0)
+		assert.Equal(t, err, io.EOF)
+		assert.Assert(t, slices.Equal(got, want), "round %d", round)
+		random.Shuffle(len(sizes), func(i, j int) { sizes[i], sizes[j] = sizes[j], sizes[i] })
+	}
+}
+
+func TestLinesLimit(t *testing.T) {
+	checkLeaks(t)
+	const limit = 100_000
+	fits := strings.Repeat("x", limit)
+	got, err := linesOf(t, strings.NewReader(fits+"\n"+fits), limit)
+	assert.Equal(t, err, io.EOF)
+	assert.DeepEqual(t, got, []string{fits, fits})
+
+	// A line that goes on for ever is given up when it is over the limit, not when it ends.
+	for _, long := range []io.Reader{
+		strings.NewReader(fits + "x\nnext\n"),
+		strings.NewReader(fits + "x"),
+		&shredder{text: []byte("x"), sizes: []byte{200}, repeat: true},
+		&shredder{text: []byte(" "), sizes: []byte{200}, repeat: true},
+	} {
+		got, err = linesOf(t, io.MultiReader(strings.NewReader("first\n"), long), limit)
+		var tooLong *MessageTooLongError
+		assert.Assert(t, errors.As(err, &tooLong), "%v", err)
+		assert.Equal(t, tooLong.Limit, limit)
+		assert.Error(t, err, "a message is longer than the limit of 100000 bytes")
+		assert.DeepEqual(t, got, []string{"first"})
+	}
+}
+
+// shredder reads a text in pieces: of 7 times each size in turn, one of size 0 included.
+type shredder struct {
+	text   []byte
+	sizes  []byte
+	at     int
+	repeat bool // the first byte of the text, for ever
+}
+
+func (s *shredder) Read(p []byte) (int, error) {
+	n := len(p)
+	if len(s.sizes) > 0 {
+		n = min(n, 7*int(s.sizes[s.at%len(s.sizes)]))
+		s.at++
+	}
+	if s.repeat {
+		return copy(p, bytes.Repeat(s.text[:1], n)), nil
+	}
+	n = copy(p[:n], s.text)
+	if s.text = s.text[n:]; len(s.text) == 0 {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// FuzzLines: however a stream is cut, its messages are its lines.
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("a\nb\r\n\n\n c"), []byte{0, 1}, 0)
+	f.Add([]byte("\n\n\n"), []byte{}, 1)
+	f.Add([]byte(strings.Repeat("0123456789", 20)+"\nnext\n"), []byte{1, 2, 3}, 150)
+	f.Add([]byte(strings.Repeat("x", readSize)+"\n"+strings.Repeat("y", readSize-1)+"\n"), []byte{255}, 0)
+	f.Fuzz(func(t *testing.T, stream, sizes []byte, limit int) {
+		if len(sizes) > 0 && bytes.Count(sizes, []byte{0}) == len(sizes) {
+			return // a reader that never gives anything
+		}
+		limit = max(0, limit)
+		var want []string
+		wantErr := io.EOF
+		for _, line := range bytes.Split(stream, []byte{'\n'}) {
+			if limit > 0 && len(line) > limit {
+				wantErr = &MessageTooLongError{limit}
+				break
+			}
+			if line = bytes.TrimSpace(line); len(line) > 0 {
+				want = append(want, string(line))
+			}
+		}
+		got, err := linesOf(t, &shredder{text: stream, sizes: sizes}, limit)
+		assert.Equal(t, fmt.Sprint(err), fmt.Sprint(wantErr))
+		assert.Assert(t, slices.Equal(got, want), "%q: %q, want %q", stream, got, want)
+	})
+}
+
+func TestLinesRefuseNewline(t *testing.T) {
+	checkLeaks(t)
+	var out bytes.Buffer
+	l := NewLines(strings.NewReader(""), &out)
+	assert.Error(t, l.Write(t.Context(), []byte("a\nb")), "a message with a newline cannot be framed")
+	assert.NilError(t, l.Write(t.Context(), []byte("c")))
+	assert.NilError(t, l.Close())
+	assert.Equal(t, out.String(), "c\n")
+	assert.ErrorIs(t, l.Write(t.Context(), []byte("d")), os.ErrClosed)
+}
+
+// TestLinesWriteIsWhole: a caller that gives up while its line is half written leaves the framing whole;
+// one whose line was not begun takes it back.
+func TestLinesWriteIsWhole(t *testing.T) {
+	checkLeaks(t)
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe() // holds nothing, as a pipe that is full
+		l := NewLines(r, w)
+		write := func(ctx context.Context, message string) <-chan error {
+			done := make(chan error, 1)
+			go func() { done <- l.Write(ctx, []byte(message)) }()
+			synctest.Wait()
+			return done
+		}
+		reason := errors.New("no longer wanted")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		begun := write(ctx, "begun")
+		half := make([]byte, 3)
+		_, err := io.ReadFull(r, half)
+		assert.NilError(t, err)
+		notBegun := write(ctx, "not begun")
+		third := write(t.Context(), "third")
+		cancel(reason)
+		assert.Equal(t, <-begun, reason)
+		assert.Equal(t, <-notBegun, reason)
+		synctest.Wait()
+		select {
+		case err := <-third:
+			t.Errorf("written before there was room: %v", err)
+		default:
+		}
+		rest := make([]byte, len("un\nthird\n"))
+		_, err = io.ReadFull(r, rest)
+		assert.NilError(t, err)
+		assert.Equal(t, string(half)+string(rest), "begun\nthird\n")
+		assert.NilError(t, <-third)
+
+		// Close frees whoever waits to write, begun or not.
+		stuck, queued := write(t.Context(), "stuck"), write(t.Context(), "queued")
+		assert.NilError(t, l.Close())
+		assert.ErrorIs(t, <-stuck, io.ErrClosedPipe) // what the writer said
+		assert.ErrorIs(t, <-queued, os.ErrClosed)
+	})
+}
+
+func TestLinesConcurrentWriters(t *testing.T) {
+	checkLeaks(t)
+	left, right := memoryPair()
+	const writers, each = 16, 200
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				line := fmt.Sprintf("%d %d %s", w, i, strings.Repeat("x", (w*i)%3000))
+				assert.Check(t, left.Write(t.Context(), []byte(line)))
+			}
+		})
+	}
+	var next [writers]int
+	for range writers * each {
+		line, err := right.Read()
+		assert.NilError(t, err)
+		var w, i int
+		var tail string
+		_, _ = fmt.Sscanf(string(line), "%d %d %s", &w, &i, &tail)
+		assert.Equal(t, i, next[w], "writer %d", w)
+		assert.Equal(t, tail, strings.Repeat("x", (w*i)%3000))
+		next[w]++
+	}
+	wg.Wait()
+	left.Close()
+	right.Close()
+}
+
+// failingWriter takes the time of a slow writer to fail.
+type failingWriter struct{ fail <-chan error }
+
+func (w failingWriter) Write([]byte) (int, error) { return 0, <-w.fail }
+
+// TestLinesWriteError: each caller learns what became of its own line, also where several were written at once.
+func TestLinesWriteError(t *testing.T) {
+	checkLeaks(t)
+	synctest.Test(t, func(t *testing.T) {
+		fail := make(chan error)
+		l := NewLines(strings.NewReader(""), failingWriter{fail})
+		full := errors.New("no space left")
+		const callers = 10
+		done := make(chan error, callers)
+		for range callers {
+			go func() { done <- l.Write(t.Context(), []byte("m")) }()
+		}
+		synctest.Wait()
+		returned := 0
+		for returned < callers {
+			fail <- full
+			synctest.Wait()
+			for ; len(done) > 0; returned++ {
+				assert.Equal(t, <-done, full)
+			}
+		}
+		go func() { done <- l.Write(t.Context(), []byte("better")) }()
+		synctest.Wait()
+		fail <- nil
+		assert.NilError(t, <-done)
+		l.Close()
+	})
+}
+
+// childCommand is this program as a server of that kind; see runChild.
+func childCommand(mode string) Command {
+	return Command{
+		Path:  os.Args[0],
+		Env:   []string{"MCPAGENT_CHILD=" + mode, "GORACE=atexit_sleep_ms=0"}, // a second in each child otherwise
+		Grace: 10 * time.Second,
+	}
+}
+
+// connectChild starts a server and begins a session with it.
+func connectChild(t *testing.T, command Command, o *ClientOptions) (*Client, *Stdio) {
+	t.Helper()
+	s, err := StartStdio(command)
+	assert.NilError(t, err)
+	c, err := Connect(t.Context(), s, o)
+	assert.NilError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c, s
+}
+
+// do has a puppet do something and returns the text it answers.
+func (c *Client) do(ctx context.Context, tool, arg string) (string, error) {
+	arguments, _ := json.Marshal(map[string]string{"arg": arg})
+	r, err := c.CallTool(ctx, tool, arguments, nil)
+	if err != nil {
+		return "", err
+	}
+	return r.Content[0].Text, nil
+}
+
+// wait makes a call that is never answered, and returns when the server has it.
+func (c *Client) wait(t *testing.T) <-chan error {
+	t.Helper()
+	started := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(t.Context(), "wait", nil, func(Progress) { close(started) })
+		done <- err
+	}()
+	select {
+	case <-started:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	return done
+}
+
+// collector keeps each Write to it.
+type collector struct {
+	mu     sync.Mutex
+	writes []string
+}
+
+func (c *collector) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = append(c.writes, string(p))
+	return len(p), nil
+}
+
+func (c *collector) all() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.writes)
+}
+
+// writerFunc is told of each Write.
+type writerFunc func(string)
+
+func (f writerFunc) Write(p []byte) (int, error) {
+	f(string(p))
+	return len(p), nil
+}
+
+func TestCannotStart(t *testing.T) {
+	checkLeaks(t)
+	noProgram := filepath.Join(t.TempDir(), "notes.txt")
+	assert.NilError(t, os.WriteFile(noProgram, []byte("no program"), 0o600))
+	for _, c := range []struct{ command, want string }{
+		{"no-such-server", "start server no-such-server --verbose: "},
+		{noProgram, "start server " + noProgram + " --verbose: "},
+	} {
+		_, err := StartStdio(Command{Path: c.command, Args: []string{"--verbose"}})
+		assert.ErrorContains(t, err, c.want)
+		assert.Check(t, !strings.Contains(err.Error(), "\n"))
+	}
+	before := resources()
+	command := childCommand("puppet")
+	command.Dir = filepath.Join(t.TempDir(), "nowhere")
+	_, err := StartStdio(command)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.Equal(t, resources().files, before.files) // now, not when the garbage is collected
+}
+
+func TestServerExitsAtOnce(t *testing.T) {
+	checkLeaks(t)
+	s, err := StartStdio(childCommand("exits"))
+	assert.NilError(t, err)
+	_, err = Connect(t.Context(), s, nil)
+	var exit *ServerExitError
+	assert.Assert(t, errors.As(err, &exit), "%v", err)
+	assert.Equal(t, exit.State.ExitCode(), 3)
+	assert.ErrorContains(t, err, "initialize: ")
+	assert.ErrorContains(t, err, "server "+os.Args[0]+" ended (exit status 3), stderr: loading | cannot open the library")
+	assert.Check(t, !strings.Contains(err.Error(), "\n"))
+}
+
+func TestExitErrorText(t *testing.T) {
+	running := &ServerExitError{Command: "server --now"}
+	assert.Error(t, running, "server server --now closed its stdout, nothing on stderr")
+	running.Stderr = strings.Repeat("é", 500) + "\n \r\nlast"
+	assert.Check(t, len(running.Error()) < 700)
+	assert.Check(t, is.Equal(strings.ToValidUTF8(running.Error(), "?"), running.Error()))
+	assert.ErrorContains(t, running, "é | last")
+	assert.ErrorIs(t, running, io.EOF)
+}
+
+// TestSilentServer: ctx ends the wait for a server that starts and says nothing, and the server with it.
+func TestSilentServer(t *testing.T) {
+	checkLeaks(t)
+	reason := errors.New("too slow to start")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	command := childCommand("silent")
+	command.Stderr = writerFunc(func(string) { cancel(reason) })
+	s, err := StartStdio(command)
+	assert.NilError(t, err)
+	_, err = Connect(ctx, s, nil)
+	assert.Error(t, err, "initialize: too slow to start")
+	assert.ErrorIs(t, err, reason)
+	assert.Equal(t, s.state.ExitCode(), 0) // Connect has closed it, and the end of stdin was enough
+}
+
+// TestBanner: what is no message on stdout is skipped and told, and calls go on.
+func TestBanner(t *testing.T) {
+	checkLeaks(t)
+	strays := new(collector)
+	c, _ := connectChild(t, childCommand("banner"), &ClientOptions{
+		Stray: func(message []byte, reason error) {
+			fmt.Fprintf(strays, "%s: %v", message, reason)
+		},
+	})
+	text, err := c.do(t.Context(), "big", "3")
+	assert.NilError(t, err)
+	assert.Equal(t, text, "xxx")
+	noise := []string{
+		"42: not a JSON object",
+		`{"jsonrpc":"2.0","id":2,"resu: not a JSON object`,
+	}
+	assert.DeepEqual(t, strays.all(), slices.Concat([]string{
+		"*** Library server 1.0 ***: not a JSON object",
+		"2025-01-01 INFO ready: not a JSON object",
+	}, noise, noise))
+}
+
+// TestNoisyServer: a server that fills stderr before it answers is not stopped by it.
+func TestNoisyServer(t *testing.T) {
+	checkLeaks(t)
+	stderr := new(collector)
+	command := childCommand("noisy")
+	command.Stderr = stderr
+	c, _ := connectChild(t, command, nil)
+	_, err := c.do(t.Context(), "pid", "")
+	assert.NilError(t, err)
+	c.Close()
+	assert.Equal(t, len(strings.Join(stderr.all(), "")), 1<<20)
+
+	// The error has the last of it, exactly.
+	c, _ = connectChild(t, childCommand("noisy"), nil)
+	done := c.wait(t)
+	_, err = c.do(t.Context(), "leave", "")
+	assert.NilError(t, err)
+	var exit *ServerExitError
+	assert.Assert(t, errors.As(<-done, &exit))
+	assert.Equal(t, len(exit.Stderr), maxTail)
+	assert.Assert(t, strings.HasSuffix(exit.Stderr, fmt.Sprintf("%063d\nleaving\n", 1<<14-1)))
+}
+
+// TestStderrLines: the writer gets whole lines, however the server writes them.
+func TestStderrLines(t *testing.T) {
+	checkLeaks(t)
+	stderr := new(collector)
+	command := childCommand("puppet")
+	command.Stderr = stderr
+	c, _ := connectChild(t, command, nil)
+	var want []string
+	for size := 1; size < maxTail; size += 997 {
+		want = append(want, strings.Repeat(string(rune('a'+len(want))), size))
+	}
+	text := strings.Join(want, "\n") + "\nthe last, without an end"
+	for len(text) > 0 {
+		piece := text[:min(len(text), 1500)]
+		text = text[len(piece):]
+		_, err := c.do(t.Context(), "stderr", piece)
+		assert.NilError(t, err)
+	}
+	c.Close()
+	writes := stderr.all()
+	var got []string
+	for i, w := range writes {
+		if i < len(writes)-1 {
+			assert.Assert(t, strings.HasSuffix(w, "\n"), "%q", w)
+		}
+		got = append(got, strings.Split(strings.TrimSuffix(w, "\n"), "\n")...)
+	}
+	assert.DeepEqual(t, got, append(want, "the last, without an end"))
+}
+
+func TestLargeResult(t *testing.T) {
+	checkLeaks(t)
+	c, _ := connectChild(t, childCommand("puppet"), nil)
+	text, err := c.do(t.Context(), "big", "10485760")
+	assert.NilError(t, err)
+	assert.Assert(t, text == strings.Repeat("x", 10<<20))
+}
+
+// TestTooLargeResult: a result over the limit fails the call at once, though the server is still writing it.
+func TestTooLargeResult(t *testing.T) {
+	checkLeaks(t)
+	command := childCommand("puppet")
+	command.MaxMessage = 1 << 20
+	command.Grace = 50 * time.Millisecond // it is stuck in its write and does not see the end of stdin
+	c, _ := connectChild(t, command, nil)
+	_, err := c.do(t.Context(), "big", "1000000")
+	assert.NilError(t, err)
+	_, err = c.do(t.Context(), "big", "4000000")
+	var tooLong *MessageTooLongError
+	assert.Assert(t, errors.As(err, &tooLong), "%v", err)
+	assert.Equal(t, tooLong.Limit, 1<<20)
+	assert.ErrorIs(t, err, ErrClosed)
+	assert.Error(t, err, "tools/call big: connection closed: a message is longer than the limit of 1048576 bytes")
+}
+
+// TestEnvironment: of our environment the server gets only what it needs to run.
+func TestEnvironment(t *testing.T) {
+	checkLeaks(t)
+	t.Setenv("MISTRAL_API_KEY", "secret")
+	t.Setenv("LD_PRELOAD_", "secret")
+	t.Setenv("PATHS", "secret")
+	t.Setenv("LANG", "C.UTF-8")
+	t.Setenv("LC_TIME", "C")
+	t.Setenv("LC_secret", "() { secret; }")
+	command := childCommand("puppet")
+	command.Env = append(command.Env, "ADDED=a=b", "PATH=ours")
+	c, _ := connectChild(t, command, nil)
+	text, err := c.do(t.Context(), "environment", "")
+	assert.NilError(t, err)
+	assert.Assert(t, !strings.Contains(text, "secret"), text)
+	got := strings.Split(text, "\n")
+	assert.Check(t, is.Contains(got, "ADDED=a=b"))
+	assert.Check(t, is.Contains(got, "PATH=ours")) // what is added wins
+	if runtime.GOOS != "windows" {
+		assert.Check(t, is.Contains(got, "LANG=C.UTF-8"))
+		assert.Check(t, is.Contains(got, "LC_TIME=C"))
+		assert.Check(t, is.Contains(got, "HOME="+os.Getenv("HOME")))
+	}
+	assert.Check(t, is.Equal(strings.Count("\n"+text, "\nPATH="), 1))
+}
