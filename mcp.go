@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -258,7 +259,7 @@ func (c *Client) pages(ctx context.Context, method string, read func(page json.R
 // *TimeoutError, the cause of ctx, or ErrClosed with the reason. When ctx or the time ends the call, the server
 // is told and its answer is not waited for.
 func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
-	if len(arguments) == 0 {
+	if a := bytes.TrimSpace(arguments); len(a) == 0 || string(a) == "null" { // also what a nil map encodes to
 		arguments = json.RawMessage("{}")
 	}
 	raw, err := c.call(ctx, &watch{report: report}, "tools/call", func(b []byte, id int64) ([]byte, error) {
@@ -427,6 +428,7 @@ func decodeTools(tools []Tool, page json.RawMessage) (_ []Tool, nextCursor strin
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "tools":
+			tools = tools[:before] // of members that are there twice the last counts
 			s.array(func() { tools = append(tools, scanTool(&s)) })
 		case "nextCursor":
 			nextCursor = s.string()
@@ -480,6 +482,7 @@ func decodeToolResult(raw json.RawMessage) (*ToolResult, error) {
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
+			r.Content = []ContentBlock{}
 			s.array(func() { r.Content = append(r.Content, scanContent(&s)) })
 		case "structuredContent":
 			r.StructuredContent = s.value()
@@ -503,19 +506,19 @@ func decodeToolResult(raw json.RawMessage) (*ToolResult, error) {
 // scanContent reads a block: plain text in one pass, any other as encoding/json does.
 func scanContent(s *scanner) (b ContentBlock) {
 	s.peek()
-	start, plain := s.at, true
+	start, typed, plain := s.at, false, true
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "text":
 			b.Text = s.string()
 		case "type":
-			plain = string(s.value()) == `"text"` && plain
+			typed = string(s.value()) == `"text"`
 		default:
 			plain = false
 			s.value()
 		}
 	})
-	if plain {
+	if plain && typed {
 		b.Type = "text"
 		return b
 	}

@@ -230,6 +230,9 @@ func (c *Conn) finish(cause error) {
 //
 // It waits for the answer and for its ctx, which ends with the caller's, with giveUp or with the connection.
 func (c *Conn) call(ctx context.Context, method string, params paramsFunc) (json.RawMessage, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // nothing to tell the peer either
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done := make(chan answer, 1)

@@ -233,6 +233,9 @@ func (c *Command) String() string { return strings.Join(append([]string{c.Path},
 // How long what a dead process wrote is waited for, where a grandchild holds the pipe and no EOF comes.
 const drain = 100 * time.Millisecond
 
+// maxPipe is the most that a pipe holds on Linux, if the server made it larger.
+const maxPipe = 1 << 20
+
 // Stdio is a server that runs as a child process and is spoken to over its stdin and stdout. The
 // process is the leader of a process group of its own, so that Close reaches what it started:
 // npx starts a shell that starts node.
@@ -250,7 +253,7 @@ type Stdio struct {
 	killed chan struct{} // closed when SIGKILL went to the group
 	heard  chan struct{} // closed when stderr has been read to its end
 
-	drained bool // the process has ended and its stdout was looked at once more. Read only
+	looked int // bytes read from stdout after the process had ended, by looking once more. Read only
 
 	work sync.WaitGroup // readStderr, reap
 
@@ -423,13 +426,16 @@ func groupEnds(leader *os.Process, d time.Duration, stop <-chan struct{}) bool {
 
 // readStdout reads from the process. Once that has ended, the pipe may still hold an answer, and it may be
 // kept open by a grandchild for ever: so after the first deadline, set by reap, it looks once more,
-// however late the reader comes, and what is not there then does not come.
+// however late the reader comes, until a look finds less than there was room for: what is not there then does
+// not come. (A grandchild that writes without end is not listened to without end.)
 func (s *Stdio) readStdout(p []byte) (int, error) {
 	n, err := s.stdout.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) && !s.drained {
-		s.drained = true
+	if errors.Is(err, os.ErrDeadlineExceeded) && s.looked < maxPipe {
 		s.stdout.SetReadDeadline(time.Now().Add(drain))
-		n, err = s.stdout.Read(p)
+		if n, err = s.stdout.Read(p); n < len(p) {
+			s.looked = maxPipe
+		}
+		s.looked += n
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = io.EOF
