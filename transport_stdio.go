@@ -111,18 +111,22 @@ func (l *Lines) Read() ([]byte, error) {
 		}
 		l.start = min(l.start+end+1, len(l.buf))
 		searched = 0
-		if line := bytes.TrimSpace(unread[:end]); len(line) > cap(l.buf)/2 {
-			// A long line takes the buffer with it.
+		line := bytes.TrimSpace(unread[:end])
+		if cap(l.buf) <= keepSize {
+			line = bytes.Clone(line)
+		} else { // a huge line takes the buffer with it, rather than leave it behind or be copied
 			l.buf, l.start = append(make([]byte, 0, readSize), l.buf[l.start:]...), 0
+		}
+		if len(line) > 0 {
 			return line, nil
-		} else if len(line) > 0 {
-			return bytes.Clone(line), nil
 		}
 	}
 }
 
-// readSize is what a pipe holds on Linux.
-const readSize = 64 << 10
+const (
+	readSize = 64 << 10      // what a pipe holds on Linux
+	keepSize = 32 * readSize // of the buffers that stay; larger ones are for one message only
+)
 
 // fill reads once from r to the end of buf, from which it first drops what was returned. buf doubles when it is full.
 func (l *Lines) fill() {
@@ -207,8 +211,8 @@ func (l *Lines) writeLoop() {
 			batch[i].done <- err
 			batch[i] = outgoing{}
 		}
-		if cap(text) > 16*readSize {
-			text = nil // one huge message should not stay
+		if cap(text) > keepSize {
+			text = nil
 		}
 	}
 }
