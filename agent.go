@@ -19,8 +19,8 @@ import (
 	"unicode/utf8"
 )
 
-// ErrNoAnswer ends a Chat whose model, asked for nothing but an answer, gave no text. It is wrapped with the reason why an
-// answer was insisted on: a *LimitError, or an empty message before.
+// ErrNoAnswer says that the model gave no text even in the last turn, in which it may not call tools. It is wrapped with the
+// reason for that last turn: a *LimitError, or an empty message before it.
 var ErrNoAnswer = errors.New("the model gave no answer")
 
 // ErrRefused is the error of a call that Decide refused, wrapped with the reason given.
@@ -100,7 +100,7 @@ type Event struct {
 	Took     time.Duration // of the model's answer with its retries, or of the tool alone
 	Bytes    int           // of the tool's text, before it was cut to MaxResult
 	Err      error         // nil for a call that went well
-	Response *ChatResponse // as it came; FinishReason "length" says that the text was cut off
+	Response *ChatResponse // as it came; CutOff says whether it is whole
 }
 
 // Agent is a conversation with a model that may call tools. Only Model is required. One Chat at a time, and the fields are
@@ -114,8 +114,8 @@ type Agent struct {
 	System string       // sent before History, not part of it
 	OnText func(string) // if set, all text of the model is streamed to it, also what it says beside calls
 
-	// Decide is asked about a turn's calls one after the other, in call order, before the first of them starts: whoever
-	// answers on a terminal is not talked over by running tools, and who interrupts has run nothing of the turn.
+	// Decide is asked about a turn's calls one after the other, in call order, before the first of them starts: so running
+	// tools do not print over the question, and an interrupt at the question means that no call of the turn has run.
 	// Calls that could not run anyhow are not asked about. It must return soon after ctx ends. Nil runs every call.
 	Decide func(ctx context.Context, call ToolCall) Decision
 
@@ -125,7 +125,7 @@ type Agent struct {
 
 	MaxTurns   int // model turns with tools per question (20); the last turn, without, comes on top
 	MaxCalls   int // calls per question (100)
-	MaxRepeats int // runs of the same call with equal arguments per question (3)
+	MaxRepeats int // calls of one tool with equal arguments per question, run or refused (3)
 	MaxResult  int // bytes of one result (64 KiB): three quarters of them from its head, the rest from its tail
 
 	// History is accepted by the API after every way out of Chat, whatever question is next: every call has exactly
@@ -162,7 +162,7 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 		}
 		message := answer.Message
 		if len(message.ToolCalls) > 0 && x.last == nil {
-			x.callAll(ctx, message, answer.FinishReason)
+			x.callAll(ctx, answer)
 			continue // also where ctx has ended: the next request says so
 		}
 		message.ToolCalls = nil // of servers that ignore tool_choice, as Ollama does
@@ -186,7 +186,7 @@ type exchange struct {
 	functions []Function      // as offered in this turn
 	streamed  strings.Builder // text of this turn's answer so far
 	calls     int             // made by the model, whatever became of them
-	repeats   map[string]int  // runs by name and canonical arguments
+	repeats   map[string]int  // calls that could run, by name and canonical arguments
 }
 
 // ask makes one model turn.
@@ -235,18 +235,18 @@ func (x *exchange) ask(ctx context.Context) (*ChatResponse, error) {
 	return response, nil
 }
 
-// callAll answers every call of message, and puts message and answers into the history.
+// callAll answers every call of the response's message, and puts message and answers into the history.
 //
 // They are all there before anything is asked or run, each answer saying that the call was interrupted; what becomes of
 // a call then replaces its answer. So the history has every answer, in call order, whatever happens in between.
-func (x *exchange) callAll(ctx context.Context, message Message, finishReason string) {
+func (x *exchange) callAll(ctx context.Context, response *ChatResponse) {
+	message := response.Message
 	calls := slices.Clone(message.ToolCalls) // the response in Observe's hands stays as it came
 	jobs := make([]*job, len(calls))
 	ids := map[string]bool{"": true} // taken
 	for i := range calls {
 		call := &calls[i]
-		cut := i == len(calls)-1 && (finishReason == "length" || finishReason == "model_length")
-		err := x.check(call, cut)
+		err := x.check(call, response.CutOff() && i == len(calls)-1)
 		for ids[call.ID] { // the answers could not be told apart
 			call.ID = rand.Text()[:9] // of the form that Mistral's own have
 		}
@@ -290,7 +290,8 @@ func (x *exchange) check(call *ToolCall, cut bool) error {
 	call.Arguments = object
 	known := slices.ContainsFunc(x.functions, func(f Function) bool { return f.Name == name })
 	if !known {
-		call.Name = functionName(name)
+		allowed := functionName(name)
+		call.Name = cmp.Or(allowed[:min(len(allowed), maxFunctionName)], "unknown")
 	}
 
 	x.calls++
@@ -308,7 +309,7 @@ func (x *exchange) check(call *ToolCall, cut bool) error {
 	}
 	key = name + " " + key
 	if x.repeats[key] >= maxRepeats {
-		return fmt.Errorf("not run, use the results that you have: %w", &LimitError{maxRepeats, "runs of the same call"})
+		return fmt.Errorf("not run, use the results that you have: %w", &LimitError{maxRepeats, "equal calls per question"})
 	}
 	x.repeats[key]++
 	return nil
@@ -435,17 +436,6 @@ func parseArguments(text string) (object, key string, err error) {
 	return "{}", "", errors.New("the arguments must be a JSON object")
 }
 
-// functionName makes of a name that no function has one that the API takes in a history.
-func functionName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' {
-			return r
-		}
-		return '_'
-	}, name)
-	return cmp.Or(name[:min(len(name), 64)], "unknown")
-}
-
 func unknownTool(name string, functions []Function) error {
 	names := make([]string, len(functions))
 	for i, f := range functions {
@@ -459,7 +449,7 @@ func unknownTool(name string, functions []Function) error {
 
 // closest returns those of names, at most three, that name is likely to have meant, the likeliest first.
 func closest(name string, names []string) []string {
-	name = name[:min(len(name), 64)]
+	name = name[:min(len(name), maxFunctionName)]
 	near := make([][]string, max(1, len(name)/3)+1) // by distance; what is further away is another name
 	for _, other := range names {
 		if d := distance(strings.ToLower(name), strings.ToLower(other)); d < len(near) {

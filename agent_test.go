@@ -277,6 +277,7 @@ func TestAgentTellsTheModel(t *testing.T) {
 		{"ecco", `{}`, `Error: there is no tool "ecco"; the nearest are: echo`},
 		{"lib.echo", `{`, `Error: there is no tool "lib.echo"; the nearest are: echo`},
 		{"", `{}`, `Error: there is no tool ""`},
+		{strings.Repeat("long/", 20), `{}`, `Error: there is no tool "` + strings.Repeat("long/", 20) + `"`},
 		{"echo", `{"a":`, `Error: the arguments are not valid JSON (unexpected end of JSON input); they were: {"a":`},
 		{"echo", `{} {}`, `Error: the arguments are not valid JSON (invalid character '{' after top-level value); they were: {} {}`},
 		{"echo", `[1]`, `Error: the arguments must be a JSON object; they were: [1]`},
@@ -314,6 +315,9 @@ func TestAgentTellsTheModel(t *testing.T) {
 		if m := a.History[2+i]; m.ToolCallID != id || m.Content.Text() != test.want {
 			t.Errorf("%s %s: answer %s %q, want %s %q", test.name, test.arguments, m.ToolCallID, m.Content.Text(), id, test.want)
 		}
+		if name := a.History[2+i].Name; name != server.Requests()[1].Messages[2].ToolCalls[i].Name || len(name) > 64 {
+			t.Errorf("%s: sent back as %q", test.name, name)
+		}
 		if wrong := strings.HasPrefix(test.want, "Error: "); wrong != (errs[id] != nil) {
 			t.Errorf("%s %s: observed error %v", test.name, test.arguments, errs[id])
 		}
@@ -324,8 +328,8 @@ func TestAgentTellsTheModel(t *testing.T) {
 	if crash := (*PanicError)(nil); !errors.As(errs["aaaaaaa08"], &crash) || !bytes.Contains(crash.Stack, []byte("agent_test.go")) {
 		t.Errorf("the panic's error %v has no stack that leads to it", errs["aaaaaaa08"])
 	}
-	if !errors.Is(errs["aaaaaaa18"], ErrRefused) {
-		t.Errorf("a refusal's error is %v", errs["aaaaaaa18"])
+	if !errors.Is(errs["aaaaaaa19"], ErrRefused) {
+		t.Errorf("a refusal's error is %v", errs["aaaaaaa19"])
 	}
 }
 
@@ -390,10 +394,12 @@ func TestAgentCutOff(t *testing.T) {
 		}
 	}
 	a, _ := newAgentTest(t, nil, modelAnswer{Content: "Once upon a", Finish: "length"})
-	var finish string
-	a.Observe = func(e Event) { finish = e.Response.FinishReason }
+	cut := false
+	a.Observe = func(e Event) { cut = e.Response.CutOff() }
 	agentAsk(t, a, "Once upon a")
-	agentSame(t, "finish reason", finish, "length")
+	if !cut {
+		t.Error("the caller is not told that the text was cut off")
+	}
 }
 
 // agentAlways is a model that calls a tool for ever, as the given answer to tool_choice none allows.
@@ -516,7 +522,7 @@ func TestAgentRepeats(t *testing.T) {
 	script = append(script, modelText("Yes, yes."), modelCalls(modelCall("aaaaaaaa1", "echo", same[0])), modelText("Again."))
 	a, server := newAgentTest(t, agentTools{"echo": agentEcho, "other": agentEcho}, script...)
 	agentAsk(t, a, "Yes, yes.")
-	const refused = "Error: not run, use the results that you have: limit of 3 runs of the same call reached"
+	const refused = "Error: not run, use the results that you have: limit of 3 equal calls per question reached"
 	last := a.History[len(a.History)-4:]
 	agentSame(t, "fourth of the same", last[0].Content.Text(), refused)
 	agentSame(t, "fourth of others", last[1].Content.Text(), other[3])
@@ -528,6 +534,22 @@ func TestAgentRepeats(t *testing.T) {
 		if r.ToolChoice != "" {
 			t.Error("a repeated call has ended the tools' turns")
 		}
+	}
+	agentHistory(t, a)
+}
+
+// A call that was refused counts as well: who has said no three times is not asked again.
+func TestAgentRepeatsRefused(t *testing.T) {
+	call := modelCalls(modelCall("aaaaaaaa1", "echo", `{}`))
+	a, _ := newAgentTest(t, agentTools{"echo": agentEcho}, call, call, call, call, modelText("I give up."))
+	asked := 0
+	a.Decide = func(context.Context, ToolCall) Decision {
+		asked++
+		return Decision{Action: Refuse}
+	}
+	agentAsk(t, a, "I give up.")
+	if asked != 3 {
+		t.Errorf("asked %d times", asked)
 	}
 	agentHistory(t, a)
 }

@@ -144,7 +144,7 @@ func benchClient(b *testing.B, mode string) *Client {
 	b.Helper()
 	s, err := StartStdio(Command{Path: os.Args[0], Env: []string{"MCPAGENT_CHILD=" + mode}})
 	assert.NilError(b, err)
-	c, err := Connect(context.Background(), s, nil)
+	c, err := Connect(context.Background(), s, &ClientOptions{Protocol: "2025-11-25"})
 	assert.NilError(b, err)
 	return c
 }

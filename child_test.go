@@ -101,6 +101,8 @@ func (p *puppet) serve() int {
 			if status, end := p.do(r); end {
 				return status
 			}
+		case "server/discover":
+			_, _ = os.Stdout.WriteString(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"error":{"code":-32601,"message":"method not found"}}` + "\n")
 		}
 	}
 }
@@ -133,7 +135,7 @@ func (p *puppet) do(r puppetRequest) (status int, end bool) {
 	case "deaf": // begins to read the next message, says so, and reads no more
 		p.text(r, "soon")
 		_, _ = p.in.ReadByte()
-		fmt.Println(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		fmt.Println(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"reading"}}`)
 		select {}
 	}
 	return 0, false

@@ -1,25 +1,17 @@
 // host.go - a server's tools as functions of a model.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp.go, mistral.go.
+// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp_types.go, elicitation.go, mcp.go, mcp_lists.go, mcp_handshake.go, mistral.go, mcp_model.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 )
-
-// maxFunctions is how many functions the API takes with one request.
-const maxFunctions = 128
 
 // TooManyToolsError says that there are more tools than a model can be offered.
 type TooManyToolsError struct{ Tools int }
@@ -31,50 +23,70 @@ func (e *TooManyToolsError) Error() string {
 // Host is what stands between a model and an MCP server: it offers the server's tools under names that the model's
 // API takes, and turns what they give back into text. All methods may be called from any goroutine.
 type Host struct {
-	client *Client
+	Client *Client // for all that is not about tools
 
-	changed atomic.Bool // the server said that its list is not what it was
+	stop func()         // ends the goroutines of work
+	work sync.WaitGroup // listen
 
-	mu    sync.Mutex      // guards tools; never held across I/O
-	tools map[string]Tool // by function name; nil before the first list
-	order []string        // of the server
+	mu    sync.Mutex        // guards tools; never held across I/O
+	tools map[string]string // the tool's name by the function's, of the last list
 }
 
-// StartHost begins a session on a transport that it owns from now on; see Connect. o.ToolsChanged is the host's.
-func StartHost(ctx context.Context, t Transport, o ClientOptions) (*Host, error) {
-	h := new(Host)
-	o.ToolsChanged = func() { h.changed.Store(true) }
-	var err error
-	if h.client, err = Connect(ctx, t, &o); err != nil {
+// StartHost connects to a server. start starts it, and is called again if the server did not survive being asked what it
+// speaks: then it is of the handshake era.
+func StartHost(ctx context.Context, start func() (Transport, error), o ClientOptions) (*Host, error) {
+	client, err := connect(ctx, start, o)
+	if errors.Is(err, ErrProbe) {
+		o.Protocol = handshakeRevisions()[0]
+		client, err = connect(ctx, start, o)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err = h.list(ctx); err != nil {
-		h.Close()
-		return nil, err
+	life, stop := context.WithCancel(context.Background())
+	h := &Host{Client: client, stop: stop}
+	if client.stateless() && client.tellsOfChanges("tools") {
+		h.work.Go(func() { h.listen(life) })
 	}
 	return h, nil
 }
 
-// Server is what the server says of itself.
-func (h *Host) Server() ServerInfo { return h.client.Server }
-
-// Tools returns the tools in the server's order, and the function name of each. A list that the server has changed is
-// read again.
-func (h *Host) Tools(ctx context.Context) (tools []Tool, names []string, err error) {
-	if h.changed.Load() {
-		if err := h.list(ctx); err != nil {
-			return nil, nil, err
-		}
+func connect(ctx context.Context, start func() (Transport, error), o ClientOptions) (*Client, error) {
+	transport, err := start()
+	if err != nil {
+		return nil, err
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, name := range h.order {
-		tools = append(tools, h.tools[name])
-	}
-	return tools, h.order, nil
+	return Connect(ctx, transport, &o)
 }
 
-// Functions returns the tools as a model is offered them, without those that run only as tasks. The error is a *TooManyToolsError, or tools/list's.
+// listen has the server tell of changed tools, which the Client then asks for anew. Where that fails, the list is as fresh as
+// the server said when it gave it.
+func (h *Host) listen(ctx context.Context) {
+	_ = h.Client.Listen(ctx, Subscription{Tools: true}, func(Change) {})
+}
+
+// Tools returns the server's tools and the function name of each: also those that run only as tasks (Tool.TaskOnly), which
+// Functions leaves out. A list that changed is read again.
+func (h *Host) Tools(ctx context.Context) (tools []Tool, names []string, err error) {
+	tools, err = h.Client.ListTools(ctx)
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
+		tools, err = nil, nil // a server of resources or prompts alone
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	names = functionNames(tools)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tools = make(map[string]string, len(tools))
+	for i, tool := range tools {
+		h.tools[names[i]] = tool.Name
+	}
+	return tools, names, nil
+}
+
+// Functions returns the tools as a model is offered them. The error is a *TooManyToolsError, or tools/list's.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	tools, names, err := h.Tools(ctx)
 	if err != nil {
@@ -82,7 +94,7 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	}
 	functions := make([]Function, 0, len(tools))
 	for i, tool := range tools {
-		if !taskRequired(tool) {
+		if !tool.TaskOnly() {
 			functions = append(functions, Function{Name: names[i], Description: tool.Description, Parameters: tool.InputSchema})
 		}
 	}
@@ -92,116 +104,22 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	return functions, nil
 }
 
-// taskRequired says whether a tool runs only as a task (MCP 2025-11-25, tasks), which is not spoken here.
-func taskRequired(t Tool) bool {
-	var execution struct{ TaskSupport string }
-	return json.Unmarshal(t.Execution, &execution) == nil && execution.TaskSupport == "required"
-}
-
-// CallTool runs the tool behind a function, under the tool's own name or the function's; see Client.CallTool.
-func (h *Host) CallTool(ctx context.Context, function string, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
+// CallTool runs the tool behind a function, under the function's name or the tool's own; see Client.CallTool.
+func (h *Host) CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
 	h.mu.Lock()
-	tool, ok := h.tools[function]
+	if tool, ok := h.tools[name]; ok {
+		name = tool
+	}
 	h.mu.Unlock()
-	if !ok {
-		tool.Name = function
-	}
-	return h.client.CallTool(ctx, tool.Name, arguments, report)
+	return h.Client.CallTool(ctx, name, arguments, report)
 }
 
-// Close ends the session and the server.
-func (h *Host) Close() error { return h.client.Close() }
-
-func (h *Host) list(ctx context.Context) error {
-	h.changed.Store(false) // before the list is asked for: a change meanwhile is a change
-	tools, err := h.client.ListTools(ctx)
-	if err != nil {
-		h.changed.Store(true)
-		return err
-	}
-	names := functionNames(tools)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.order = names
-	h.tools = make(map[string]Tool, len(tools))
-	for i, tool := range tools {
-		h.tools[names[i]] = tool
-	}
-	return nil
-}
-
-// functionNames returns a name for each tool that the API takes (^[a-zA-Z0-9_-]{1,64}$; MCP allows more), each another,
-// and the same whatever the order of the tools. A tool whose name is taken as it is keeps it.
-func functionNames(tools []Tool) []string {
-	names, order := make([]string, len(tools)), make([]int, len(tools))
-	wanted := make(map[string]int)
-	for i, tool := range tools {
-		names[i] = strings.Map(func(r rune) rune {
-			if r == '_' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' {
-				return r
-			}
-			return '_'
-		}, tool.Name)
-		wanted[names[i]]++
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int {
-		made := func(i int) int { // 0 for a name that can stay: those come first
-			if name := names[i]; name == tools[i].Name && name != "" && len(name) <= 64 {
-				return 0
-			}
-			return 1
-		}
-		return cmp.Or(made(i)-made(j), strings.Compare(tools[i].Name, tools[j].Name))
-	})
-	taken := make(map[string]bool)
-	for _, i := range order {
-		tool, name := tools[i], names[i]
-		if name == "" || len(name) > 64 || name != tool.Name && wanted[name] > 1 || taken[name] {
-			// The end is what tells long names apart; the hash tells the rest.
-			hash := sha256.Sum256([]byte(tool.Name))
-			name = name[max(0, len(name)-57):] + "_" + hex.EncodeToString(hash[:3])
-		}
-		for n := 2; taken[name]; n++ { // a server that lists one name twice
-			name = fmt.Sprintf("%.60s_%d", name, n)
-		}
-		names[i], taken[name] = name, true
-	}
-	return names
-}
-
-// ModelText is a tool's result as a model reads it: text as it is, bytes as a placeholder, links as URI and name. Structured
-// content repeats what the text says (MCP 2025-11-25, tools, structured content), so it stands in only where there is none.
-func ModelText(r *ToolResult) string {
-	if len(r.Content) == 0 {
-		return string(r.StructuredContent)
-	}
-	parts := make([]string, len(r.Content))
-	for i, b := range r.Content {
-		switch b.Type {
-		case "text":
-			parts[i] = b.Text
-		case "image", "audio":
-			parts[i] = fmt.Sprintf("[%s: %s, %d bytes]", b.Type, b.MIMEType, len(b.Data))
-		case "resource_link":
-			parts[i] = strings.TrimSpace(fmt.Sprintf("[resource: %s %s", b.URI, strings.TrimSpace(b.Name+" "+b.Description))) + "]"
-		case "resource":
-			parts[i] = resourceText(b.Resource)
-		default:
-			parts[i] = fmt.Sprintf("[%s: %s]", b.Type, b.Raw)
-		}
-	}
-	return strings.Join(parts, "\n")
-}
-
-func resourceText(r *ResourceContents) string {
-	switch {
-	case r == nil:
-		return "[resource without contents]"
-	case r.Blob != nil:
-		return fmt.Sprintf("[resource: %s %s, %d bytes]", r.URI, r.MIMEType, len(r.Blob))
-	}
-	return fmt.Sprintf("[resource: %s]\n%s", r.URI, r.Text)
+// Close ends the connection and the server.
+func (h *Host) Close() error {
+	h.stop()
+	err := h.Client.Close()
+	h.work.Wait()
+	return err
 }
 
 // ParseCommand reads a command line: words apart by spaces, with quotes as in a shell and nothing

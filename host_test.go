@@ -33,7 +33,7 @@ func newHostPeer(t *testing.T, names ...string) (*Host, *Conn, *hostPeer) {
 	ours, theirs := memoryPair()
 	server := NewConn(theirs, Handler{Request: p.request})
 	t.Cleanup(func() { server.Close() })
-	host, err := StartHost(t.Context(), ours, ClientOptions{})
+	host, err := StartHost(t.Context(), func() (Transport, error) { return ours, nil }, ClientOptions{})
 	assert.NilError(t, err)
 	t.Cleanup(func() { host.Close() })
 	return host, server, p
@@ -107,7 +107,7 @@ func TestHostFunctions(t *testing.T) {
 		{Name: "search", Description: "about search", Parameters: json.RawMessage(`{"type":"object"}`)},
 		{Name: "files_read", Description: "about files.read", Parameters: json.RawMessage(`{"type":"object"}`)},
 	})
-	assert.Equal(t, host.Server().Implementation.Name, "peer")
+	assert.Equal(t, host.Client.Server.Implementation.Name, "peer")
 
 	// The function's name and the tool's own reach the same tool; a name that is neither reaches the server as it is.
 	for _, name := range []string{"files_read", "files.read", "unheard-of"} {
@@ -153,6 +153,7 @@ func TestHostListChanged(t *testing.T) {
 func TestHostListFails(t *testing.T) {
 	checkLeaks(t)
 	host, server, peer := newHostPeer(t, "a.b")
+	assert.Equal(t, hostFunctions(t, host), "a_b")
 	peer.change(t, server, &Error{Code: CodeInternalError, Message: "not now"})
 	for range 2 {
 		_, err := host.Functions(t.Context())
@@ -169,16 +170,88 @@ func TestHostListFails(t *testing.T) {
 	assert.Equal(t, peer.listed(), 4)
 }
 
-// A session that cannot list its tools does not begin, and leaves nothing.
-func TestStartHostFails(t *testing.T) {
+// A server need not have tools.
+func TestHostWithoutTools(t *testing.T) {
 	checkLeaks(t)
+	host, server, peer := newHostPeer(t, "a")
+	peer.change(t, server, &Error{Code: CodeMethodNotFound, Message: "no tools here"})
+	assert.Equal(t, hostFunctions(t, host), "")
+}
+
+// hostServers starts one server after the other, each with its own way to answer server/discover and initialize.
+type hostServers struct {
+	t      *testing.T
+	how    []func(method string) (any, error) // neither result nor error: the server ends
+	starts int
+
+	mu    sync.Mutex // guards asked
+	asked []string   // the start and the method
+}
+
+func (s *hostServers) start() (Transport, error) {
+	if s.starts == len(s.how) {
+		return nil, errors.New("no such server")
+	}
+	s.starts++
+	start := s.starts
 	ours, theirs := memoryPair()
-	peer := &hostPeer{failed: &Error{Code: CodeMethodNotFound, Message: "no tools here"}}
-	server := NewConn(theirs, Handler{Request: peer.request})
-	defer server.Close()
-	_, err := StartHost(t.Context(), ours, ClientOptions{})
-	assert.Error(t, err, "tools/list: no tools here (error -32601)")
-	assert.Assert(t, errors.Is(server.Call(t.Context(), "ping", nil, nil), ErrClosed), "the transport is closed")
+	server := NewConn(theirs, Handler{Request: func(ctx context.Context, c *Conn, method string, _ json.RawMessage) (any, error) {
+		s.mu.Lock()
+		s.asked = append(s.asked, fmt.Sprint(start, " ", method))
+		s.mu.Unlock()
+		if result, err := s.how[start-1](method); result != nil || err != nil {
+			return result, err
+		}
+		go c.Close() // for which the cleanup waits
+		<-ctx.Done()
+		return nil, nil
+	}})
+	s.t.Cleanup(func() { server.Close() })
+	return ours, nil
+}
+
+// A server that ends when it is asked what it speaks is started once more, and then not asked. No other failure is a reason to
+// start anything again. What fails leaves nothing.
+func TestStartHost(t *testing.T) {
+	handshake := json.RawMessage(`{"protocolVersion":"2025-06-18","capabilities":{}}`)
+	ends := func(string) (any, error) { return nil, nil }
+	answers := func(method string) (any, error) {
+		if method == "initialize" {
+			return handshake, nil
+		}
+		return nil, &Error{Code: CodeMethodNotFound, Message: method}
+	}
+	refuses := func(string) (any, error) { return nil, &Error{Code: CodeInternalError, Message: "out of order"} }
+	for _, test := range []struct {
+		what   string
+		how    []func(string) (any, error)
+		forced string
+		asked  string
+		err    string // a regular expression; empty if it succeeds
+	}{
+		{"of the handshake era", []func(string) (any, error){answers}, "", "1 server/discover, 1 initialize", ""},
+		{"ends when probed", []func(string) (any, error){ends, answers}, "", "1 server/discover, 2 initialize", ""},
+		{"ends always", []func(string) (any, error){ends, ends, answers}, "", "1 server/discover, 2 initialize", "^initialize: connection closed: .*$"},
+		{"is there only once", []func(string) (any, error){ends}, "", "1 server/discover", "^no such server$"},
+		{"is not there", nil, "", "", "^no such server$"},
+		{"refuses all", []func(string) (any, error){refuses, answers}, "", "1 server/discover, 1 initialize", `^initialize: out of order \(error -32603\)$`},
+		{"ends, forced", []func(string) (any, error){ends, answers}, "2024-11-05", "1 initialize", "^initialize: connection closed: .*$"},
+		{"ends, forced to the stateless era", []func(string) (any, error){ends, answers}, "2026-07-28", "1 server/discover", "connection closed: .*$"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			checkLeaks(t)
+			servers := &hostServers{t: t, how: test.how}
+			host, err := StartHost(t.Context(), servers.start, ClientOptions{Protocol: test.forced})
+			assert.Equal(t, strings.Join(servers.asked, ", "), test.asked)
+			if test.err == "" {
+				assert.NilError(t, err)
+				assert.NilError(t, host.Close())
+				return
+			}
+			assert.Assert(t, is.Regexp(test.err, fmt.Sprint(err)))
+			assert.Assert(t, host == nil)
+		})
+	}
 }
 
 func TestHostTooManyTools(t *testing.T) {
@@ -253,7 +326,7 @@ func TestFunctionNamesCollide(t *testing.T) {
 	t.Fatal("no two names have the same hash")
 }
 
-// Whatever the tools are called, their functions have names that the API takes, each another; and which a tool gets
+// Whatever the tools are called, their functions have names that the API takes, all different; and which a tool gets
 // does not depend on the order in which the server lists them.
 func TestFunctionNamesProperties(t *testing.T) {
 	valid := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)

@@ -305,6 +305,9 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 }
 
 func appendRaw(b []byte, raw json.RawMessage) ([]byte, error) {
+	if !utf8.Valid(raw) {
+		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD")) // as encoding/json does with a string
+	}
 	if bytes.IndexByte(raw, '\n') < 0 && validJSON(raw) {
 		return append(b, raw...), nil
 	}

@@ -1,27 +1,23 @@
 // library.go - an MCP server that searches text files.
-// Needs: Go 1.25, json.go, rpc.go, search.go.
+// Needs: Go 1.25, json.go, rpc.go, search.go, corpus.go, library_tools.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"maps"
-	"math"
+	"net/url"
 	"os"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
-	"unicode/utf8"
 )
 
 // sourceFiles is the program that this file is part of. The one pattern stands for *.go and *.md: as two patterns it
@@ -30,26 +26,23 @@ import (
 //go:embed *.[gm][od]
 var sourceFiles embed.FS
 
-// Library is an MCP server that searches the text files of FS, which it reads once, at the first tools/call.
-// Make one with a constructor, set its fields, then Serve; any number of connections may share it.
+// Library is an MCP server that searches the text files of a folder, which it reads once, when they are first asked for.
+// Each file is a resource, too. Make one with a constructor, set its fields, then Serve; any number of connections may
+// share it.
 type Library struct {
-	FS        fs.FS
+	Folder
 	Name      string               // as the server introduces itself; default "library"
 	Version   string               // the same; default "0"
-	Skip      string               // a path.Match pattern of base names to leave out
-	MaxFile   int64                // bytes of one file, default 2 MiB
-	MaxFiles  int                  // default 20,000
-	MaxTotal  int64                // bytes of all files together, default 256 MiB
 	OnIndexed func(summary string) // told once what was read and what was left out; nil tells nobody
 
 	root   *os.Root      // what Close closes; nil unless the library was opened by OpenLibrary
-	turn   chan struct{} // one slot, taken to read or set corpus; not a mutex, so that a waiting call can be cancelled
-	corpus *corpus       // nil until a call has read everything, then never changed
+	turn   chan struct{} // one slot, taken to read or set corpus; not a mutex, so that a waiting request can be cancelled
+	corpus *Corpus       // nil until a request has read everything, then never changed
 }
 
 // NewLibrary is a library over the text files of fsys.
 func NewLibrary(fsys fs.FS) *Library {
-	return &Library{FS: fsys, turn: make(chan struct{}, 1)}
+	return &Library{Folder: Folder{FS: fsys}, turn: make(chan struct{}, 1)}
 }
 
 // SourceLibrary is a library over this program's own source, without its tests, and its README.
@@ -93,10 +86,28 @@ func (l *Library) Close() error {
 	return l.root.Close()
 }
 
-// librarySession is what the server knows of one client.
+// What differs between the revisions is in the functions from here to initialize. A request that says in its _meta how to
+// take it is one of the stateless era, wherever it comes; any other is one of the handshake era (MCP 2026-07-28, versioning,
+// backward compatibility). So one connection serves both.
+
+// libraryRevisions are the revisions spoken, newest first. The first is the stateless one.
+func libraryRevisions() []string {
+	return []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+}
+
+// librarySession is what the server has to remember of one client. The stateless era uses none of it.
 type librarySession struct {
 	library *Library
-	ready   atomic.Bool // set by the reader, read by requests
+	ready   atomic.Bool // the handshake is over. Set by the reader, read by requests
+}
+
+// libraryRequest is a request of either era.
+type libraryRequest struct {
+	conn          *Conn
+	method        string
+	params        json.RawMessage
+	progressToken json.RawMessage // nil if the client wants to hear of no progress
+	noResource    int64           // the era's error code for a resource that is not there
 }
 
 // notification runs on the reader and so in wire order. That is why the session is ready at notifications/initialized
@@ -116,135 +127,196 @@ func (s *librarySession) notification(c *Conn, method string, params json.RawMes
 	}
 }
 
+// request finds out the era.
 func (s *librarySession) request(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+	r := &libraryRequest{conn: c, method: method, params: params}
+	var p struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	if err := r.decode(&p); err != nil {
+		return nil, err
+	}
+	if token := p.Meta["progressToken"]; string(token) != "null" {
+		r.progressToken = token
+	}
 	switch {
 	case method == "initialize":
-		return s.library.initialize(params)
+		return s.library.initialize(r)
+	case p.Meta[metaVersion] != nil || p.Meta[metaCapabilities] != nil:
+		r.noResource = CodeInvalidParams
+		return s.library.stateless(ctx, r, p.Meta)
 	case method == "ping":
 		return struct{}{}, nil
-	case method != "tools/list" && method != "tools/call":
-		return nil, &Error{Code: CodeMethodNotFound, Message: "method not found: " + method}
 	case !s.ready.Load():
-		return nil, &Error{Code: CodeInvalidRequest, Message: method + " before notifications/initialized"}
-	case method == "tools/list":
-		return json.RawMessage(libraryTools), nil
+		return nil, invalidParams("%s needs %s in _meta, or an initialize before it", method, metaVersion)
 	}
-	return s.library.call(ctx, c, params)
+	const resourceNotFound = -32002 // whose number the stateless era forbids
+	r.noResource = resourceNotFound
+	return s.library.answer(ctx, r)
+}
+
+// Members of _meta. A request of the stateless era must have the first two.
+const (
+	metaVersion      = "io.modelcontextprotocol/protocolVersion"
+	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	metaSubscription = "io.modelcontextprotocol/subscriptionId"
+)
+
+// stateless serves a request of the stateless era. To what the handshake era would answer it adds what a result must say of
+// itself (MCP 2026-07-28, basic, result type; utilities, caching).
+func (l *Library) stateless(ctx context.Context, r *libraryRequest, meta map[string]json.RawMessage) (any, error) {
+	if err := checkMeta(r.method, meta); err != nil {
+		return nil, err
+	}
+	about := map[string]any{"io.modelcontextprotocol/serverInfo": l.info()}
+	var result map[string]any
+	var err error
+	switch r.method {
+	case "server/discover":
+		result = l.introduction()
+		result["supportedVersions"] = libraryRevisions()
+	case "subscriptions/listen":
+		about[metaSubscription] = RequestID(ctx)
+		result, err = listen(ctx, r)
+	default:
+		result, err = l.answer(ctx, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	result["resultType"], result["_meta"] = "complete", about
+	switch r.method {
+	case "resources/list", "resources/read": // the files may be somebody's own
+		result["ttlMs"], result["cacheScope"] = libraryTTL, "private"
+	case "server/discover", "tools/list", "prompts/list", "resources/templates/list":
+		result["ttlMs"], result["cacheScope"] = libraryTTL, "public"
+	}
+	return result, nil
+}
+
+// libraryTTL is how long a client may keep what it got, in milliseconds: nothing changes until the next start.
+const libraryTTL = 60 * 60 * 1000
+
+// checkMeta checks what a request says of itself (MCP 2026-07-28, basic, _meta). The revision comes first: what else is
+// needed depends on it.
+func checkMeta(method string, meta map[string]json.RawMessage) error {
+	var version string
+	if json.Unmarshal(meta[metaVersion], &version) != nil || version == "" {
+		return invalidParams("%s needs %s in _meta", method, metaVersion)
+	}
+	if revisions := libraryRevisions(); version != revisions[0] {
+		// The earlier ones are in the list for a client that can begin anew with initialize.
+		data, err := json.Marshal(map[string]any{"supported": revisions, "requested": version})
+		if err != nil {
+			return err
+		}
+		const unsupportedVersion = -32022
+		return &Error{unsupportedVersion, "unsupported protocol version; those before " + revisions[0] + " begin with initialize", data}
+	}
+	var capabilities map[string]json.RawMessage
+	if json.Unmarshal(meta[metaCapabilities], &capabilities) != nil || capabilities == nil {
+		return invalidParams("%s needs %s in _meta, an object", method, metaCapabilities)
+	}
+	return nil
+}
+
+// listen keeps a subscription until the client cancels it or goes. It is acknowledged with an empty list of what will be
+// told: nothing here changes, and no capability says otherwise (MCP 2026-07-28, patterns, subscriptions).
+func listen(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	var p struct{ Notifications map[string]json.RawMessage }
+	if err := r.decode(&p); err != nil {
+		return nil, err
+	}
+	if p.Notifications == nil {
+		return nil, invalidParams("%s needs notifications, an object", r.method)
+	}
+	err := r.conn.Notify(ctx, "notifications/subscriptions/acknowledged", map[string]any{
+		"_meta": map[string]any{metaSubscription: RequestID(ctx)}, "notifications": struct{}{},
+	})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	case <-r.conn.life.Done(): // The client sends no more, so it cannot cancel, but it may still read.
+		return make(map[string]any), nil
+	}
 }
 
 // initialize agrees on the client's revision if it is one of the handshake era, else offers the newest of them
 // (MCP 2025-11-25, lifecycle, version negotiation).
-func (l *Library) initialize(params json.RawMessage) (any, error) {
-	var p struct {
-		ProtocolVersion string `json:"protocolVersion"`
-	}
-	if err := json.Unmarshal(params, &p); err != nil || p.ProtocolVersion == "" {
-		return nil, &Error{Code: CodeInvalidParams, Message: "initialize needs a protocolVersion"}
-	}
-	switch p.ProtocolVersion {
-	case "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25":
-	default:
-		p.ProtocolVersion = "2025-11-25"
-	}
-	return map[string]any{
-		"protocolVersion": p.ProtocolVersion,
-		"capabilities":    map[string]any{"tools": struct{}{}},
-		"serverInfo":      map[string]any{"name": cmp.Or(l.Name, "library"), "version": cmp.Or(l.Version, "0")},
-		"instructions":    "Search with search_chunks first; read more of a source with get_document.",
-	}, nil
-}
-
-// libraryReply is the result of tools/call.
-type libraryReply struct {
-	Content           []libraryText `json:"content"`
-	StructuredContent any           `json:"structuredContent,omitempty"`
-	IsError           bool          `json:"isError,omitempty"`
-}
-
-type libraryText struct {
-	Type string `json:"type"` // always "text"
-	Text string `json:"text"`
-}
-
-// call runs a tool. What the model can mend, wrong arguments, comes back as a result with isError that says how; what
-// only the client can, an unknown tool, is a protocol error (MCP 2025-11-25, tools, error handling).
-func (l *Library) call(ctx context.Context, c *Conn, params json.RawMessage) (any, error) {
-	var p struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-		Meta      struct {
-			ProgressToken json.RawMessage `json:"progressToken"`
-		} `json:"_meta"`
-	}
-	if err := json.Unmarshal(params, &p); err != nil {
-		return nil, &Error{Code: CodeInvalidParams, Message: "tools/call: " + err.Error()}
-	}
-	run := map[string]func(*corpus, json.RawMessage) (any, error){
-		"search_chunks":  (*corpus).searchChunks,
-		"list_documents": (*corpus).listDocuments,
-		"get_document":   (*corpus).getDocument,
-	}[p.Name]
-	if run == nil {
-		return nil, &Error{Code: CodeInvalidParams, Message: "unknown tool: " + p.Name}
-	}
-	progress := func(done, total int, source string) {}
-	if token := p.Meta.ProgressToken; len(token) > 0 && string(token) != "null" {
-		progress = func(done, total int, source string) {
-			// A notification that cannot be sent is no reason to stop: if the client is gone, ctx ends.
-			c.Notify(ctx, "notifications/progress", map[string]any{
-				"progressToken": token, "progress": done, "total": total, "message": "indexing " + source,
-			})
-		}
-	}
-	corpus, err := l.load(ctx, progress)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	var value any
-	if err == nil {
-		value, err = run(corpus, p.Arguments)
-	}
-	if err != nil {
-		return libraryReply{Content: []libraryText{{"text", p.Name + ": " + err.Error()}}, IsError: true}, nil
-	}
-	if text, ok := value.(string); ok {
-		return libraryReply{Content: []libraryText{{"text", text}}}, nil
-	}
-	var text strings.Builder
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false) // a model reads this text as it is: "a < b", not "a \u003c b"
-	if err := e.Encode(value); err != nil {
+func (l *Library) initialize(r *libraryRequest) (any, error) {
+	var p struct{ ProtocolVersion string }
+	if err := r.decode(&p); err != nil {
 		return nil, err
 	}
-	return libraryReply{Content: []libraryText{{"text", strings.TrimSpace(text.String())}}, StructuredContent: value}, nil
-}
-
-// corpus is the library's files as they were read.
-type corpus struct {
-	index     Index
-	documents []document     // in the order of their sources
-	leftOut   map[string]int // files and folders, by reason
-}
-
-type document struct {
-	source, text    string // slash-separated path, content
-	lines, passages int
-}
-
-func (c *corpus) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d documents", len(c.documents))
-	separator := "; left out: "
-	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
-		fmt.Fprintf(&b, "%s%d %s", separator, c.leftOut[reason], reason)
-		separator = ", "
+	if p.ProtocolVersion == "" {
+		return nil, invalidParams("initialize needs a protocolVersion")
 	}
-	return b.String()
+	result := l.introduction()
+	result["serverInfo"] = l.info()
+	result["protocolVersion"] = libraryRevisions()[1]
+	if slices.Contains(libraryRevisions()[1:], p.ProtocolVersion) {
+		result["protocolVersion"] = p.ProtocolVersion
+	}
+	return result, nil
 }
 
-// load returns the corpus, which the first call reads while others wait. If that call is cancelled, nothing is kept and
+// introduction is what both eras say of the server. A capability with nothing in it promises no notifications.
+func (l *Library) introduction() map[string]any {
+	none := struct{}{}
+	return map[string]any{
+		"capabilities": map[string]any{"tools": none, "resources": none, "prompts": none, "completions": none},
+		"instructions": "Search with search_chunks first; read more of a source with get_document.",
+	}
+}
+
+func (l *Library) info() map[string]any {
+	return map[string]any{"name": cmp.Or(l.Name, "library"), "version": cmp.Or(l.Version, "0")}
+}
+
+// answer serves a request that both eras have.
+func (l *Library) answer(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	switch r.method {
+	case "tools/list":
+		return r.list("tools", libraryTools)
+	case "tools/call":
+		return l.callTool(ctx, r)
+	case "resources/list":
+		return l.listResources(ctx, r)
+	case "resources/templates/list":
+		return r.list("resourceTemplates", libraryTemplates)
+	case "resources/read":
+		return l.readResource(ctx, r)
+	case "prompts/list":
+		return r.list("prompts", libraryPrompts)
+	case "prompts/get":
+		return getPrompt(r)
+	case "completion/complete":
+		return l.complete(ctx, r)
+	}
+	return nil, &Error{Code: CodeMethodNotFound, Message: "method not found: " + r.method}
+}
+
+// decode reads the request's params; without any, into stays as it is.
+func (r *libraryRequest) decode(into any) error {
+	if len(r.params) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(r.params, into); err != nil {
+		return invalidParams("%s: %v", r.method, err)
+	}
+	return nil
+}
+
+func invalidParams(format string, a ...any) error {
+	return &Error{Code: CodeInvalidParams, Message: fmt.Sprintf(format, a...)}
+}
+
+// load returns the corpus, which the first request reads while others wait. If that one is cancelled, nothing is kept and
 // the next one begins anew.
-func (l *Library) load(ctx context.Context, progress func(done, total int, source string)) (*corpus, error) {
+func (l *Library) load(ctx context.Context, r *libraryRequest) (*Corpus, error) {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -254,29 +326,19 @@ func (l *Library) load(ctx context.Context, progress func(done, total int, sourc
 	if l.corpus != nil {
 		return l.corpus, nil
 	}
-	c := &corpus{leftOut: make(map[string]int)}
-	sources, err := l.scan(ctx, c.leftOut)
+	c, err := ReadCorpus(ctx, &l.Folder, func(done, total int, source string) {
+		if r.progressToken != nil {
+			// A notification that cannot be sent is no reason to stop: if the client is gone, ctx ends.
+			_ = r.conn.Notify(ctx, "notifications/progress", map[string]any{
+				"progressToken": r.progressToken, "progress": done, "total": total, "message": "indexing " + source,
+			})
+		}
+	})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("the library cannot be read: %w", err)
-	}
-	room, step := cmp.Or(l.MaxTotal, 256<<20), max(1, len(sources)/50) // about 50 notifications, however many files
-	for i, source := range sources {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		text, reason := l.read(source)
-		if room -= int64(len(text)); room < 0 {
-			c.leftOut["beyond the total size"] += len(sources) - i
-			break
-		}
-		if reason != "" {
-			c.leftOut[reason]++
-		} else {
-			c.add(source, text)
-		}
-		if done := i + 1; done%step == 0 || done == len(sources) {
-			progress(done, len(sources), source)
-		}
 	}
 	if l.OnIndexed != nil {
 		l.OnIndexed(c.String())
@@ -285,299 +347,259 @@ func (l *Library) load(ctx context.Context, progress func(done, total int, sourc
 	return c, nil
 }
 
-// scan finds the files to read, in lexical order of their paths, and counts what it passes by.
-func (l *Library) scan(ctx context.Context, leftOut map[string]int) (sources []string, err error) {
-	limit := cmp.Or(l.MaxFiles, 20_000)
-	err = fs.WalkDir(l.FS, ".", func(name string, entry fs.DirEntry, err error) error {
-		base, reason := path.Base(name), ""
-		skip, _ := path.Match(l.Skip, base)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case name == ".":
-			return err
-		case err != nil:
-			reason = "unreadable"
-		case base[0] == '.':
-			reason = "hidden"
-		case entry.IsDir() && (base == "node_modules" || base == "vendor"):
-			reason = "folders of dependencies"
-		case entry.IsDir():
-			return nil
-		case !entry.Type().IsRegular():
-			reason = "links and special files"
-		case skip || !isText(base):
-			reason = "of other types"
-		case len(sources) == limit:
-			reason = "beyond the number of files"
-		default:
-			sources = append(sources, name)
-			return nil
+// libraryPage is how many resources one page of their list has at most.
+const libraryPage = 100
+
+// page finds the part of a list of n items that a request asks for. The cursor is the number of items before it, which
+// stays right because no list changes.
+func (r *libraryRequest) page(n int) (first, end int, err error) {
+	var p struct{ Cursor *string }
+	if err := r.decode(&p); err != nil {
+		return 0, 0, err
+	}
+	if p.Cursor != nil {
+		if first, err = strconv.Atoi(*p.Cursor); err != nil || first <= 0 || first >= n {
+			return 0, 0, invalidParams("%s: unknown cursor %q", r.method, *p.Cursor)
 		}
-		leftOut[reason]++
-		if entry.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
-	})
-	slices.Sort(sources) // the walk has a/b before a.go
-	return sources, err
+	}
+	return first, min(first+libraryPage, n), nil
 }
 
-// read returns a file's text, or the reason to leave it out. The bound is on what is read, since the size that the
-// folder tells may be out of date.
-func (l *Library) read(source string) (text, reason string) {
-	f, err := l.FS.Open(source)
-	if err != nil {
-		return "", "unreadable"
+// list is a list that fits on a page.
+func (r *libraryRequest) list(member, items string) (map[string]any, error) {
+	if _, _, err := r.page(1); err != nil {
+		return nil, err
 	}
-	defer f.Close()
-	limit := cmp.Or(l.MaxFile, 2<<20)
-	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	return map[string]any{member: json.RawMessage(items)}, nil
+}
+
+func (l *Library) listResources(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	c, err := l.load(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	first, end, err := r.page(len(c.Documents))
+	if err != nil {
+		return nil, err
+	}
+	resources := []map[string]any{}
+	for _, d := range c.Documents[first:end] {
+		resources = append(resources, map[string]any{
+			"uri": documentURI(d.Source), "name": d.Source, "mimeType": mimeType(d.Source), "size": len(d.Text),
+		})
+	}
+	result := map[string]any{"resources": resources}
+	if end < len(c.Documents) {
+		result["nextCursor"] = strconv.Itoa(end)
+	}
+	return result, nil
+}
+
+// readResource serves what was indexed, from memory: no path that a client makes up is ever opened.
+func (l *Library) readResource(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	var p struct{ URI string }
+	if err := r.decode(&p); err != nil {
+		return nil, err
+	}
+	if p.URI == "" {
+		return nil, invalidParams("%s needs a uri", r.method)
+	}
+	c, err := l.load(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	d, ok := c.Document(documentSource(p.URI))
+	if !ok {
+		data, err := json.Marshal(map[string]string{"uri": p.URI})
+		if err != nil {
+			return nil, err
+		}
+		return nil, &Error{r.noResource, "there is no such resource: resources/list names them", data}
+	}
+	return map[string]any{"contents": []map[string]any{
+		{"uri": documentURI(d.Source), "mimeType": mimeType(d.Source), "text": d.Text},
+	}}, nil
+}
+
+// libraryURIs is what the URI of every document begins with. Its path follows, percent-encoded.
+const libraryURIs = "library:///"
+
+func documentURI(source string) string {
+	u := url.URL{Scheme: "library", Path: "/" + source}
+	return u.String()
+}
+
+// documentSource is the other way. It takes any encoding, and none, as templates that are filled in come with.
+func documentSource(uri string) string {
+	escaped, ok := strings.CutPrefix(uri, libraryURIs)
+	source, err := url.PathUnescape(escaped)
+	if !ok || err != nil {
+		return "" // which no document is called
+	}
+	return source
+}
+
+// mimeType knows the registered types of text, and the one of this source.
+func mimeType(source string) string {
+	switch strings.ToLower(path.Ext(source)) {
+	case ".css":
+		return "text/css"
+	case ".csv":
+		return "text/csv"
+	case ".go":
+		return "text/x-go"
+	case ".htm", ".html":
+		return "text/html"
+	case ".js", ".mjs":
+		return "text/javascript"
+	case ".json":
+		return "application/json"
+	case ".markdown", ".md":
+		return "text/markdown"
+	case ".tsv":
+		return "text/tab-separated-values"
+	case ".xml":
+		return "application/xml"
+	case ".yaml", ".yml":
+		return "application/yaml"
+	}
+	return "text/plain"
+}
+
+// getPrompt writes the message that the user sends to the model.
+func getPrompt(r *libraryRequest) (map[string]any, error) {
+	var p struct {
+		Name      string
+		Arguments map[string]string
+	}
+	if err := r.decode(&p); err != nil {
+		return nil, err
+	}
+	question := strings.TrimSpace(p.Arguments["question"])
 	switch {
-	case err != nil:
-		return "", "unreadable"
-	case int64(len(b)) > limit:
-		return "", "too large"
-	case bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b):
-		return "", "not text"
+	case p.Name != "answer_from_library":
+		return nil, invalidParams("unknown prompt: %s", p.Name)
+	case question == "":
+		return nil, invalidParams("%s needs the argument question", p.Name)
 	}
-	return string(b), ""
-}
+	const text = `Answer the question below from the library alone. Search it with search_chunks, again with other words if need be, and
+read on in a source with get_document. After each statement name its source and lines, as in notes.md:10-14. If the library
+does not have the answer, say so.
 
-func (c *corpus) add(source, text string) {
-	d := document{source: source, text: text}
-	passages := c.index.Add(source, text, isProse(source))
-	if d.passages = len(passages); d.passages > 0 {
-		d.lines = passages[d.passages-1].End
-	}
-	c.documents = append(c.documents, d)
-}
-
-// searchReply is what search_chunks returns.
-type searchReply struct {
-	Results    []searchResult `json:"results"`
-	TotalCount int            `json:"total_count"`
-	Query      string         `json:"query"`
-}
-
-type searchResult struct {
-	Text       string  `json:"text"`
-	Similarity float64 `json:"similarity"`
-	Source     string  `json:"source"`
-	StartLine  int     `json:"start_line"`
-	EndLine    int     `json:"end_line"`
-}
-
-// maxQuote is how much text one search result carries at most, in bytes. Only a passage of very long lines has more.
-const maxQuote = 4 << 10
-
-func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
-	a := struct {
-		Query         string  `json:"query"`
-		Limit         float64 `json:"limit"` // to JSON Schema, 10.0 is an integer too
-		MinSimilarity float64 `json:"min_similarity"`
-		SourceFilter  string  `json:"source_filter"`
-	}{Limit: 10}
-	err := decodeArguments(raw, &a)
-	switch {
-	case err != nil:
-		return nil, err
-	case strings.TrimSpace(a.Query) == "":
-		return nil, errors.New("query is missing or empty: give a question or key words")
-	case a.Limit < 1 || a.Limit > 500 || a.Limit != math.Trunc(a.Limit):
-		return nil, fmt.Errorf("limit must be a whole number from 1 to 500, not %v", a.Limit)
-	case a.MinSimilarity < 0 || a.MinSimilarity > 1:
-		return nil, fmt.Errorf("min_similarity must be from 0 to 1, not %v", a.MinSimilarity)
-	}
-	meant, err := sourceFilter(a.SourceFilter)
-	if err != nil {
-		return nil, err
-	}
-	reply := searchReply{Results: []searchResult{}, Query: a.Query}
-	for _, h := range c.index.Search(a.Query) {
-		if h.Similarity < a.MinSimilarity || !meant(h.Source) {
-			continue
-		}
-		if reply.TotalCount++; reply.TotalCount > int(a.Limit) {
-			continue
-		}
-		text := strings.TrimRight(h.Text, "\r\n\t ")
-		end := h.Start + strings.Count(text, "\n")
-		if len(text) > maxQuote {
-			text = strings.ToValidUTF8(text[:maxQuote], "") + " […]"
-		}
-		reply.Results = append(reply.Results, searchResult{text, h.Similarity, h.Source, h.Start, end})
-	}
-	return reply, nil
-}
-
-// listDocuments names a thousand documents at most, so as not to flood a model; a filter reaches the rest.
-func (c *corpus) listDocuments(raw json.RawMessage) (any, error) {
-	var a struct {
-		SourceFilter string `json:"source_filter"`
-	}
-	if err := decodeArguments(raw, &a); err != nil {
-		return nil, err
-	}
-	meant, err := sourceFilter(a.SourceFilter)
-	if err != nil {
-		return nil, err
-	}
-	list, count := []map[string]any{}, 0
-	for _, d := range c.documents {
-		if !meant(d.source) {
-			continue
-		}
-		if count++; count <= 1000 {
-			list = append(list, map[string]any{"source": d.source, "lines": d.lines, "passages": d.passages})
-		}
-	}
-	return map[string]any{"documents": list, "total_count": count, "library": c.String()}, nil
-}
-
-// getDocument serves what was indexed, from memory: no path that a client makes up is ever opened.
-func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
-	a := struct {
-		Source    string `json:"source"`
-		StartLine int    `json:"start_line"`
-		EndLine   int    `json:"end_line"`
-	}{StartLine: 1}
-	if err := decodeArguments(raw, &a); err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(c.documents, func(d document) bool { return d.source == a.Source })
-	if i < 0 {
-		return nil, fmt.Errorf("there is no document %q: list_documents names them", a.Source)
-	}
-	d := c.documents[i]
-	end := cmp.Or(a.EndLine, d.lines)
-	if a.StartLine < 1 || a.StartLine > max(1, end) || end < 0 || end > d.lines {
-		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d", d.source, d.lines, a.StartLine, end)
-	}
-	lines := strings.SplitAfter(d.text, "\n")
-	return strings.Join(lines[a.StartLine-1:end], ""), nil
-}
-
-// decodeArguments is strict, because an argument that is silently dropped leads a model astray. What is absent or
-// null keeps the value that it has.
-func decodeArguments(raw json.RawMessage, into any) error {
-	if len(raw) == 0 {
-		return nil
-	}
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		want := map[string]string{"string": "a string", "float64": "a number", "int": "a whole number"}[wrong.Type.String()]
-		return fmt.Errorf("%s must be %s, not %s", cmp.Or(wrong.Field, "arguments"), cmp.Or(want, "an object"), wrong.Value)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: leave it out", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	return nil
-}
-
-// sourceFilter makes a filter a function. One with any of * ? [ is a path.Match pattern for the whole path or its last
-// element; any other is a part of the path, in whatever case.
-func sourceFilter(filter string) (meant func(source string) bool, err error) {
-	if !strings.ContainsAny(filter, "*?[") {
-		filter = strings.ToLower(filter)
-		return func(source string) bool { return strings.Contains(strings.ToLower(source), filter) }, nil
-	}
-	if _, err := path.Match(filter, ""); err != nil {
-		return nil, fmt.Errorf("source_filter must be a part of a path or a pattern such as docs/*.md, not %q", filter)
-	}
-	return func(source string) bool {
-		whole, _ := path.Match(filter, source)
-		last, _ := path.Match(filter, path.Base(source))
-		return whole || last
+Question: `
+	return map[string]any{
+		"description": "Answer from the library, with sources",
+		"messages":    []map[string]any{{"role": "user", "content": libraryText{"text", text + question}}},
 	}, nil
 }
 
-// isText goes by the name, since files without a known ending are often keys, data or dumps.
-func isText(name string) bool {
-	const code = `.bash .bat .c .cc .cfg .conf .cpp .cs .css .csv .dart .el .ex .go .h .hpp .hs .htm .html .ini .java .jl .js
-		.json .jsonl .jsx .kt .lua .mjs .ml .php .pl .proto .ps1 .py .r .rb .rs .scala .sh .sql .svelte .swift .tf .toml
-		.ts .tsv .tsx .vue .xml .yaml .yml .zig`
-	return isProse(name) || slices.Contains(strings.Fields(code), strings.ToLower(path.Ext(name)))
+// complete completes the variable of the resource template: to documents whose path begins with what is there, then to
+// those that have it elsewhere.
+func (l *Library) complete(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	var p struct {
+		Ref      struct{ Type, Name, URI string }
+		Argument struct{ Name, Value string }
+	}
+	if err := r.decode(&p); err != nil {
+		return nil, err
+	}
+	values, others := []string{}, []string(nil)
+	switch ref := p.Ref; {
+	case ref.Type == "ref/resource" && ref.URI == libraryURIs+"{+source}" && p.Argument.Name == "source":
+		c, err := l.load(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		value := strings.ToLower(p.Argument.Value)
+		for _, d := range c.Documents {
+			switch strings.Index(strings.ToLower(d.Source), value) {
+			case -1:
+			case 0:
+				values = append(values, d.Source)
+			default:
+				others = append(others, d.Source)
+			}
+		}
+	case ref.Type == "ref/prompt" && ref.Name == "answer_from_library" && p.Argument.Name == "question":
+		// It is whatever the user wants to know.
+	default:
+		return nil, invalidParams("%s: there is no argument %q of %q", r.method, p.Argument.Name, cmp.Or(ref.URI, ref.Name))
+	}
+	values = append(values, others...)
+	const most = 100 // MCP 2026-07-28, utilities, completion
+	return map[string]any{"completion": map[string]any{
+		"values": values[:min(most, len(values))], "total": len(values), "hasMore": len(values) > most,
+	}}, nil
 }
 
-func isProse(name string) bool {
-	const prose = ".adoc .markdown .md .mdx .org .rst .tex .text .txt"
-	return slices.Contains(strings.Fields(prose), strings.ToLower(path.Ext(name)))
+// libraryText is a block of content.
+type libraryText struct {
+	Type string `json:"type"` // always "text"
+	Text string `json:"text"`
 }
 
-// libraryTools is the result of tools/list.
-const libraryTools = `{"tools": [
-{
-	"name": "search_chunks",
-	"title": "Search",
-	"description": "Search the library for passages about a question or some key words. Returns the best matching passages with their source and lines.",
-	"inputSchema": {
-		"type": "object",
-		"properties": {
-			"query": {"type": "string", "description": "A question or key words"},
-			"limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 10, "description": "How many passages to return at most"},
-			"min_similarity": {"type": "number", "minimum": 0, "maximum": 1, "default": 0, "description": "Leave out passages that match less; 0.3 is a fair match"},
-			"source_filter": {"type": "string", "description": "Only sources with this in their path, or that match this pattern, such as docs/*.md"}
-		},
-		"required": ["query"],
-		"additionalProperties": false
-	},
-	"outputSchema": {
-		"type": "object",
-		"properties": {
-			"results": {
-				"type": "array",
-				"description": "Passages, best first",
-				"items": {
-					"type": "object",
-					"properties": {
-						"text": {"type": "string"},
-						"similarity": {"type": "number", "minimum": 0, "maximum": 1},
-						"source": {"type": "string"},
-						"start_line": {"type": "integer", "minimum": 1},
-						"end_line": {"type": "integer", "minimum": 1}
-					},
-					"required": ["text", "similarity", "source", "start_line", "end_line"]
-				}
-			},
-			"total_count": {"type": "integer", "description": "How many passages match, with those beyond the limit"},
-			"query": {"type": "string"}
-		},
-		"required": ["results", "total_count", "query"]
-	},
-	"annotations": {"readOnlyHint": true, "openWorldHint": false}
-},
-{
-	"name": "list_documents",
-	"title": "List documents",
-	"description": "List the documents of the library with their size, and what was left out of it.",
-	"inputSchema": {
-		"type": "object",
-		"properties": {
-			"source_filter": {"type": "string", "description": "Only sources with this in their path, or that match this pattern, such as docs/*.md"}
-		},
-		"additionalProperties": false
-	},
-	"annotations": {"readOnlyHint": true, "openWorldHint": false}
-},
-{
-	"name": "get_document",
-	"title": "Read a document",
-	"description": "Return the text of a document of the library, or some lines of it.",
-	"inputSchema": {
-		"type": "object",
-		"properties": {
-			"source": {"type": "string", "description": "The document, as search_chunks and list_documents name it"},
-			"start_line": {"type": "integer", "minimum": 1, "default": 1, "description": "The first line to return"},
-			"end_line": {"type": "integer", "minimum": 1, "description": "The last line to return; all if left out"}
-		},
-		"required": ["source"],
-		"additionalProperties": false
-	},
-	"annotations": {"readOnlyHint": true, "openWorldHint": false}
+// callTool runs a tool. What the model can mend, wrong arguments, comes back as a result with isError that says how; what
+// only the client can, an unknown tool, is a protocol error (MCP 2025-11-25, tools, error handling).
+func (l *Library) callTool(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	var p struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	}
+	if err := r.decode(&p); err != nil {
+		return nil, err
+	}
+	run := map[string]func(*Corpus, json.RawMessage) (any, error){
+		"search_chunks":  (*Corpus).searchChunks,
+		"list_documents": (*Corpus).listDocuments,
+		"get_document":   (*Corpus).getDocument,
+	}[p.Name]
+	if run == nil {
+		return nil, invalidParams("unknown tool: %s", p.Name)
+	}
+	corpus, err := l.load(ctx, r)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var value any
+	if err == nil {
+		value, err = run(corpus, p.Arguments)
+	}
+	result := make(map[string]any)
+	text, plain := value.(string)
+	switch {
+	case err != nil:
+		text, result["isError"] = p.Name+": "+err.Error(), true
+	case !plain:
+		var b strings.Builder
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false) // a model reads this text as it is: "a < b", not "a \u003c b"
+		if err := e.Encode(value); err != nil {
+			return nil, err
+		}
+		text, result["structuredContent"] = strings.TrimSpace(b.String()), value
+	}
+	result["content"] = []libraryText{{"text", text}}
+	return result, nil
 }
-]}`
+
+// libraryTemplates is the list of resources/templates/list.
+const libraryTemplates = `[
+{
+	"uriTemplate": "library:///{+source}",
+	"name": "document",
+	"title": "Document",
+	"description": "The text of a document, by its path"
+}
+]`
+
+// libraryPrompts is the list of prompts/list.
+const libraryPrompts = `[
+{
+	"name": "answer_from_library",
+	"title": "Answer from the library",
+	"description": "Answer a question from the library, with sources",
+	"arguments": [
+		{"name": "question", "description": "What you want to know", "required": true}
+	]
+}
+]`

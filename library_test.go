@@ -227,7 +227,7 @@ func TestLibraryRawSession(t *testing.T) {
 	delete(answers, "2")
 	for id, want := range map[string]string{
 		`"ping"`: `"result":{}`,
-		`"init"`: `"result":{"capabilities":{"tools":{}},"instructions":"Search with search_chunks first; read more of a source with get_document.",` +
+		`"init"`: `"result":{"capabilities":{"completions":{},"prompts":{},"resources":{},"tools":{}},"instructions":"Search with search_chunks first; read more of a source with get_document.",` +
 			`"protocolVersion":"2025-11-25","serverInfo":{"name":"library","version":"0"}}`,
 		`1`: `"result":{"content":[{"type":"text","text":"Apples\r\nand plums"}]}`,
 		`3`: `"error":{"code":-32602,"message":"unknown tool: search"}`,
@@ -269,7 +269,7 @@ func TestLibraryWantsTheHandshakeFirst(t *testing.T) {
 			`{"jsonrpc":"2.0","id":2,"method":"ping"}`,
 			libInitialize, // alone, it is not the end of the handshake
 		)
-		assert.Equal(t, answers["1"], `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"`+method+` before notifications/initialized"}}`)
+		assert.Equal(t, answers["1"], `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"`+method+` needs io.modelcontextprotocol/protocolVersion in _meta, or an initialize before it"}}`)
 		assert.Equal(t, answers["2"], `{"jsonrpc":"2.0","id":2,"result":{}}`)
 	}
 }
@@ -471,7 +471,7 @@ func FuzzLibraryArguments(f *testing.F) {
 		f.Add(seed)
 	}
 	l := NewLibrary(fstest.MapFS{"a.txt": {Data: []byte("one\ntwo\nthree")}, "empty.txt": {}})
-	c, err := l.load(f.Context(), func(int, int, string) {})
+	c, err := l.load(f.Context(), new(libraryRequest))
 	assert.NilError(f, err)
 	f.Fuzz(func(t *testing.T, arguments string) {
 		if !json.Valid([]byte(arguments)) {
@@ -540,17 +540,18 @@ func TestLibraryBounds(t *testing.T) {
 		files[fmt.Sprintf("%d.txt", i)] = &fstest.MapFile{Data: []byte("0123456789")}
 	}
 	for name, test := range map[string]struct {
-		l    Library
+		f    Folder
 		want string
 	}{
-		"files": {Library{MaxFiles: 4}, "4 documents; left out: 6 beyond the number of files"},
-		"total": {Library{MaxTotal: 35}, "3 documents; left out: 7 beyond the total size"},
-		"fits":  {Library{MaxTotal: 100, MaxFiles: 10, MaxFile: 10}, "10 documents"},
-		"file":  {Library{MaxFile: 9}, "0 documents; left out: 10 too large"},
-		"skip":  {Library{Skip: "[0-4].*"}, "5 documents; left out: 5 of other types"},
+		"files": {Folder{MaxFiles: 4}, "4 documents; left out: 6 beyond the number of files"},
+		"total": {Folder{MaxTotal: 35}, "3 documents; left out: 7 beyond the total size"},
+		"fits":  {Folder{MaxTotal: 100, MaxFiles: 10, MaxFile: 10}, "10 documents"},
+		"file":  {Folder{MaxFile: 9}, "0 documents; left out: 10 too large"},
+		"skip":  {Folder{Skip: "[0-4].*"}, "5 documents; left out: 5 of other types"},
 	} {
 		l := NewLibrary(files)
-		l.MaxFiles, l.MaxTotal, l.MaxFile, l.Skip = test.l.MaxFiles, test.l.MaxTotal, test.l.MaxFile, test.l.Skip
+		test.f.FS = files
+		l.Folder = test.f
 		var got string
 		l.OnIndexed = func(summary string) { got = summary }
 		_, err := libCall(t, l, "list_documents", `{}`)
@@ -656,7 +657,7 @@ func TestLibraryCallCanBeCancelledWhileIndexing(t *testing.T) {
 	ctx, give := context.WithCancel(t.Context())
 	waiting := make(chan error)
 	go func() {
-		_, err := l.load(ctx, func(int, int, string) {})
+		_, err := l.load(ctx, new(libraryRequest))
 		waiting <- err
 	}()
 	give()
@@ -696,4 +697,413 @@ func TestSourceLibrary(t *testing.T) {
 	}
 	assert.Equal(t, sources[0], "library.go")
 	assert.Assert(t, !slices.ContainsFunc(sources, func(s string) bool { return strings.HasSuffix(s, "_test.go") }))
+}
+
+// libStateless is a request of the stateless era. The params are members of an object, each with a comma after it.
+func libStateless(id, method, params string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":%s}}`, id, method, params, libMeta)
+}
+
+const (
+	libMeta       = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+	libServerInfo = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"library","version":"0"}}`
+)
+
+// In the stateless era any request can be the first, and says itself how it is meant; those of the handshake era, among them,
+// depend on what came before, and have answers without anything new.
+func TestLibraryServesBothErasAtOnce(t *testing.T) {
+	answers, notifications := libSession(t, libSmall(),
+		libStateless("1", "tools/call", `"name":"get_document","arguments":{"source":"Two.TXT"},`),
+		libStateless("2", "server/discover", ``),
+		libStateless("3", "initialize", `"protocolVersion":"2025-06-18",`),
+		libStateless("4", "ping", ``),
+		libStateless("5", "tools/call", `"name":"search_chunks","arguments":{},`),
+		libStateless("6", "completion/complete", `"ref":{"type":"ref/prompt","name":"answer_from_library"},"argument":{"name":"question","value":"w"},`),
+		libStateless("7", "resources/read", `"uri":"library:///Two.TXT",`),
+		libStateless("8", "resources/read", `"uri":"library:///none",`),
+		libStateless("9", "resources/templates/list", ``),
+		libStateless("10", "logging/setLevel", `"level":"info",`),
+		libInitialized,
+		`{"jsonrpc":"2.0","id":12,"method":"server/discover"}`,
+		`{"jsonrpc":"2.0","id":13,"method":"subscriptions/listen","params":{"notifications":{}}}`,
+		`{"jsonrpc":"2.0","id":14,"method":"resources/read","params":{"uri":"library:///Two.TXT"}}`,
+		`{"jsonrpc":"2.0","id":15,"method":"resources/read","params":{"uri":"library:///none"}}`,
+		`{"jsonrpc":"2.0","id":16,"method":"resources/subscribe","params":{"uri":"library:///Two.TXT"}}`,
+		libStateless("17", "resources/list", ``),
+		`{"jsonrpc":"2.0","id":18,"method":"resources/list"}`,
+		`{"jsonrpc":"2.0","id":19,"method":"resources/templates/list","params":{"_meta":{"progressToken":1}}}`,
+	)
+	assert.Equal(t, len(notifications), 0)
+	const offers = `"capabilities":{"completions":{},"prompts":{},"resources":{},"tools":{}},`
+	const instructions = `"instructions":"Search with search_chunks first; read more of a source with get_document.",`
+	const contents = `"contents":[{"mimeType":"text/plain","text":"Apples\r\nand plums","uri":"library:///Two.TXT"}]`
+	const noResource = `"message":"there is no such resource: resources/list names them","data":{"uri":"library:///none"}`
+	const templates = `"resourceTemplates":[{"uriTemplate":"library:///{+source}","name":"document","title":"Document","description":"The text of a document, by its path"}]`
+	const resources = `"resources":[{"mimeType":"text/plain","name":"Two.TXT","size":17,"uri":"library:///Two.TXT"},` +
+		`{"mimeType":"text/x-go","name":"a.go","size":41,"uri":"library:///a.go"},{"mimeType":"text/markdown","name":"a/one.md","size":27,"uri":"library:///a/one.md"}]`
+	for id, want := range map[string]string{
+		`1`: `"result":{` + libServerInfo + `,"content":[{"type":"text","text":"Apples\r\nand plums"}],"resultType":"complete"}`,
+		`2`: `"result":{` + libServerInfo + `,"cacheScope":"public",` + offers + instructions +
+			`"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"ttlMs":3600000}`,
+		`3`:  `"result":{` + offers + instructions + `"protocolVersion":"2025-06-18","serverInfo":{"name":"library","version":"0"}}`,
+		`4`:  `"error":{"code":-32601,"message":"method not found: ping"}`,
+		`5`:  `"result":{` + libServerInfo + `,"content":[{"type":"text","text":"search_chunks: query is missing or empty: give a question or key words"}],"isError":true,"resultType":"complete"}`,
+		`6`:  `"result":{` + libServerInfo + `,"completion":{"hasMore":false,"total":0,"values":[]},"resultType":"complete"}`,
+		`7`:  `"result":{` + libServerInfo + `,"cacheScope":"private",` + contents + `,"resultType":"complete","ttlMs":3600000}`,
+		`8`:  `"error":{"code":-32602,` + noResource + `}`,
+		`9`:  `"result":{` + libServerInfo + `,"cacheScope":"public",` + templates + `,"resultType":"complete","ttlMs":3600000}`,
+		`10`: `"error":{"code":-32601,"message":"method not found: logging/setLevel"}`,
+		`12`: `"error":{"code":-32601,"message":"method not found: server/discover"}`,
+		`13`: `"error":{"code":-32601,"message":"method not found: subscriptions/listen"}`,
+		`14`: `"result":{` + contents + `}`,
+		`15`: `"error":{"code":-32002,` + noResource + `}`,
+		`16`: `"error":{"code":-32601,"message":"method not found: resources/subscribe"}`,
+		`17`: `"result":{` + libServerInfo + `,"cacheScope":"private",` + resources + `,"resultType":"complete","ttlMs":3600000}`,
+		`18`: `"result":{` + resources + `}`,
+		`19`: `"result":{` + templates + `}`,
+	} {
+		assert.Equal(t, answers[id], `{"jsonrpc":"2.0","id":`+id+`,`+want+`}`)
+		delete(answers, id)
+	}
+	assert.Equal(t, len(answers), 0, "%v", answers)
+}
+
+func TestLibraryChecksMeta(t *testing.T) {
+	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
+	const noVersion = `"code":-32602,"message":"tools/list needs io.modelcontextprotocol/protocolVersion in _meta`
+	const noCapabilities = `"code":-32602,"message":"tools/list needs io.modelcontextprotocol/clientCapabilities in _meta, an object"`
+	const unsupported = `"code":-32022,"message":"unsupported protocol version; those before 2026-07-28 begin with initialize",` +
+		`"data":{"requested":"%s","supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}`
+	for meta, want := range map[string]string{
+		version + `"2026-07-28",` + capabilities + `{}`:                                               `"result":{`,
+		version + `"2026-07-28",` + capabilities + `{"roots":{}},"progressToken":1,"com.example/a":7`: `"result":{`,
+		``:                                      noVersion + `, or an initialize before it"`,
+		`"progressToken":1`:                     noVersion + `, or an initialize before it"`,
+		capabilities + `{}`:                     noVersion + `"`,
+		version + `null,` + capabilities + `{}`: noVersion + `"`,
+		version + `"",` + capabilities + `{}`:   noVersion + `"`,
+		version + `20260728,` + capabilities + `{}`:        noVersion + `"`,
+		version + `"2026-07-28"`:                           noCapabilities,
+		version + `"2026-07-28",` + capabilities + `null`:  noCapabilities,
+		version + `"2026-07-28",` + capabilities + `[]`:    noCapabilities,
+		version + `"2026-07-28",` + capabilities + `"all"`: noCapabilities,
+		version + `"2099-01-01",` + capabilities + `{}`:    fmt.Sprintf(unsupported, "2099-01-01"),
+		version + `"2099-01-01"`:                           fmt.Sprintf(unsupported, "2099-01-01"), // what else it needs is unknown
+		version + `"2025-11-25",` + capabilities + `{}`:    fmt.Sprintf(unsupported, "2025-11-25"),
+	} {
+		answers, _ := libSession(t, libSmall(), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{`+meta+`}}}`)
+		assert.Assert(t, is.Contains(answers["1"], want), meta)
+	}
+	for _, params := range []string{`[]`, `7`, `{"_meta":[]}`, `{"_meta":"x"}`} {
+		answers, _ := libSession(t, libSmall(), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":`+params+`}`)
+		assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32602,"message":"tools/list: json: `), params)
+	}
+	// What one request has said is not remembered for the next.
+	answers, _ := libSession(t, libSmall(), libStateless("1", "tools/list", ``), `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
+	assert.Assert(t, is.Contains(answers["1"], `"result":{`))
+	assert.Assert(t, is.Contains(answers["2"], noVersion))
+	answers, _ = libSession(t, libSmall(), `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`)
+	assert.Assert(t, is.Contains(answers["1"], `"code":-32602,"message":"server/discover needs `))
+}
+
+// libMany is a library of n documents.
+func libMany(n int) *Library {
+	files := fstest.MapFS{}
+	for i := range n {
+		files[fmt.Sprintf("%03d.txt", i)] = &fstest.MapFile{Data: []byte("x")}
+	}
+	return NewLibrary(files)
+}
+
+func TestLibraryPages(t *testing.T) {
+	for n, want := range map[int][]int{0: {0}, 1: {1}, 100: {100}, 101: {100, 1}, 230: {100, 100, 30}} {
+		l := libMany(n)
+		var sizes []int
+		cursor, next := "", 0
+		for more := true; more; {
+			answers, _ := libSession(t, l, libStateless("1", "resources/list", cursor))
+			var answer struct {
+				Result struct {
+					Resources  []map[string]any
+					NextCursor *string
+				}
+			}
+			assert.NilError(t, json.Unmarshal([]byte(answers["1"]), &answer))
+			assert.Assert(t, answer.Result.Resources != nil) // an array, even where there is nothing
+			for _, r := range answer.Result.Resources {
+				assert.Equal(t, r["name"], fmt.Sprintf("%03d.txt", next))
+				next++
+			}
+			sizes = append(sizes, len(answer.Result.Resources))
+			if more = answer.Result.NextCursor != nil; more {
+				cursor = fmt.Sprintf(`"cursor":%q,`, *answer.Result.NextCursor)
+			}
+		}
+		assert.DeepEqual(t, sizes, want)
+	}
+	l := libMany(150)
+	for _, method := range []string{"resources/list", "tools/list", "prompts/list", "resources/templates/list"} {
+		for _, cursor := range []string{`""`, `"0"`, `"-100"`, `"150"`, `"99999999999999999999"`, `"x"`} {
+			answers, _ := libSession(t, l, libStateless("1", method, `"cursor":`+cursor+`,`))
+			assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32602,"message":"`+method+`: unknown cursor`), cursor)
+		}
+		answers, _ := libSession(t, l, libStateless("1", method, `"cursor":7,`))
+		assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32602,`))
+		answers, _ = libSession(t, l, libStateless("1", method, `"cursor":null,`))
+		assert.Assert(t, is.Contains(answers["1"], `"result":{`))
+	}
+}
+
+func TestLibraryDocumentURIs(t *testing.T) {
+	for source, uri := range map[string]string{
+		"rpc.go":               "library:///rpc.go",
+		"a/b c.md":             "library:///a/b%20c.md",
+		"Größe/日本.txt":         "library:///Gr%C3%B6%C3%9Fe/%E6%97%A5%E6%9C%AC.txt",
+		"100% why? #1.md":      "library:///100%25%20why%3F%20%231.md",
+		"a+b&c=d;e@f:g[1].txt": "library:///a+b&c=d;e@f:g%5B1%5D.txt",
+		"..md":                 "library:///..md",
+	} {
+		assert.Equal(t, documentURI(source), uri)
+		assert.Equal(t, documentSource(uri), source)
+	}
+	for uri, source := range map[string]string{ // as templates are filled in, more and less carefully
+		"library:///a%2Fb%20c.md": "a/b c.md", "library:///a/b c.md": "a/b c.md", "library:///why?#1.md": "why?#1.md",
+		"library:///": "", "library://rpc.go": "", "file:///rpc.go": "", "rpc.go": "", "": "", "library:///%zz": "", "library:///%": "",
+	} {
+		assert.Equal(t, documentSource(uri), source, uri)
+	}
+}
+
+func TestLibraryReadsResources(t *testing.T) {
+	l := NewLibrary(fstest.MapFS{
+		"Größe 1.md": {Data: []byte("größer & <kleiner>")}, "empty.json": {}, "a/b.YAML": {Data: []byte("a: b\n")}, ".hidden.md": {Data: []byte("x")},
+	})
+	for uri, want := range map[string]string{
+		"library:///Gr%C3%B6%C3%9Fe%201.md": `[{"mimeType":"text/markdown","text":"größer & <kleiner>","uri":"library:///Gr%C3%B6%C3%9Fe%201.md"}]`,
+		"library:///Größe 1.md":             `[{"mimeType":"text/markdown","text":"größer & <kleiner>","uri":"library:///Gr%C3%B6%C3%9Fe%201.md"}]`,
+		"library:///empty.json":             `[{"mimeType":"application/json","text":"","uri":"library:///empty.json"}]`, // the text is required
+		"library:///a%2fb.YAML":             `[{"mimeType":"application/yaml","text":"a: b\n","uri":"library:///a/b.YAML"}]`,
+		"library:///.hidden.md":             "", "library:///../a/b.YAML": "", "library:///a": "", "library:///": "", "x": "",
+	} {
+		answers, _ := libSession(t, l, libStateless("1", "resources/read", fmt.Sprintf(`"uri":%q,`, uri)))
+		if want == "" {
+			assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32602,"message":"there is no such resource`), uri)
+			continue
+		}
+		var answer struct{ Result struct{ Contents any } }
+		assert.NilError(t, json.Unmarshal([]byte(answers["1"]), &answer))
+		got, err := json.Marshal(answer.Result.Contents)
+		assert.NilError(t, err)
+		assert.Equal(t, string(got), libCompact(t, want))
+	}
+	for params, want := range map[string]string{
+		``:         `{"code":-32602,"message":"resources/read needs a uri"}`,
+		`"uri":7,`: `{"code":-32602,"message":"resources/read: json: `,
+	} {
+		answers, _ := libSession(t, l, libStateless("1", "resources/read", params))
+		assert.Assert(t, is.Contains(answers["1"], strings.TrimSuffix(want, "}")))
+	}
+	broken := NewLibrary(os.DirFS(filepath.Join(t.TempDir(), "none")))
+	answers, _ := libSession(t, broken, libStateless("1", "resources/list", ``))
+	assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32603,"message":"the library cannot be read: `))
+}
+
+func TestLibraryPrompt(t *testing.T) {
+	get := func(params string) string {
+		answers, _ := libSession(t, libSmall(), libStateless("1", "prompts/get", params))
+		return answers["1"]
+	}
+	got := get(`"name":"answer_from_library","arguments":{"question":" Why \"so\"? "},`)
+	assert.Assert(t, is.Contains(got, `"messages":[{"content":{"type":"text","text":"Answer the question below from the library alone.`))
+	assert.Assert(t, is.Contains(got, `Question: Why \"so\"?"},"role":"user"}]`))
+	for params, want := range map[string]string{
+		``:                              `unknown prompt: `,
+		`"name":"answer",`:              `unknown prompt: answer`,
+		`"name":"answer_from_library",`: `answer_from_library needs the argument question`,
+		`"name":"answer_from_library","arguments":{"question":" "},`:     `answer_from_library needs the argument question`,
+		`"name":"answer_from_library","arguments":{"question":["why"]},`: `prompts/get: json: `,
+	} {
+		assert.Assert(t, is.Contains(get(params), `"error":{"code":-32602,"message":"`+want), params)
+	}
+}
+
+func TestLibraryCompletes(t *testing.T) {
+	complete := func(l *Library, ref, argument, value string) string {
+		answers, _ := libSession(t, l, libStateless("1", "completion/complete",
+			fmt.Sprintf(`"ref":%s,"argument":{"name":%q,"value":%q},`, ref, argument, value)))
+		return answers["1"]
+	}
+	const template = `{"type":"ref/resource","uri":"library:///{+source}"}`
+	for value, want := range map[string]string{
+		"":    `{"hasMore":false,"total":3,"values":["Two.TXT","a.go","a/one.md"]}`,
+		"o":   `{"hasMore":false,"total":3,"values":["Two.TXT","a.go","a/one.md"]}`,
+		"A":   `{"hasMore":false,"total":2,"values":["a.go","a/one.md"]}`,
+		"one": `{"hasMore":false,"total":1,"values":["a/one.md"]}`,
+		"zzz": `{"hasMore":false,"total":0,"values":[]}`,
+	} {
+		assert.Assert(t, is.Contains(complete(libSmall(), template, "source", value), `"completion":`+want), value)
+	}
+	// Those that begin with it are first.
+	l := NewLibrary(fstest.MapFS{"a-b.md": {}, "b-a.md": {}, "c.md": {}})
+	assert.Assert(t, is.Contains(complete(l, template, "source", "b"), `"values":["b-a.md","a-b.md"]`))
+
+	var many struct {
+		Result struct{ Completion Completion }
+	}
+	assert.NilError(t, json.Unmarshal([]byte(complete(libMany(150), template, "source", "txt")), &many))
+	assert.Equal(t, len(many.Result.Completion.Values), 100)
+	assert.Assert(t, many.Result.Completion.HasMore && many.Result.Completion.Total == 150)
+
+	for _, test := range [][2]string{
+		{template, "path"}, {`{"type":"ref/resource","uri":"library:///a.go"}`, "source"}, {`{"type":"ref/prompt","name":"answer_from_library"}`, "source"},
+		{`{"type":"ref/prompt","name":"x"}`, "question"}, {`{"type":"ref/tool","name":"search_chunks"}`, "query"}, {`{}`, ""},
+	} {
+		assert.Assert(t, is.Contains(complete(libSmall(), test[0], test[1], ""), `"error":{"code":-32602,"message":"completion/complete: there is no argument`), test[0])
+	}
+}
+
+// libHalf is a client that can close its side and go on reading.
+type libHalf struct {
+	in  chan string
+	out chan []byte
+}
+
+func (h *libHalf) Read() ([]byte, error) {
+	line, ok := <-h.in
+	if !ok {
+		return nil, io.EOF
+	}
+	return []byte(line), nil
+}
+
+func (h *libHalf) Write(_ context.Context, message []byte) error {
+	h.out <- message
+	return nil
+}
+
+func (h *libHalf) Close() error { return nil }
+
+// A subscription lasts until the client cancels it, then without an answer, or until it goes. Neither keeps Serve.
+func TestLibrarySubscription(t *testing.T) {
+	h := &libHalf{make(chan string), make(chan []byte, 10)}
+	served := make(chan error)
+	go func() { served <- libSmall().Serve(t.Context(), h) }()
+	acknowledged := func(id string) string {
+		return `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":{}}}`
+	}
+	h.in <- libStateless(`1`, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["library:///a.go"]},`)
+	assert.Equal(t, string(<-h.out), acknowledged(`1`))
+	h.in <- libStateless(`"two"`, "subscriptions/listen", `"notifications":{},`)
+	assert.Equal(t, string(<-h.out), acknowledged(`"two"`))
+	h.in <- libStateless(`3`, "subscriptions/listen", ``)
+	assert.Equal(t, string(<-h.out), `{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"subscriptions/listen needs notifications, an object"}}`)
+	h.in <- `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
+	close(h.in)
+	assert.NilError(t, <-served)
+	assert.Equal(t, string(<-h.out), `{"jsonrpc":"2.0","id":"two","result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"library","version":"0"},`+
+		`"io.modelcontextprotocol/subscriptionId":"two"},"resultType":"complete"}}`)
+	assert.Equal(t, len(h.out), 0)
+}
+
+// Whatever needs the documents reports the progress of reading them, in either era.
+func TestLibraryReportsProgressOfAnyRequest(t *testing.T) {
+	meta := strings.TrimSuffix(libMeta, "}") + `,"progressToken":"p"}`
+	for method, params := range map[string]string{
+		"resources/list": ``, "resources/read": `"uri":"library:///001.txt",`, "tools/call": `"name":"list_documents",`,
+		"completion/complete": `"ref":{"type":"ref/resource","uri":"library:///{+source}"},"argument":{"name":"source","value":""},`,
+	} {
+		for _, meta := range []string{meta, `{"progressToken":"p"}`} {
+			h := &libHalf{make(chan string), make(chan []byte, 10)}
+			served := make(chan error)
+			go func() { served <- libMany(2).Serve(t.Context(), h) }()
+			h.in <- libInitialized
+			h.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s"_meta":%s}}`, method, params, meta)
+			for i := range 2 {
+				assert.Equal(t, string(<-h.out), fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":`+
+					`{"message":"indexing %03d.txt","progress":%d,"progressToken":"p","total":2}}`, i, i+1))
+			}
+			assert.Assert(t, is.Contains(string(<-h.out), `"id":1,"result":{`))
+			close(h.in)
+			assert.NilError(t, <-served)
+		}
+	}
+}
+
+// The client of this program and its server understand each other in every revision.
+func TestLibraryWithClient(t *testing.T) {
+	for _, revision := range append(Revisions(), "") {
+		t.Run(revision, func(t *testing.T) {
+			l := libMany(230)
+			l.FS.(fstest.MapFS)["a b/é.md"] = &fstest.MapFile{Data: []byte("# Tea\n\nGreen tea wants 80 degrees.\n")}
+			here, there := libPair()
+			served := make(chan error)
+			go func() { served <- l.Serve(t.Context(), there) }()
+			c, err := Connect(t.Context(), here, &ClientOptions{Protocol: revision, Stray: func(message []byte, reason error) {
+				t.Errorf("%s: %v", message, reason)
+			}})
+			assert.NilError(t, err)
+			if revision == "" {
+				revision = "2026-07-28"
+			}
+			assert.Equal(t, c.Server.ProtocolVersion, revision)
+			assert.Equal(t, c.Server.Implementation.Name, "library")
+			assert.DeepEqual(t, slices.Sorted(maps.Keys(c.Server.Capabilities)), []string{"completions", "prompts", "resources", "tools"})
+
+			tools, err := c.ListTools(t.Context())
+			assert.NilError(t, err)
+			assert.Equal(t, len(tools), 3)
+			var progress []float64
+			result, err := c.CallTool(t.Context(), "search_chunks", json.RawMessage(`{"query":"green tea"}`), func(p Progress) { progress = append(progress, p.Progress) })
+			assert.NilError(t, err)
+			assert.Assert(t, !result.IsError && len(result.StructuredContent) > 0)
+			assert.Assert(t, len(progress) >= 20 && progress[len(progress)-1] == 231, "%v", progress)
+
+			resources, err := c.ListResources(t.Context())
+			assert.NilError(t, err)
+			assert.Equal(t, len(resources), 231)
+			assert.DeepEqual(t, resources[230], Resource{URI: "library:///a%20b/%C3%A9.md", Name: "a b/é.md", MIMEType: "text/markdown", Size: 35})
+			contents, err := c.ReadResource(t.Context(), resources[230].URI)
+			assert.NilError(t, err)
+			assert.DeepEqual(t, contents, []ResourceContents{{URI: resources[230].URI, MIMEType: "text/markdown", Text: "# Tea\n\nGreen tea wants 80 degrees.\n"}})
+			_, err = c.ReadResource(t.Context(), "library:///none")
+			var refusal *Error
+			assert.Assert(t, errors.As(err, &refusal))
+			assert.Equal(t, refusal.Code, map[bool]int64{true: CodeInvalidParams, false: CodeResourceNotFound}[revision == "2026-07-28"])
+
+			templates, err := c.ListResourceTemplates(t.Context())
+			assert.NilError(t, err)
+			assert.Equal(t, len(templates), 1)
+			completion, err := c.CompleteResource(t.Context(), templates[0].URITemplate, "source", "É", nil)
+			assert.NilError(t, err)
+			assert.DeepEqual(t, *completion, Completion{Values: []string{"a b/é.md"}, Total: 1})
+
+			prompts, err := c.ListPrompts(t.Context())
+			assert.NilError(t, err)
+			assert.Equal(t, len(prompts), 1)
+			assert.DeepEqual(t, prompts[0].Arguments, []PromptArgument{{Name: "question", Description: "What you want to know", Required: true}})
+			completion, err = c.CompletePrompt(t.Context(), prompts[0].Name, "question", "w", nil)
+			assert.NilError(t, err)
+			assert.Equal(t, len(completion.Values), 0)
+			prompt, err := c.GetPrompt(t.Context(), prompts[0].Name, map[string]string{"question": "How hot?"})
+			assert.NilError(t, err)
+			assert.Equal(t, len(prompt.Messages), 1)
+			assert.Assert(t, prompt.Messages[0].Role == "user" && strings.HasSuffix(prompt.Messages[0].Content.Text, "Question: How hot?"))
+			_, err = c.GetPrompt(t.Context(), prompts[0].Name, nil)
+			assert.Assert(t, errors.As(err, &refusal) && refusal.Code == CodeInvalidParams)
+
+			ctx, stop := context.WithCancelCause(t.Context())
+			enough := errors.New("enough")
+			listened := make(chan error)
+			go func() {
+				listened <- c.Listen(ctx, Subscription{Tools: true, Resources: true}, func(Change) { t.Error("nothing changes") })
+			}()
+			_, err = c.CallTool(t.Context(), "list_documents", nil, nil)
+			assert.NilError(t, err)
+			stop(enough)
+			assert.ErrorIs(t, <-listened, enough)
+
+			assert.NilError(t, c.Close())
+			assert.NilError(t, <-served)
+		})
+	}
 }

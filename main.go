@@ -1,11 +1,10 @@
 // main.go - the command line.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp.go, mistral.go, agent.go, host.go, search.go, library.go, offline.go.
+// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp_types.go, elicitation.go, mcp.go, mcp_lists.go, mcp_handshake.go, mistral.go, mcp_model.go, sampling.go, agent.go, host.go, search.go, corpus.go, library_tools.go, library.go, offline.go, terminal.go, main_commands.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -14,7 +13,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"os/signal"
@@ -26,7 +24,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unicode"
 )
 
 const version = "0.1.0"
@@ -37,6 +34,10 @@ const usage = `mcpagent asks a language model a question that it answers with th
   mcpagent                     the same, with the question read from stdin
   mcpagent tools               list the server's tools
   mcpagent call TOOL [JSON]    call one tool, no model
+  mcpagent resources           list the server's resources
+  mcpagent read URI            print a resource
+  mcpagent prompts             list the server's prompts
+  mcpagent prompt NAME [KEY=VALUE ...]   fill in a prompt and print its messages
   mcpagent serve [DIR]         be an MCP server on stdio: search over DIR, or over this program's source
   mcpagent version | help
 
@@ -46,9 +47,10 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MISTRAL_BASE_URL                   any chat-completions API (Ollama, vLLM, …)         Mistral's
   MCP_SERVER         -server         the server's command line; words NAME=VALUE        the built-in library
                                      before it set its environment
-  MCP_PROTOCOL       -protocol       protocol revision to offer                         auto
+  MCP_PROTOCOL       -protocol       protocol revision to speak                         auto
   MCP_SYSTEM         -system         system prompt; @FILE reads it from a file          a short one
-  MCP_APPROVE        -approve        calls by the model: ask, always, never             ask on a terminal, else never
+  MCP_APPROVE        -approve        calls by the model, and the server's own questions ask on a terminal, else never
+                                     to it: ask, always, never
   MCP_MAX_TURNS      -max-turns      model turns per question                           20
   MCP_TIMEOUT        -timeout        of a request to the server without progress        5m
   MCP_START_TIMEOUT  -start-timeout  of the server's start                              30s
@@ -57,7 +59,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
                      -json           machine-readable output                            off
                      -q              nothing but the answer                             off
 
-Exit status: 0 done, 1 cannot start, 2 usage, 3 a tool reported an error (call), 4 the model failed, 130 interrupted.
+Exit status: 0 done, 1 cannot start, 2 usage, 3 a call failed, 4 the model failed, 130 interrupted.
 `
 
 const defaultSystem = `You answer questions with the help of tools. Call a tool when it can know what you do not; say which source an answer comes from; say so when the tools do not have it.`
@@ -89,9 +91,15 @@ func main() { os.Exit(run()) }
 // run is the program, but for the call of os.Exit.
 func run() int {
 	p := &program{stderr: &lineWriter{w: os.Stderr}}
+	p.terminal = NewTerminal(os.Stdin, redacted{p})
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	// A closed stdout (… | head) fails the write; it must not end the program before its server.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() { // until the program ends
 		<-signals
 		cancel() // the first Ctrl-C cancels what runs, and the server is asked to end
@@ -129,6 +137,7 @@ type program struct {
 	protocol       string
 	system         string
 	approve        string
+	given          struct{ turns, timeout, start string } // as they were written; check reads them
 	maxTurns       int
 	timeout, start time.Duration
 	trace          string
@@ -137,7 +146,8 @@ type program struct {
 	printed  bool      // there is JSON on stdout
 	approval sync.Once // says once why calls are refused
 
-	stdio atomic.Pointer[Stdio] // the server, for kill
+	terminal *Terminal
+	stdio    atomic.Pointer[Stdio] // the server, for kill
 }
 
 func (p *program) run(ctx context.Context, args []string) error {
@@ -161,13 +171,22 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return err
 	case "serve":
 		return p.serve(ctx, args[1:])
-	case "tools":
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	switch command {
+	case "tools", "resources", "prompts":
 		if len(args) > 1 {
-			return usageError("tools takes no arguments")
+			return usageError("%s takes no arguments", command)
 		}
-		return p.tools(ctx)
+		return p.withHost(ctx, map[string]hostCommand{"tools": p.tools, "resources": p.resources, "prompts": p.prompts}[command])
 	case "call":
 		return p.call(ctx, args[1:])
+	case "read":
+		return p.read(ctx, args[1:])
+	case "prompt":
+		return p.prompt(ctx, args[1:])
 	}
 	return p.ask(ctx, strings.Join(args, " "))
 }
@@ -181,15 +200,14 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	text := func(into *string, name, variable, value string) {
 		f.StringVar(into, name, cmp.Or(os.Getenv(variable), value), "")
 	}
-	var turns, timeout, start string
 	text(&p.model, "model", "MISTRAL_MODEL", "mistral-large-latest")
 	text(&p.server, "server", "MCP_SERVER", "")
 	text(&p.protocol, "protocol", "MCP_PROTOCOL", "auto")
 	text(&p.system, "system", "MCP_SYSTEM", defaultSystem)
 	text(&p.approve, "approve", "MCP_APPROVE", "")
-	text(&turns, "max-turns", "MCP_MAX_TURNS", "20")
-	text(&timeout, "timeout", "MCP_TIMEOUT", "5m")
-	text(&start, "start-timeout", "MCP_START_TIMEOUT", "30s")
+	text(&p.given.turns, "max-turns", "MCP_MAX_TURNS", "20")
+	text(&p.given.timeout, "timeout", "MCP_TIMEOUT", "5m")
+	text(&p.given.start, "start-timeout", "MCP_START_TIMEOUT", "30s")
 	text(&p.trace, "trace", "MCP_TRACE", "")
 	f.BoolVar(&p.json, "json", false, "")
 	f.BoolVar(&p.quiet, "q", false, "")
@@ -208,32 +226,36 @@ func (p *program) parse(args []string) (rest []string, err error) {
 			rest, args = append(rest, args[0]), args[1:]
 		}
 	}
+	return rest, nil
+}
 
-	if p.maxTurns, err = strconv.Atoi(turns); err != nil || p.maxTurns < 1 {
-		return nil, usageError("MCP_MAX_TURNS: %q is not a number of turns", turns)
+// check looks at the options, which help and version have no need of.
+func (p *program) check() (err error) {
+	if p.maxTurns, err = strconv.Atoi(p.given.turns); err != nil || p.maxTurns < 1 {
+		return usageError("MCP_MAX_TURNS: %q is not a number of turns", p.given.turns)
 	}
-	if p.timeout, err = duration(timeout); err != nil {
-		return nil, usageError("MCP_TIMEOUT: %w", err)
+	if p.timeout, err = duration(p.given.timeout); err != nil {
+		return usageError("MCP_TIMEOUT: %w", err)
 	}
-	if p.start, err = duration(start); err != nil {
-		return nil, usageError("MCP_START_TIMEOUT: %w", err)
+	if p.start, err = duration(p.given.start); err != nil {
+		return usageError("MCP_START_TIMEOUT: %w", err)
 	}
 	if p.protocol != "auto" && !slices.Contains(Revisions(), p.protocol) {
-		return nil, usageError("MCP_PROTOCOL: %q is not a revision known here: auto, %s", p.protocol, strings.Join(Revisions(), ", "))
+		return usageError("MCP_PROTOCOL: %q is not a revision known here: auto, %s", p.protocol, strings.Join(Revisions(), ", "))
 	}
 	switch p.approve {
 	case "", "ask", "always", "never":
 	default:
-		return nil, usageError("MCP_APPROVE: %q is none of ask, always, never", p.approve)
+		return usageError("MCP_APPROVE: %q is none of ask, always, never", p.approve)
 	}
 	if file, ok := strings.CutPrefix(p.system, "@"); ok {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("MCP_SYSTEM: %w", err)
+			return fmt.Errorf("MCP_SYSTEM: %w", err)
 		}
 		p.system = string(text)
 	}
-	return rest, nil
+	return nil
 }
 
 // duration reads 90s, 5m, or a number of seconds.
@@ -278,101 +300,6 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	}
 }
 
-// tools lists what the server offers.
-func (p *program) tools(ctx context.Context) error {
-	host, done, err := p.host(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	tools, _, err := host.Tools(ctx)
-	if err != nil {
-		return err
-	}
-	if p.json {
-		return p.print(append([]Tool{}, tools...)) // never null
-	}
-	if len(tools) == 0 {
-		p.note("the server has no tools")
-	}
-	for _, tool := range tools {
-		title, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(tool.Description, tool.Title)), "\n")
-		if err := p.show(fmt.Sprintf("%s(%s)\n    %s", tool.Name, parameters(tool.InputSchema), title)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// parameters lists the names in a schema, optional ones last and with a question mark.
-func parameters(schema json.RawMessage) string {
-	var s struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-		Required   []string                   `json:"required"`
-	}
-	_ = json.Unmarshal(schema, &s) // what is no schema has no parameters to show
-	names := slices.Clone(s.Required)
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		if !slices.Contains(s.Required, name) {
-			names = append(names, name+"?")
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
-// call runs one tool.
-func (p *program) call(ctx context.Context, args []string) error {
-	if len(args) == 0 || len(args) > 2 {
-		return usageError("call takes a tool and, if it has arguments, a JSON object")
-	}
-	arguments := json.RawMessage("{}")
-	if len(args) == 2 {
-		var object map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(args[1]), &object); err != nil || object == nil {
-			return usageError("the arguments must be one JSON object, such as '{\"query\": \"text\"}': %s", cut(args[1], 80))
-		}
-		arguments = json.RawMessage(args[1])
-	}
-	host, done, err := p.host(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	tools, names, err := host.Tools(ctx)
-	if err != nil {
-		return err
-	}
-	name := args[0]
-	if !slices.Contains(names, name) {
-		known := make([]string, len(tools))
-		for i, tool := range tools {
-			known[i] = tool.Name
-		}
-		if !slices.Contains(known, name) {
-			has := "it has"
-			if near := closest(name, known); len(near) > 0 {
-				has, known = "the nearest are", near
-			}
-			return &exitError{exitUsage, fmt.Errorf("the server has no tool %q; %s: %s (see: mcpagent tools)",
-				name, has, cut(strings.Join(known, ", "), 400))}
-		}
-	}
-	result, err := host.CallTool(ctx, name, arguments, p.progress(name))
-	if err != nil {
-		return &exitError{exitTool, err}
-	}
-	if p.json {
-		result.Content = append([]ContentBlock{}, result.Content...) // never null
-		err = p.print(result)
-	} else if text := ModelText(result); text != "" {
-		err = p.show(text)
-	}
-	if err == nil && result.IsError {
-		err = &exitError{exitTool, fmt.Errorf("%s reported an error", name)}
-	}
-	return err
-}
-
 // ask is a question to the model.
 func (p *program) ask(ctx context.Context, question string) error {
 	if question == "" {
@@ -387,9 +314,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 			return usageError("the question on stdin is empty")
 		}
 	}
-	model := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(r Retry) {
-		p.note("%v; trying again in %s", r.Err, round(r.Wait))
-	}}
+	model := p.mistral()
 	if _, err := model.target(); err != nil { // rather than after the server's start
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
@@ -400,7 +325,6 @@ func (p *program) ask(ctx context.Context, question string) error {
 	defer done()
 	if p.key == "" && p.baseURL == "" {
 		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
-		model.Client, model.Model = &http.Client{Transport: Offline{}}, "offline"
 	}
 	report := &report{Model: model.Model, Calls: []callReport{}}
 	agent := &Agent{
@@ -411,15 +335,15 @@ func (p *program) ask(ctx context.Context, question string) error {
 		Decide:   p.decide,
 		Observe:  func(e Event) { p.observe(e, report) },
 	}
-	if instructions := host.Server().Instructions; instructions != "" {
+	if instructions := host.Client.Server.Instructions; instructions != "" {
 		agent.System += "\n\nThe server says of its tools:\n" + instructions
 	}
 	answer, err := agent.Chat(ctx, question)
 	report.Usage = agent.Usage
 	var api *APIError
-	var tooMany *TooManyToolsError
+	var failed *exitError
 	switch {
-	case errors.As(err, &tooMany):
+	case errors.As(err, &failed):
 		return err
 	case errors.As(err, &api) && (api.Status == 401 || api.Status == 403) && p.key == "":
 		return &exitError{exitModel, fmt.Errorf("%w: set MISTRAL_API_KEY", err)}
@@ -463,7 +387,7 @@ func (p *program) observe(e Event, r *report) {
 	case TurnEnded:
 		r.Turns++
 		r.Model = cmp.Or(e.Response.Model, r.Model)
-		if e.Response.FinishReason == "length" {
+		if e.Response.CutOff() {
 			p.note("the model's message was cut off at its length limit")
 		}
 	case CallStarted:
@@ -495,7 +419,13 @@ type toolbox struct {
 	host *Host
 }
 
-func (t toolbox) Functions(ctx context.Context) ([]Function, error) { return t.host.Functions(ctx) }
+func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
+	functions, err := t.host.Functions(ctx)
+	if err != nil {
+		err = &exitError{exitStart, err} // the server has failed, not the model
+	}
+	return functions, err
+}
 
 func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.progress(call.Name))
@@ -505,11 +435,12 @@ func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	return ToolOutput{Text: ModelText(result), IsError: result.IsError}, nil
 }
 
-// progress tells how far a call has come, at most ten times a second: a call that is soon done needs no such lines.
+// progress tells how far a call has come, at most ten times a second: a call that is soon done needs no such lines, and a
+// user who is asked something even less.
 func (p *program) progress(tool string) func(Progress) {
 	last := time.Now()
 	return func(progress Progress) {
-		if time.Since(last) < 100*time.Millisecond {
+		if time.Since(last) < 100*time.Millisecond || p.terminal.Busy() {
 			return
 		}
 		last = time.Now()
@@ -523,27 +454,47 @@ func (p *program) progress(tool string) func(Progress) {
 
 // decide lets the user decide on a call. The built-in library only reads what everybody may.
 func (p *program) decide(ctx context.Context, call ToolCall) Decision {
-	terminal := isTerminal(os.Stdin)
 	switch {
 	case p.server == "" || p.approve == "always":
 		return Decision{}
 	case p.approve == "never":
 		return Decision{Refuse, "the user allows no calls"}
-	case !terminal:
+	case !p.terminal.Interactive():
 		p.approval.Do(func() {
 			fmt.Fprintln(p.stderr, "calls are refused, as nobody can be asked without a terminal; MCP_APPROVE=always allows them")
 		})
 		return Decision{Refuse, "nobody is there to allow it"}
 	}
-	fmt.Fprintf(p.stderr, "call %s %s\nrun it? [y/n] ", visible(call.Name), visible(p.redact(call.Arguments)))
-	line, err := readLine(ctx, os.Stdin)
-	if err != nil {
-		fmt.Fprintln(p.stderr)
+	return p.terminal.Approve(ctx, call)
+}
+
+// elicit lets the user answer a question of the server.
+func (p *program) elicit(ctx context.Context, r *ElicitRequest) (*ElicitResult, error) {
+	if !p.terminal.Interactive() {
+		p.note("the server asks %q: declined, as nobody can be asked without a terminal", cut(r.Message, 160))
+		return &ElicitResult{Action: "decline"}, nil
 	}
-	if err != nil || !strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y") {
-		return Decision{Refuse, "the user said no"}
+	return p.terminal.Elicit(ctx, r)
+}
+
+// sample lets the server use the model, if the user allows it. It is not offered where nobody can.
+func (p *program) sample(ctx context.Context, r *SampleRequest) (*SampleResult, error) {
+	if p.approve != "always" && !p.terminal.ApproveSample(ctx, r) {
+		return nil, &Error{Code: -1, Message: "the user said no"} // the code: MCP 2025-11-25, client, sampling, error handling
 	}
-	return Decision{}
+	p.note("the server asks the model")
+	return SampleWith(p.mistral())(ctx, r)
+}
+
+// mistral is the model that was chosen.
+func (p *program) mistral() *Mistral {
+	m := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(r Retry) {
+		p.note("%v; trying again in %s", r.Err, round(r.Wait))
+	}}
+	if p.key == "" && p.baseURL == "" {
+		m.Client, m.Model = &http.Client{Transport: Offline{}}, "offline"
+	}
+	return m
 }
 
 // host starts the server. done ends it.
@@ -555,6 +506,9 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		}
 	} else if c, err = ParseCommand(p.server); err != nil {
 		return nil, nil, usageError("MCP_SERVER: %w", err)
+	}
+	if strings.HasPrefix(c.Path, "http://") || strings.HasPrefix(c.Path, "https://") {
+		return nil, nil, usageError("MCP_SERVER is a URL; servers are spoken to over stdio only: give a command line")
 	}
 	var trace io.Writer
 	closeTrace := func() error { return nil }
@@ -569,7 +523,10 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		}
 		trace, closeTrace = &lineWriter{w: file}, file.Close
 	}
-	options := ClientOptions{Info: Implementation{Name: "mcpagent", Version: version}, Timeout: p.timeout}
+	options := ClientOptions{Info: Implementation{Name: "mcpagent", Version: version}, Timeout: p.timeout, Elicit: p.elicit}
+	if p.approve == "always" || p.approve != "never" && p.terminal.Interactive() {
+		options.Sample = p.sample
+	}
 	if p.protocol != "auto" {
 		options.Protocol = p.protocol
 	}
@@ -577,22 +534,21 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		c.Stderr = tracer{p, trace, "!! stderr: "}
 		options.Stray = func(_ []byte, reason error) { tracer{p, trace, "!! "}.line("skipped: " + reason.Error()) }
 	}
-	if strings.HasPrefix(c.Path, "http://") || strings.HasPrefix(c.Path, "https://") {
-		return nil, nil, usageError("MCP_SERVER: %s is a URL; servers are spoken to over stdio only: give a command line", c.Path)
-	}
-	stdio, err := StartStdio(c)
-	if err != nil {
-		return nil, nil, errors.Join(err, closeTrace())
-	}
-	p.stdio.Store(stdio)
-	var transport Transport = stdio
-	if trace != nil {
-		transport = traced{stdio, tracer{p, trace, "-> "}, tracer{p, trace, "<- "}}
+	start := func() (Transport, error) {
+		stdio, err := StartStdio(c)
+		if err != nil {
+			return nil, err
+		}
+		p.stdio.Store(stdio)
+		if trace == nil {
+			return stdio, nil
+		}
+		return traced{stdio, tracer{p, trace, "-> "}, tracer{p, trace, "<- "}}, nil
 	}
 	starting, cancel := context.WithTimeoutCause(ctx, p.start,
 		fmt.Errorf("server %s did not answer within %s (MCP_START_TIMEOUT)", &c, p.start))
 	defer cancel()
-	host, err := StartHost(starting, transport, options)
+	host, err := StartHost(starting, start, options)
 	if err != nil {
 		return nil, nil, errors.Join(err, closeTrace())
 	}
@@ -687,14 +643,12 @@ func (p *program) redact(text string) string {
 	return strings.ReplaceAll(text, p.key, "[key]")
 }
 
-// visible makes control characters harmless: what a server or a model says must not steer a terminal.
-func visible(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return '\uFFFD'
-		}
-		return r
-	}, strings.ReplaceAll(text, "\r\n", "\n"))
+// redacted is stderr without the key.
+type redacted struct{ p *program }
+
+func (r redacted) Write(text []byte) (int, error) {
+	_, err := io.WriteString(r.p.stderr, r.p.redact(string(text)))
+	return len(text), err
 }
 
 // cut shortens a text to n runes, on one line.
@@ -720,41 +674,18 @@ func round(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
-// isTerminal says whether somebody sits at the file. The null device is a character device too.
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return false
-	}
-	null, err := os.Stat(os.DevNull)
-	return err != nil || !os.SameFile(info, null)
-}
-
-// readAll and readLine give up with ctx. The blocked read stays behind: the program is about to end.
+// readAll reads to the end, or gives up with ctx: the blocked read stays behind, as the program is about to end.
 func readAll(ctx context.Context, r io.Reader) (string, error) {
-	return interruptible(ctx, func() (string, error) {
-		text, err := io.ReadAll(r)
-		return string(text), err
-	})
-}
-
-func readLine(ctx context.Context, r io.Reader) (string, error) {
-	return interruptible(ctx, func() (string, error) { return bufio.NewReader(r).ReadString('\n') })
-}
-
-func interruptible(ctx context.Context, read func() (string, error)) (string, error) {
-	type outcome struct {
-		text string
-		err  error
-	}
-	done := make(chan outcome, 1)
+	var text []byte
+	done := make(chan error, 1)
 	go func() {
-		text, err := read()
-		done <- outcome{text, err}
+		var err error
+		text, err = io.ReadAll(r)
+		done <- err
 	}()
 	select {
-	case o := <-done:
-		return o.text, o.err
+	case err := <-done:
+		return string(text), err
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}

@@ -1,5 +1,5 @@
 // mcp.go - the Model Context Protocol, the client's side.
-// Needs: Go 1.25, json.go, rpc.go.
+// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp_lists.go, mcp_handshake.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -8,15 +8,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// ProtocolError says that a server does not keep to the protocol.
+// ErrProbe is wrapped by the error of a Connect whose server ended when it was asked for its revisions. Some old servers
+// do. Started again, they can be connected to with ClientOptions.Protocol set to a handshake revision.
+var ErrProbe = errors.New("the server ended on server/discover")
+
+// ProtocolError says that a server does not keep to the protocol, or speaks none of its revisions that are known here.
 type ProtocolError struct{ Reason string }
 
 func (e *ProtocolError) Error() string { return e.Reason }
@@ -36,125 +43,88 @@ func (e *TimeoutError) Error() string {
 
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// Revisions returns the protocol revisions this client speaks, newest first. All of them begin with a
-// handshake: initialize, its result, notifications/initialized.
-func Revisions() []string {
-	return []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
-}
+// Bounds on what a server can make this side do.
+const (
+	maxRounds = 10              // of a request that needs input, each answered by this side
+	probeTime = 3 * time.Second // for the answer to server/discover; old servers may give none
+)
 
-// Implementation names a program (MCP 2025-11-25, schema, Implementation).
-type Implementation struct {
-	Name    string `json:"name"`
-	Title   string `json:"title,omitempty"` // for people
-	Version string `json:"version"`
-}
+// statelessRevision is the one without a handshake: every request says in _meta who asks, in which revision, and what the
+// asker can do, so that any server process can answer it.
+const statelessRevision = "2026-07-28"
 
-// ServerInfo is what a server says of itself in its answer to initialize.
-type ServerInfo struct {
-	ProtocolVersion string                     `json:"protocolVersion"` // the revision spoken on this connection
-	Capabilities    map[string]json.RawMessage `json:"capabilities"`    // by name: tools, resources, prompts, …
-	Implementation  Implementation             `json:"serverInfo"`
-	Instructions    string                     `json:"instructions"` // how to use the server, for a model; may be empty
-}
-
-// Tool is one tool of a server (MCP 2025-11-25, schema, Tool).
-type Tool struct {
-	Name         string          `json:"name"`
-	Title        string          `json:"title,omitempty"` // for people
-	Description  string          `json:"description,omitempty"`
-	InputSchema  json.RawMessage `json:"inputSchema"` // JSON Schema of the arguments, byte for byte
-	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-	Annotations  json.RawMessage `json:"annotations,omitempty"` // readOnlyHint, …: claims of the server, not facts
-	Icons        json.RawMessage `json:"icons,omitempty"`
-	Execution    json.RawMessage `json:"execution,omitempty"`
-	Meta         json.RawMessage `json:"_meta,omitempty"`
-}
-
-// ToolResult is what a tool gave back (MCP 2025-11-25, schema, CallToolResult).
-type ToolResult struct {
-	Content           []ContentBlock  `json:"content"`
-	StructuredContent json.RawMessage `json:"structuredContent,omitempty"` // nil if the tool gave none
-	IsError           bool            `json:"isError,omitempty"`           // the tool itself failed; Content says how, for the model to read
-	Meta              json.RawMessage `json:"_meta,omitempty"`
-}
-
-// ContentBlock is one piece of a result (MCP 2025-11-25, schema, ContentBlock). Which fields are set depends on
-// the type; of a type not known here only Type and Raw are.
-type ContentBlock struct {
-	Type        string            `json:"type"` // text, image, audio, resource_link, resource
-	Text        string            `json:"text,omitempty"`
-	Data        []byte            `json:"data,omitempty"` // of an image or audio, decoded
-	MIMEType    string            `json:"mimeType,omitempty"`
-	URI         string            `json:"uri,omitempty"` // of a resource_link, like the next four
-	Name        string            `json:"name,omitempty"`
-	Title       string            `json:"title,omitempty"`
-	Description string            `json:"description,omitempty"`
-	Size        int64             `json:"size,omitempty"`     // bytes; 0 if unknown
-	Resource    *ResourceContents `json:"resource,omitempty"` // an embedded resource
-	Annotations json.RawMessage   `json:"annotations,omitempty"`
-	Meta        json.RawMessage   `json:"_meta,omitempty"`
-	Raw         json.RawMessage   `json:"-"` // the block as it came; nil for plain text
-}
-
-// ResourceContents is a resource's text or its bytes (MCP 2025-11-25, schema, TextResourceContents and
-// BlobResourceContents).
-type ResourceContents struct {
-	URI      string          `json:"uri"`
-	MIMEType string          `json:"mimeType,omitempty"`
-	Text     string          `json:"text,omitempty"`
-	Blob     []byte          `json:"blob,omitempty"` // decoded; nil if it is text
-	Meta     json.RawMessage `json:"_meta,omitempty"`
-}
-
-// Progress is how far a call has come (MCP 2025-11-25, progress).
-type Progress struct {
-	Progress float64 `json:"progress"` // grows
-	Total    float64 `json:"total"`    // 0 if unknown
-	Message  string  `json:"message"`
-}
+// Revisions returns the protocol revisions this client speaks, newest first.
+func Revisions() []string { return append([]string{statelessRevision}, handshakeRevisions()...) }
 
 // ClientOptions are the choices of a connection. The zero value is a good one.
+//
+// The three handlers answer what a server asks of the client; a nil one is a capability that is not declared. They may be
+// called from several goroutines at once, their ctx ends with the request, and an error of theirs is told to the server. An
+// accepted answer of Elicit that does not fit its form is an error, too (ElicitRequest.Check).
 type ClientOptions struct {
 	Info       Implementation // who we are, for the server; mcpagent if empty
-	Protocol   string         // the revision to offer; the newest of Revisions if empty
+	Protocol   string         // the revision to speak; empty finds out
 	Timeout    time.Duration  // of a request without progress; 5 min if 0
 	MaxTimeout time.Duration  // of a request in all; 1 h if 0
 
-	// ToolsChanged is told that the list of tools is not what it was. It runs on the reader of the
-	// connection: it must return soon and must not call the Client.
-	ToolsChanged func()
+	Roots  func(ctx context.Context) ([]Root, error)
+	Elicit func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error)
+	Sample func(ctx context.Context, r *SampleRequest) (*SampleResult, error)
+
+	// Log takes the server's log messages; it is asked for those of LogLevel (info if empty) and above. It runs on the reader of the connection,
+	// so it must return soon and must not call the Client.
+	Log      func(LogMessage)
+	LogLevel string
 
 	// Stray is told of each message of the server that was skipped; see Handler.Stray.
 	Stray func(message []byte, reason error)
 }
 
 // Client is a connection to one MCP server. All methods may be called from any goroutine.
+//
+// Errors name the method and what it was about. They wrap an *Error of the server, a *TimeoutError, a *ProtocolError, the cause
+// of ctx, or ErrClosed with the reason. When ctx or the time ends a request, the server is told and nobody waits.
 type Client struct {
 	Server ServerInfo // set by Connect, then only read
 
 	conn    *Conn
 	options ClientOptions
+	meta    atomic.Pointer[[]byte] // members of the _meta of every request, each with a comma after it; nil in the handshake era
 
-	mu      sync.Mutex       // guards the following; never held across I/O or a callback
-	watches map[int64]*watch // requests at work, by id, which is their progress token
-	clock   *time.Timer      // calls expire; one for all requests, as a timer each would cost more than they do
-	ticking bool             // the clock is set, to the first deadline or before it
+	mu      sync.Mutex            // guards the following; never held across I/O or a callback; taken before Conn's
+	watches map[int64]*watch      // requests at work, by id, which is their progress token
+	clock   *time.Timer           // calls expire; one for all requests, as a timer each would cost more than they do
+	ticking bool                  // the clock is set, to the first deadline or before it
+	asked   int                   // questions of the server that are being answered: its requests may take that long
+	lists   map[string]cachedList // by method
+	changes int                   // how often lists was emptied
+	listens map[*listener]int64   // Listens at work, with the id of their request; 0 in the handshake era
 }
 
 // watch is the time of one request, and its progress.
 type watch struct {
-	deadline time.Time // later with each progress. Client.mu guards it
-	last     time.Time // no progress helps beyond it
+	endless  bool           // never expires. Set before the request
+	begun    func(id int64) // if not nil, told the id before the request is sent
+	deadline time.Time      // later with each progress. Client.mu guards it
+	last     time.Time      // no progress helps beyond it
 
 	mu     sync.Mutex     // held during report, so that a call that has returned reports no more
 	over   bool           // the call has returned
-	report func(Progress) // may be nil
+	report func(Progress) // nil if progress is not asked for
 }
 
-// Connect begins a session on a transport, which it owns from now on: a failed Connect has closed it. ctx
-// bounds the handshake; the session lives until Close. The error says what the server did.
+// Connect begins to speak MCP on a transport, which it owns from now on: a failed Connect has closed it. ctx bounds the
+// beginning; the connection lives until Close.
+//
+// Unless a revision is forced, the server is asked with server/discover, which only the servers of the stateless era know
+// (MCP 2026-07-28, transports, stdio, backward compatibility). Any answer that is not theirs, and silence, means a
+// handshake. A server that ends instead is reported with ErrProbe.
 func Connect(ctx context.Context, t Transport, o *ClientOptions) (*Client, error) {
-	c := &Client{watches: make(map[int64]*watch)}
+	c := &Client{
+		watches: make(map[int64]*watch),
+		lists:   make(map[string]cachedList),
+		listens: make(map[*listener]int64),
+	}
 	if o != nil {
 		c.options = *o
 	}
@@ -167,109 +137,154 @@ func Connect(ctx context.Context, t Transport, o *ClientOptions) (*Client, error
 	if c.options.MaxTimeout == 0 {
 		c.options.MaxTimeout = time.Hour
 	}
+	if c.options.LogLevel == "" {
+		c.options.LogLevel = "info"
+	}
 	c.clock = time.AfterFunc(c.options.Timeout, c.expire)
 	c.clock.Stop()
 	c.conn = NewConn(t, Handler{
-		Request:      c.request,
+		Request:      c.serverRequest,
 		Notification: c.notification,
 		Abandoned:    cancelled,
 		Stray:        c.options.Stray,
 	})
-	if err := c.handshake(ctx); err != nil {
+	if err := c.begin(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// handshake agrees on a revision (MCP 2025-11-25, lifecycle, initialization): the client offers one, the server
-// answers with that or with one it prefers, and the client takes it or leaves.
-func (c *Client) handshake(ctx context.Context) error {
-	offer := c.options.Protocol
-	if offer == "" {
-		offer = Revisions()[0]
+// begin finds out what the server speaks.
+func (c *Client) begin(ctx context.Context) error {
+	forced := c.options.Protocol
+	if forced != "" && forced != statelessRevision {
+		return c.handshake(ctx, forced)
 	}
-	raw, err := c.ask(ctx, "initialize", map[string]any{
-		"protocolVersion": offer,
-		"capabilities":    struct{}{},
-		"clientInfo":      c.options.Info,
-	})
-	if err == nil {
-		err = json.Unmarshal(raw, &c.Server)
+	probe := ctx
+	if forced == "" {
+		var cancel context.CancelFunc
+		probe, cancel = context.WithTimeout(ctx, probeTime)
+		defer cancel()
 	}
-	if err == nil && !slices.Contains(Revisions(), c.Server.ProtocolVersion) {
-		err = &ProtocolError{fmt.Sprintf("the server wants protocol revision %q; this client speaks %s",
-			c.Server.ProtocolVersion, strings.Join(Revisions(), ", "))}
+	err := c.discover(probe)
+	var modern *ProtocolError
+	switch {
+	case err == nil || ctx.Err() != nil || errors.As(err, &modern) || isModern(err):
+		return err
+	case forced != "":
+		return fmt.Errorf("the server does not speak %s: %w", forced, err)
+	case errors.Is(err, ErrClosed):
+		return fmt.Errorf("%w: %w", ErrProbe, err)
 	}
-	if err != nil {
-		return fmt.Errorf("initialize: %w", err)
-	}
-	return c.conn.Notify(ctx, "notifications/initialized", nil)
+	return c.handshake(ctx, handshakeRevisions()[0])
 }
 
-// Ping asks the server for a sign of life.
-func (c *Client) Ping(ctx context.Context) error {
-	if _, err := c.ask(ctx, "ping", nil); err != nil {
-		return fmt.Errorf("ping: %w", err)
+var errNoDiscovery = errors.New("the answer has no supportedVersions")
+
+// discover asks the server what it is and speaks (MCP 2026-07-28, server, discovery). An error that is neither a
+// *ProtocolError nor isModern leaves the era open.
+func (c *Client) discover(ctx context.Context) error {
+	capabilities, err := json.Marshal(c.capabilities())
+	if err != nil {
+		return err
 	}
+	info, err := json.Marshal(c.options.Info)
+	if err != nil {
+		return err
+	}
+	meta := fmt.Appendf(nil, `"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":%s,"io.modelcontextprotocol/clientCapabilities":%s,`,
+		statelessRevision, info, capabilities)
+	if c.options.Log != nil {
+		meta = append(appendString(append(meta, `"io.modelcontextprotocol/logLevel":`...), c.options.LogLevel), ',')
+	}
+	c.meta.Store(&meta)
+	var answer struct {
+		SupportedVersions []string
+		Capabilities      map[string]json.RawMessage
+		Instructions      string
+		Meta              struct {
+			ServerInfo Implementation `json:"io.modelcontextprotocol/serverInfo"`
+		} `json:"_meta"`
+	}
+	raw, err := c.request(ctx, "server/discover", nil, new(watch))
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.Code == CodeUnsupportedVersion {
+		var data struct{ Supported []string }
+		if json.Unmarshal(refusal.Data, &data) == nil && len(data.Supported) > 0 && !slices.Contains(data.Supported, statelessRevision) {
+			err = c.noVersion(data.Supported)
+		} else {
+			// Some servers list what they have just refused, and take it the second time.
+			raw, err = c.request(ctx, "server/discover", nil, new(watch))
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
+	if err == nil && len(answer.SupportedVersions) == 0 {
+		err = errNoDiscovery // {} is what some old servers answer to anything
+	}
+	if err == nil && !slices.Contains(answer.SupportedVersions, statelessRevision) {
+		err = c.noVersion(answer.SupportedVersions)
+	}
+	if err != nil {
+		c.meta.Store(nil)
+		return fmt.Errorf("server/discover: %w", err)
+	}
+	c.Server = ServerInfo{statelessRevision, answer.Capabilities, answer.Meta.ServerInfo, answer.Instructions}
 	return nil
 }
 
-// ListTools returns all tools of the server, over as many pages as it takes. With an error comes what had been
-// read until then.
-func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
-	var tools []Tool
-	err := c.pages(ctx, "tools/list", func(page json.RawMessage) (cursor string, err error) {
-		tools, cursor, err = decodeTools(tools, page)
-		return cursor, err
-	})
-	return tools, err
-}
-
-// pages asks for one page after the other (MCP 2025-11-25, pagination), until one has no nextCursor. A cursor
-// that was there before would begin a circle.
-func (c *Client) pages(ctx context.Context, method string, read func(page json.RawMessage) (nextCursor string, err error)) error {
-	seen := make(map[string]bool)
-	var params any
-	for {
-		page, err := c.ask(ctx, method, params)
-		var cursor string
-		if err == nil {
-			cursor, err = read(page)
+// noVersion is the error for a server of the stateless era that does not speak the stateless revision known here. It is no
+// ProtocolError if the server speaks a handshake revision, too.
+func (c *Client) noVersion(supported []string) error {
+	reason := fmt.Sprintf("the server speaks %s; this client speaks %s", strings.Join(supported, ", "), strings.Join(Revisions(), ", "))
+	for _, revision := range handshakeRevisions() {
+		if slices.Contains(supported, revision) {
+			return errors.New(reason)
 		}
-		if err == nil && cursor == "" {
-			return nil
-		}
-		if err == nil && seen[cursor] {
-			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", cursor)}
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", method, err)
-		}
-		seen[cursor] = true
-		params = map[string]string{"cursor": cursor}
 	}
+	return &ProtocolError{reason}
 }
 
-// CallTool runs a tool. The arguments are a JSON object; nil means {}. Progress that the server tells is
+// isModern recognises the errors that only a server of the stateless era sends.
+func isModern(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
+}
+
+// stateless says whether the server is, or is taken to be, of the stateless era.
+func (c *Client) stateless() bool { return c.meta.Load() != nil }
+
+// capabilities says what the server may ask for, in either era.
+func (c *Client) capabilities() map[string]any {
+	has := map[string]any{}
+	if c.options.Roots != nil {
+		has["roots"] = struct{}{}
+	}
+	if c.options.Elicit != nil {
+		has["elicitation"] = map[string]any{"form": struct{}{}, "url": struct{}{}}
+	}
+	if c.options.Sample != nil {
+		has["sampling"] = map[string]any{"tools": struct{}{}}
+	}
+	return has
+}
+
+// CallTool runs a tool. The arguments are a JSON object; none means {}. Progress that the server tells is
 // reported, on the reader of the connection: report must return soon and must not call the Client. It may
-// be nil, and is not called after CallTool has returned.
-//
-// A tool that fails says so in ToolResult.IsError. The error is the protocol's: an *Error of the server, a
-// *TimeoutError, the cause of ctx, or ErrClosed with the reason. When ctx or the time ends the call, the server
-// is told and its answer is not waited for.
+// be nil, and is not called after CallTool has returned. A tool that fails says so in ToolResult.IsError.
 func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
 	if a := bytes.TrimSpace(arguments); len(a) == 0 || string(a) == "null" { // also what a nil map encodes to
 		arguments = json.RawMessage("{}")
 	}
-	raw, err := c.call(ctx, &watch{report: report}, "tools/call", func(b []byte, id int64) ([]byte, error) {
-		b = append(b, `{"name":`...)
-		b = appendString(b, name)
-		b = append(b, `,"arguments":`...)
+	if report == nil {
+		report = func(Progress) {} // progress is asked for all the same: it keeps the request from expiring
+	}
+	raw, err := c.exchange(ctx, "tools/call", report, func(b []byte) ([]byte, error) {
+		b = append(appendString(append(b, `"name":`...), name), `,"arguments":`...)
 		b, err := appendRaw(b, arguments)
-		b = append(b, `,"_meta":{"progressToken":`...)
-		b = strconv.AppendInt(b, id, 10)
-		return append(b, `}}`...), err
+		return append(b, ','), err
 	})
 	var result *ToolResult
 	if err == nil {
@@ -281,28 +296,239 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 	return result, nil
 }
 
-// Close ends the session and the transport. MCP has no message for it: the end of stdin is the end.
+// ReadResource returns the contents of a resource; of a folder, say, it can be several. That there is none is an *Error with
+// the code CodeInvalidParams, or CodeResourceNotFound from older servers.
+func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceContents, error) {
+	var result struct{ Contents []ResourceContents }
+	err := c.get(ctx, "resources/read", map[string]any{"uri": uri}, &result)
+	if err != nil {
+		return nil, fmt.Errorf("resources/read %s: %w", uri, err)
+	}
+	return result.Contents, nil
+}
+
+// GetPrompt fills in a prompt.
+func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (*PromptResult, error) {
+	params := map[string]any{"name": name}
+	if len(arguments) > 0 {
+		params["arguments"] = arguments
+	}
+	result := new(PromptResult)
+	if err := c.get(ctx, "prompts/get", params, result); err != nil {
+		return nil, fmt.Errorf("prompts/get %s: %w", name, err)
+	}
+	return result, nil
+}
+
+// CompletePrompt asks what an argument of a prompt that begins with value could be. others are the arguments that are
+// known already; it may be nil.
+func (c *Client) CompletePrompt(ctx context.Context, prompt, argument, value string, others map[string]string) (*Completion, error) {
+	return c.complete(ctx, map[string]string{"type": "ref/prompt", "name": prompt}, argument, value, others)
+}
+
+// CompleteResource asks the same of a variable of a resource template.
+func (c *Client) CompleteResource(ctx context.Context, uriTemplate, variable, value string, others map[string]string) (*Completion, error) {
+	return c.complete(ctx, map[string]string{"type": "ref/resource", "uri": uriTemplate}, variable, value, others)
+}
+
+func (c *Client) complete(ctx context.Context, ref map[string]string, name, value string, others map[string]string) (*Completion, error) {
+	params := map[string]any{"ref": ref, "argument": map[string]string{"name": name, "value": value}}
+	if len(others) > 0 {
+		params["context"] = map[string]any{"arguments": others}
+	}
+	var result struct{ Completion Completion }
+	raw, err := c.request(ctx, "completion/complete", members(params), new(watch))
+	if err == nil {
+		err = json.Unmarshal(raw, &result)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("completion/complete %s: %w", name, err)
+	}
+	return &result.Completion, nil
+}
+
+// Close ends the connection and the transport. MCP has no message for it: the end of stdin is the end.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	c.clock.Stop()
 	return err
 }
 
-// call is one request with its time.
-func (c *Client) call(ctx context.Context, w *watch, method string, params paramsFunc) (json.RawMessage, error) {
-	var request int64
-	raw, err := c.conn.call(ctx, method, func(b []byte, id int64) ([]byte, error) {
-		request = id
-		c.watch(id, w)
-		return params(b, id)
-	})
-	c.unwatch(request, w)
-	return raw, err
+// membersFunc appends members of a request's params, each with a comma after it.
+type membersFunc func(b []byte) ([]byte, error)
+
+// members are those of a map, which is never nil.
+func members(params map[string]any) membersFunc {
+	return func(b []byte) ([]byte, error) {
+		for _, name := range slices.Sorted(maps.Keys(params)) {
+			b = append(appendString(b, name), ':')
+			var err error
+			if b, err = appendJSON(b, params[name]); err != nil {
+				return nil, err
+			}
+			b = append(b, ',')
+		}
+		return b, nil
+	}
 }
 
-// ask is a request whose params are encoded by encoding/json, without progress.
-func (c *Client) ask(ctx context.Context, method string, params any) (json.RawMessage, error) {
-	return c.call(ctx, new(watch), method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
+// get is exchange with the result decoded.
+func (c *Client) get(ctx context.Context, method string, params map[string]any, result any) error {
+	raw, err := c.exchange(ctx, method, nil, members(params))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, result)
+}
+
+// exchange is a request to which the server may answer that it needs input (MCP 2026-07-28, patterns, multi round-trip
+// requests). The input is got from the handlers that answer a server's requests in the handshake era, and the request
+// is sent again with it, as a new one.
+func (c *Client) exchange(ctx context.Context, method string, report func(Progress), params membersFunc) (json.RawMessage, error) {
+	var inputs []byte // members of this round
+	for round := range maxRounds + 1 {
+		raw, err := c.request(ctx, method, func(b []byte) ([]byte, error) {
+			b, err := params(b)
+			return append(b, inputs...), err
+		}, &watch{report: report})
+		var needs *inputRequired
+		if !errors.As(err, &needs) {
+			var refusal *Error
+			if errors.As(err, &refusal) {
+				c.forgetLists("") // they may be what was wrong
+			}
+			return raw, err
+		}
+		if round == maxRounds {
+			break // nobody is asked for what will not be sent
+		}
+		if inputs, err = c.input(ctx, needs); err != nil {
+			return nil, err
+		}
+	}
+	return nil, &ProtocolError{fmt.Sprintf("the server asked for input %d times", maxRounds+1)}
+}
+
+// inputRequired is a result that is none yet.
+type inputRequired struct {
+	InputRequests map[string]struct {
+		Method string
+		Params json.RawMessage
+	}
+	RequestState json.RawMessage // the server's own: returned byte for byte
+}
+
+func (*inputRequired) Error() string {
+	return "the server asks for input where the protocol allows none"
+}
+
+func (r *inputRequired) Unwrap() error { return &ProtocolError{r.Error()} }
+
+// input answers what the server asks, one after the other: there is one user.
+func (c *Client) input(ctx context.Context, needs *inputRequired) (members []byte, err error) {
+	if string(needs.RequestState) == "null" {
+		needs.RequestState = nil
+	}
+	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
+		return nil, &ProtocolError{"the server asks for input, but not for which"}
+	}
+	if len(needs.InputRequests) > 0 {
+		answers := make(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
+			r := needs.InputRequests[name]
+			answers[name], err = c.ask(ctx, r.Method, r.Params)
+			var refusal *Error
+			if errors.As(err, &refusal) { // ours, for the server to read, if it could read it
+				err = &ProtocolError{refusal.Message}
+			}
+			if err != nil {
+				return nil, fmt.Errorf("the server asks for %s: %w", r.Method, err)
+			}
+		}
+		if members, err = appendJSON(append(members, `"inputResponses":`...), answers); err != nil {
+			return nil, err
+		}
+		members = append(members, ',')
+	}
+	if needs.RequestState != nil {
+		members = append(append(append(members, `"requestState":`...), needs.RequestState...), ',')
+	}
+	return members, nil
+}
+
+// request is one request whose result is complete.
+func (c *Client) request(ctx context.Context, method string, params membersFunc, w *watch) (json.RawMessage, error) {
+	raw, err := c.call(ctx, method, params, w)
+	if err != nil || !c.stateless() {
+		return raw, err
+	}
+	switch kind := resultType(raw); kind {
+	case "complete":
+		return raw, nil
+	case "input_required":
+		needs := new(inputRequired)
+		if err := json.Unmarshal(raw, needs); err != nil {
+			return nil, err
+		}
+		return nil, needs
+	default:
+		return nil, &ProtocolError{fmt.Sprintf("the result is of the unknown type %q", kind)}
+	}
+}
+
+// resultType is the result's own word on what it is; older servers have none.
+func resultType(raw json.RawMessage) string {
+	kind := "complete"
+	s := scanner{text: raw}
+	s.object(func(key []byte) {
+		if value := s.value(); string(key) == "resultType" && json.Unmarshal(value, &kind) != nil {
+			kind = string(value)
+		}
+	})
+	return kind
+}
+
+// call is one request with its time.
+func (c *Client) call(ctx context.Context, method string, params membersFunc, w *watch) (json.RawMessage, error) {
+	var request int64
+	raw, err := c.conn.call(ctx, method, func(b []byte, id int64) (_ []byte, err error) {
+		request = id
+		if !w.endless {
+			c.watch(id, w)
+		}
+		if w.begun != nil {
+			w.begun(id)
+		}
+		start := len(b)
+		b = append(b, '{')
+		if params != nil {
+			if b, err = params(b); err != nil {
+				return nil, err
+			}
+		}
+		bare := len(b)
+		b = append(b, `"_meta":{`...)
+		empty := len(b)
+		if w.report != nil {
+			b = append(strconv.AppendInt(append(b, `"progressToken":`...), id, 10), ',')
+		}
+		if meta := c.meta.Load(); meta != nil {
+			b = append(b, *meta...)
+		}
+		if len(b) == empty {
+			b = b[:bare]
+		} else {
+			b = append(b[:len(b)-1], "},"...)
+		}
+		if len(b) == start+1 {
+			return append(b[:start], "null"...), nil
+		}
+		return append(b[:len(b)-1], '}'), nil
+	})
+	if request != 0 {
+		c.unwatch(request, w)
+	}
+	return raw, err
 }
 
 // watch starts the time of a request.
@@ -343,6 +569,9 @@ func (c *Client) expire() {
 	now := time.Now()
 	var next time.Time
 	for id, w := range c.watches {
+		if c.asked > 0 && !w.deadline.After(now) {
+			c.extend(w, now) // the server waits for us
+		}
 		switch {
 		case w.deadline.After(now):
 			if next.IsZero() || w.deadline.Before(next) {
@@ -359,190 +588,111 @@ func (c *Client) expire() {
 	}
 }
 
-// request answers what the server asks. It may ask while the client waits for its own answer.
-func (c *Client) request(_ context.Context, _ *Conn, method string, _ json.RawMessage) (any, error) {
-	if method == "ping" {
-		return struct{}{}, nil
+// ask answers one question of the server, whatever way it came.
+func (c *Client) ask(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	c.mu.Lock()
+	c.asked++
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.asked--
+		for _, w := range c.watches {
+			c.extend(w, time.Now()) // the server goes on only now
+		}
+	}()
+	switch o := &c.options; {
+	case method == "roots/list" && o.Roots != nil:
+		roots, err := o.Roots(ctx)
+		return map[string]any{"roots": append([]Root{}, roots...)}, err // never null
+	case method == "elicitation/create" && o.Elicit != nil:
+		r := new(ElicitRequest)
+		err := json.Unmarshal(params, r)
+		if err == nil {
+			err = r.Valid() // the user is not asked what cannot be answered
+		}
+		if err != nil {
+			return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
+		}
+		answer, err := o.Elicit(ctx, r)
+		if err == nil && answer.Action == "accept" {
+			err = r.Check(answer.Content)
+		}
+		return answer, err
+	case method == "sampling/createMessage" && o.Sample != nil:
+		r := new(SampleRequest)
+		if err := json.Unmarshal(params, r); err != nil {
+			return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
+		}
+		return o.Sample(ctx, r)
 	}
 	return nil, &Error{Code: CodeMethodNotFound, Message: "this client does not offer " + method}
 }
 
 // notification runs on the reader, in wire order.
 func (c *Client) notification(conn *Conn, method string, params json.RawMessage) {
+	var p struct {
+		Token     json.RawMessage `json:"progressToken"`
+		RequestID json.RawMessage
+		URI       string
+		Meta      struct {
+			Subscription json.RawMessage `json:"io.modelcontextprotocol/subscriptionId"`
+		} `json:"_meta"`
+		Progress
+		LogMessage
+	}
+	if len(params) > 0 && json.Unmarshal(params, &p) != nil {
+		// Of another form than its method's: nothing can be done with it.
+		return
+	}
 	switch method {
 	case "notifications/progress":
-		c.progress(params)
-	case "notifications/cancelled":
-		var p struct {
-			RequestID json.RawMessage `json:"requestId"`
+		c.progress(p.Token, p.Progress)
+	case "notifications/message":
+		if c.options.Log != nil {
+			c.options.Log(p.LogMessage)
 		}
-		if json.Unmarshal(params, &p) == nil {
+	case "notifications/cancelled":
+		if !c.stateless() {
 			conn.CancelRequest(p.RequestID)
+		} else if id, ok := responseID(p.RequestID); ok && c.listensWith(id) { // the one request that a server may end
+			conn.giveUp(id, errUnsubscribed)
 		}
 	case "notifications/tools/list_changed":
-		if c.options.ToolsChanged != nil {
-			c.options.ToolsChanged()
-		}
+		c.changed(p.Meta.Subscription, Change{List: "tools"})
+	case "notifications/prompts/list_changed":
+		c.changed(p.Meta.Subscription, Change{List: "prompts"})
+	case "notifications/resources/list_changed":
+		c.changed(p.Meta.Subscription, Change{List: "resources"})
+	case "notifications/resources/updated":
+		c.changed(p.Meta.Subscription, Change{URI: p.URI})
 	}
 }
 
-func (c *Client) progress(params json.RawMessage) {
-	var p struct {
-		Token json.RawMessage `json:"progressToken"`
-		Progress
-	}
-	if json.Unmarshal(params, &p) != nil {
-		return
-	}
-	token, _ := responseID(p.Token) // servers change tokens as they change ids
+func (c *Client) progress(token json.RawMessage, progress Progress) {
+	id, _ := responseID(token) // servers change tokens as they change ids
 	c.mu.Lock()
-	w := c.watches[token]
+	w := c.watches[id]
 	if w != nil {
 		c.extend(w, time.Now())
 	}
 	c.mu.Unlock()
 	if w == nil || w.report == nil {
-		return // late, never asked for, or of no interest
+		return // late, or never asked for
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !w.over {
-		w.report(p.Progress)
+		w.report(progress)
 	}
 }
 
-// cancelled tells the server that nobody waits for an answer any more (MCP 2025-11-25, cancellation), but never
-// for initialize: what ends there is the session.
+// cancelled tells the server that nobody waits for an answer any more (MCP 2026-07-28, patterns, cancellation); but never for
+// initialize, whose end is the connection's, nor for the probe, which an old server may never have understood, nor for what
+// the server has ended itself.
 func cancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {
-	if method != "initialize" {
+	if method != "initialize" && method != "server/discover" && cause != errUnsubscribed {
 		// If it cannot be sent, the answer is dropped all the same.
 		_ = c.Notify(ctx, "notifications/cancelled", map[string]any{"requestId": id, "reason": cause.Error()})
 	}
-}
-
-// decodeTools appends the tools of one page of tools/list. Lists can be long and their schemas large, so the usual
-// shape is read by the scanner; whatever it does not take, encoding/json judges, and says what is wrong with it.
-func decodeTools(tools []Tool, page json.RawMessage) (_ []Tool, nextCursor string, err error) {
-	before := len(tools)
-	s := scanner{text: page}
-	s.object(func(key []byte) {
-		switch string(key) {
-		case "tools":
-			tools = tools[:before] // of members that are there twice the last counts
-			s.array(func() { tools = append(tools, scanTool(&s)) })
-		case "nextCursor":
-			nextCursor = s.string()
-		default:
-			s.value()
-		}
-	})
-	if s.end() {
-		return tools, nextCursor, nil
-	}
-	var list struct {
-		Tools      []Tool `json:"tools"`
-		NextCursor string `json:"nextCursor"`
-	}
-	err = json.Unmarshal(page, &list)
-	return append(tools[:before], list.Tools...), list.NextCursor, err
-}
-
-func scanTool(s *scanner) (t Tool) {
-	s.object(func(key []byte) {
-		switch string(key) {
-		case "name":
-			t.Name = s.string()
-		case "title":
-			t.Title = s.string()
-		case "description":
-			t.Description = s.string()
-		case "inputSchema":
-			t.InputSchema = s.value()
-		case "outputSchema":
-			t.OutputSchema = s.value()
-		case "annotations":
-			t.Annotations = s.value()
-		case "icons":
-			t.Icons = s.value()
-		case "execution":
-			t.Execution = s.value()
-		case "_meta":
-			t.Meta = s.value()
-		default:
-			s.value()
-		}
-	})
-	return t
-}
-
-// decodeToolResult decodes the result of tools/call; see decodeTools.
-func decodeToolResult(raw json.RawMessage) (*ToolResult, error) {
-	r := new(ToolResult)
-	s := scanner{text: raw}
-	s.object(func(key []byte) {
-		switch string(key) {
-		case "content":
-			r.Content = []ContentBlock{}
-			s.array(func() { r.Content = append(r.Content, scanContent(&s)) })
-		case "structuredContent":
-			r.StructuredContent = s.value()
-		case "isError":
-			r.IsError = s.bool()
-		case "_meta":
-			r.Meta = s.value()
-		default:
-			s.value()
-		}
-	})
-	if !s.end() {
-		*r = ToolResult{}
-		if err := json.Unmarshal(raw, r); err != nil {
-			return nil, err
-		}
-	}
-	return r, nil
-}
-
-// scanContent reads a block: plain text in one pass, any other as encoding/json does.
-func scanContent(s *scanner) (b ContentBlock) {
-	s.peek()
-	start, typed, plain := s.at, false, true
-	s.object(func(key []byte) {
-		switch string(key) {
-		case "text":
-			b.Text = s.string()
-		case "type":
-			typed = string(s.value()) == `"text"`
-		default:
-			plain = false
-			s.value()
-		}
-	})
-	if plain && typed {
-		b.Type = "text"
-		return b
-	}
-	return decodeContent(s, start)
-}
-
-func decodeContent(s *scanner, start int) (b ContentBlock) {
-	if s.ok() && json.Unmarshal(s.text[start:s.at], &b) != nil {
-		s.fail()
-	}
-	return b
-}
-
-// UnmarshalJSON decodes a block of a known type, and keeps each as it came.
-func (b *ContentBlock) UnmarshalJSON(text []byte) error {
-	type fields ContentBlock // without this method
-	*b = ContentBlock{Raw: slices.Clone(text)}
-	var t struct{ Type string }
-	if err := json.Unmarshal(text, &t); err != nil {
-		return err
-	}
-	switch b.Type = t.Type; b.Type {
-	case "text", "image", "audio", "resource_link", "resource":
-		return json.Unmarshal(text, (*fields)(b))
-	}
-	return nil
 }

@@ -28,7 +28,19 @@ const (
 
 // initializeResult is a server's answer to initialize.
 func initializeResult(revision string) string {
-	return `{"protocolVersion":"` + revision + `","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"fake","version":"1"}}`
+	return `{"protocolVersion":"` + revision + `","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}`
+}
+
+// inHandshake is o with the newest revision of the handshake era forced, unless o forces one.
+func inHandshake(o *ClientOptions) *ClientOptions {
+	var forced ClientOptions
+	if o != nil {
+		forced = *o
+	}
+	if forced.Protocol == "" {
+		forced.Protocol = handshakeRevisions()[0]
+	}
+	return &forced
 }
 
 // connecting begins a session with a server that the test plays line by line.
@@ -51,10 +63,10 @@ func connecting(t *testing.T, ctx context.Context, o *ClientOptions) (rawPeer, f
 	return peer, func() (*Client, error) { <-done; return c, err }
 }
 
-// connected is connecting after the handshake. The client's next request has the id 2.
+// connected is connecting after a handshake. The client's next request has the id 2.
 func connected(t *testing.T, o *ClientOptions) (*Client, rawPeer) {
 	t.Helper()
-	peer, result := connecting(t, t.Context(), o)
+	peer, result := connecting(t, t.Context(), inHandshake(o))
 	peer.expect(initializeLine)
 	peer.send(`{"jsonrpc":"2.0","id":1,"result":` + initializeResult("2025-11-25") + `}`)
 	peer.expect(initializedLine)
@@ -73,7 +85,7 @@ func fakeServer(t *testing.T, o *ClientOptions, answer func(ctx context.Context,
 		}
 		return answer(ctx, c, method, params)
 	}})
-	c, err := Connect(t.Context(), left, o)
+	c, err := Connect(t.Context(), left, inHandshake(o))
 	assert.NilError(t, err)
 	t.Cleanup(func() { c.Close(); server.Close() })
 	return c
@@ -105,9 +117,9 @@ func progressLine(token string, progress int) string {
 
 func TestHandshake(t *testing.T) {
 	checkLeaks(t)
-	assert.DeepEqual(t, Revisions(), []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"})
-	for _, revision := range Revisions() {
-		peer, result := connecting(t, t.Context(), nil)
+	assert.DeepEqual(t, Revisions(), []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"})
+	for _, revision := range handshakeRevisions() {
+		peer, result := connecting(t, t.Context(), inHandshake(nil))
 		peer.expect(initializeLine)
 		peer.send(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"` + revision + `","capabilities":{"tools":{"listChanged":true},"x/y":{}},` +
 			`"serverInfo":{"name":"fake","title":"Fake","version":"1.2"},"instructions":"Ask me.","_meta":{}}}`)
@@ -141,15 +153,17 @@ func TestHandshakeFails(t *testing.T) {
 	checkLeaks(t)
 	for _, c := range []struct{ answer, want string }{
 		{`"result":` + initializeResult("2199-01-01"),
-			`initialize: the server wants protocol revision "2199-01-01"; this client speaks 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05`},
+			`initialize: the server wants protocol revision "2199-01-01"; this client speaks 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05`},
+		// A revision without a handshake cannot be agreed on in one.
+		{`"result":` + initializeResult("2026-07-28"), `initialize: the server wants protocol revision "2026-07-28"; `},
 		{`"result":{}`, `initialize: the server wants protocol revision ""`},
 		{`"result":null`, `initialize: the server wants protocol revision ""`},
-		{`"result":{"protocolVersion":20251125}`, `initialize: json: cannot unmarshal number into Go struct field ServerInfo.protocolVersion`},
+		{`"result":{"protocolVersion":20251125}`, `initialize: json: cannot unmarshal number into Go struct field .ProtocolVersion`},
 		{`"result":[]`, `initialize: json: cannot unmarshal array`},
 		{`"error":{"code":-32602,"message":"Unsupported protocol version","data":{"supported":["1"]}}`,
 			`initialize: Unsupported protocol version (error -32602)`},
 	} {
-		peer, result := connecting(t, t.Context(), nil)
+		peer, result := connecting(t, t.Context(), inHandshake(nil))
 		peer.expect(initializeLine)
 		peer.send(`{"jsonrpc":"2.0","id":1,` + c.answer + `}`)
 		_, err := result()
@@ -165,7 +179,7 @@ func TestHandshakeEnds(t *testing.T) {
 	checkLeaks(t)
 	reason := errors.New("too slow to start")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	peer, result := connecting(t, ctx, nil)
+	peer, result := connecting(t, ctx, inHandshake(nil))
 	peer.expect(initializeLine)
 	cancel(reason)
 	line, end := peer.Read()
@@ -174,7 +188,7 @@ func TestHandshakeEnds(t *testing.T) {
 	assert.Error(t, err, "initialize: too slow to start")
 
 	synctest.Test(t, func(t *testing.T) {
-		peer, result := connecting(t, t.Context(), &ClientOptions{Timeout: 30 * time.Second})
+		peer, result := connecting(t, t.Context(), inHandshake(&ClientOptions{Timeout: 30 * time.Second}))
 		peer.expect(initializeLine)
 		line, end := peer.Read()
 		assert.ErrorContains(t, end, "EOF", "%s", line)
@@ -240,7 +254,7 @@ func TestListToolsPages(t *testing.T) {
 		assert.NilError(t, err)
 		peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,%s}`, 9+2*id, page))
 		got = <-done
-		assert.ErrorContains(t, got.err, []string{"tools/list: out of order (error -32603)", "tools/list: json: cannot unmarshal object into Go struct field .tools"}[id])
+		assert.ErrorContains(t, got.err, []string{"tools/list: out of order (error -32603)", "tools/list: tools: json: cannot unmarshal object"}[id])
 		assert.DeepEqual(t, names(got.tools), []string{"a"})
 	}
 }
@@ -423,7 +437,7 @@ func TestNoProgressAfterReturn(t *testing.T) {
 	c.watch(9999, w)
 	c.unwatch(9999, w)
 	c.watches[9999] = w
-	c.progress(json.RawMessage(`{"progressToken":9999,"progress":1}`))
+	c.progress(json.RawMessage(`9999`), Progress{Progress: 1})
 	delete(c.watches, 9999)
 }
 
@@ -454,7 +468,7 @@ func TestTimeout(t *testing.T) {
 			peer.expect(callLine(3, "quick"))
 			peer.send(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 			assert.NilError(t, (<-done).err)
-			assert.DeepEqual(t, strays, []string{"nobody waits for an answer with the id 2"})
+			assert.DeepEqual(t, strays, []string{"nobody waits for a response with the id 2"})
 		})
 	})
 	t.Run("progress sets the clock back", func(t *testing.T) {
@@ -522,7 +536,7 @@ func TestCancelledCall(t *testing.T) {
 // the client waits.
 func TestServerAsks(t *testing.T) {
 	checkLeaks(t)
-	peer, result := connecting(t, t.Context(), nil)
+	peer, result := connecting(t, t.Context(), inHandshake(nil))
 	peer.expect(initializeLine)
 	peer.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`) // its ids are its own
 	peer.expect(`{"jsonrpc":"2.0","id":1,"result":{}}`)
@@ -544,50 +558,22 @@ func TestServerAsks(t *testing.T) {
 	assert.NilError(t, (<-done).err)
 }
 
-// TestServerCancels: notifications/cancelled ends the work on the server's own request.
+// TestServerCancels: notifications/cancelled ends the work on the server's own request, which is not answered then.
 func TestServerCancels(t *testing.T) {
 	checkLeaks(t)
-	client := new(Client)
 	begun, ended := make(chan struct{}), make(chan struct{})
-	_, peer := newRawPeer(t, Handler{
-		Notification: client.notification,
-		Request: func(ctx context.Context, _ *Conn, method string, _ json.RawMessage) (any, error) {
-			if method == "slow" {
-				close(begun)
-				<-ctx.Done()
-				close(ended)
-			}
-			return struct{}{}, nil
-		},
-	})
-	peer.send(`{"jsonrpc":"2.0","id":"s1","method":"slow"}`)
+	_, peer := connectedIn(t, "2025-11-25", &ClientOptions{Roots: func(ctx context.Context) ([]Root, error) {
+		close(begun)
+		<-ctx.Done()
+		close(ended)
+		return nil, ctx.Err()
+	}})
+	peer.send(`{"jsonrpc":"2.0","id":"s1","method":"roots/list"}`)
 	<-begun
 	peer.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"s1","reason":"enough"}}`)
 	<-ended
-	peer.send(`{"jsonrpc":"2.0","id":"s2","method":"quick"}`)
+	peer.send(`{"jsonrpc":"2.0","id":"s2","method":"ping"}`)
 	peer.expect(`{"jsonrpc":"2.0","id":"s2","result":{}}`) // and nothing for s1
-}
-
-// TestToolsChanged: each word of a changed list arrives, also those before the first answer.
-func TestToolsChanged(t *testing.T) {
-	checkLeaks(t)
-	changed := 0
-	peer, result := connecting(t, t.Context(), &ClientOptions{ToolsChanged: func() { changed++ }})
-	peer.expect(initializeLine)
-	for range 4 {
-		peer.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	}
-	peer.send(`{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}`)
-	peer.send(`{"jsonrpc":"2.0","id":1,"result":` + initializeResult("2025-11-25") + `}`)
-	peer.expect(initializedLine)
-	c, err := result()
-	assert.NilError(t, err)
-	assert.Equal(t, changed, 4) // no lock: the answer came after them
-	done := c.goCall(t.Context(), "t", nil)
-	peer.expect(callLine(2, "t"))
-	peer.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`, `{"jsonrpc":"2.0","id":2,"result":{}}`)
-	assert.NilError(t, (<-done).err)
-	assert.Equal(t, changed, 5)
 }
 
 // The reference decoders are encoding/json alone: no scanner, no UnmarshalJSON.
@@ -628,7 +614,7 @@ func referenceResult(raw []byte) (*ToolResult, error) {
 // ambiguous says whether a valid text has an object with a member twice, or one that encoding/json alone takes for
 // another, as it disregards case: nobody can say what such a text means.
 func ambiguous(text []byte) bool {
-	known := []string{"tools", "nextCursor", "name", "title", "description", "inputSchema", "outputSchema", "annotations",
+	known := []string{"tools", "nextCursor", "ttlMs", "name", "title", "description", "inputSchema", "outputSchema", "annotations",
 		"icons", "execution", "_meta", "content", "structuredContent", "isError", "type", "text", "data", "mimeType", "uri",
 		"size", "resource", "blob"}
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -704,16 +690,17 @@ func FuzzTools(f *testing.F) {
 	for _, seed := range []string{
 		`{"tools":[{"name":"a","title":"A","description":"d\n","inputSchema":{"type" : "object"},"outputSchema":true,"annotations":null,"icons":[],"execution":{},"_meta":{}}],"nextCursor":"c"}`,
 		`{"nextCursor":null,"tools":[{"name":null},{},null]}`, `{"tools":null}`, `{"tools":[1]}`, `null`, `{"tools":[{"name":"\ud800"}]} `,
-		`{"tools":[{"inputSchema":tru}]}`,
+		`{"tools":[{"inputSchema":tru}]}`, `{"tools":[],"ttlMs":60000,"nextCursor":""}`, `{"ttlMs":1e3}`, `{"ttlMs":null}`, `{"ttlMs":"1"}`, `{"ttlMs":1e999}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		before := []Tool{{Name: "of the page before"}}
-		got, cursor, err := decodeTools(before, raw)
+		got, page, err := decodeTools(before, raw)
 		var want struct {
 			Tools      []Tool
-			NextCursor string
+			NextCursor *string
+			TTLMs      float64
 		}
 		wantErr := json.Unmarshal(raw, &want)
 		assert.DeepEqual(t, got[0], before[0])
@@ -724,7 +711,7 @@ func FuzzTools(f *testing.F) {
 		if err != nil {
 			return
 		}
-		assert.Equal(t, cursor, want.NextCursor)
+		assert.DeepEqual(t, page, listPage{want.NextCursor, want.TTLMs})
 		if len(got) > 1 || len(want.Tools) > 0 {
 			assert.Assert(t, reflect.DeepEqual(got[1:], want.Tools), "%q:\n%+v, encoding/json:\n%+v", raw, got[1:], want.Tools)
 		}

@@ -28,10 +28,14 @@ import (
 )
 
 // ErrPlainKey says that nothing was sent, because the key would have crossed a network over plain http.
-var ErrPlainKey = errors.New("refusing to send the key over plain http: use https, or allow it explicitly")
+var ErrPlainKey = errors.New("refusing to send the key over plain http: use https, or no key")
 
-// errSilent ends a request that nothing answers. An answer that is not streamed begins when it is complete.
-var errSilent = errors.New("the server was silent for 10 minutes")
+// ErrSilent ends a request whose server has sent nothing for maxSilence.
+var ErrSilent = errors.New("the server was silent for 10 minutes")
+
+// maxSilence bounds the wait for the first byte of an answer and for each one after it. It is long, because an answer
+// that is not streamed begins only when it is complete.
+const maxSilence = 10 * time.Minute
 
 // APIError is an answer of the server that is no completion. Its texts are one line each, and never hold the key.
 type APIError struct {
@@ -186,7 +190,7 @@ type Function struct {
 }
 
 // MarshalJSON makes the parameters what the API takes: of draft 7, an object with type and properties, without the two
-// members that name a dialect and a place. All else stays as it came.
+// members that name a dialect and a place. No other member changes.
 func (f Function) MarshalJSON() ([]byte, error) {
 	schema := map[string]json.RawMessage{}
 	if !absent(f.Parameters) {
@@ -223,11 +227,15 @@ type ChatResponse struct {
 	// and arguments, "{}" if it sent none.
 	Message Message
 
-	// FinishReason is the server's: stop, tool_calls, length, model_length, error, or "". With length and model_length
-	// the answer is cut off, and so may the last call's arguments be: not what the model meant, even where they are valid.
-	FinishReason string
+	FinishReason string // the server's: stop, tool_calls, length, model_length, error, or ""
 	Model        string // that answered, as the server names it
 	Usage        Usage  // zero if the server does not say
+}
+
+// CutOff says whether the answer ended at a length limit. The arguments of its last call may then be cut off too: they
+// are not what the model meant, even where they are valid.
+func (r *ChatResponse) CutOff() bool {
+	return r.FinishReason == "length" || r.FinishReason == "model_length"
 }
 
 // Usage counts tokens.
@@ -254,9 +262,10 @@ type wireAnswer struct {
 }
 
 // Complete sends one request and returns the model's answer. It tries again after a refusal that may pass (408, 429,
-// 500, 502, 503, 504) and after a connection that broke before a byte of the answer; what broke later is not repeated.
+// 500, 502, 503, 504) and after a connection that broke before a byte of the answer; what broke later is not
+// repeated, nor is what a silent server may be at work on.
 // A server that says how long to wait is obeyed, or given up at once where that is longer than MaxWait leaves.
-// Errors: *APIError, *AnswerTooLargeError, ErrPlainKey, ctx's, those of the connection.
+// Errors: *APIError, *AnswerTooLargeError, ErrPlainKey, ErrSilent, the cause of ctx's end, those of the connection.
 func (m *Mistral) Complete(ctx context.Context, r *ChatRequest) (*ChatResponse, error) {
 	return m.chat(ctx, r, false, func(string) {})
 }
@@ -289,7 +298,7 @@ func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, 
 		case err == nil:
 			return answer, nil
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return nil, context.Cause(ctx)
 		case !again:
 			return nil, err
 		case try >= tries:
@@ -310,7 +319,7 @@ func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, 
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w, while waiting to try again after: %w", ctx.Err(), err)
+			return nil, fmt.Errorf("%w, while waiting to try again after: %w", context.Cause(ctx), err)
 		}
 	}
 }
@@ -319,18 +328,21 @@ func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, 
 func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatResponse, again bool, _ error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	defer cancel(nil)
+	defer func() { again = again && context.Cause(ctx) != ErrSilent }() // the server may be at work on it
 	req = req.Clone(ctx)
 	req.Body, _ = req.GetBody() // from memory: this does not fail
 	client := *cmp.Or(m.Client, &http.Client{})
 	client.CheckRedirect = func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse // the key and the conversation are meant for this URL alone
 	}
-	silence := time.AfterFunc(10*time.Minute, func() { cancel(errSilent) })
+	silence := time.AfterFunc(maxSilence, func() { cancel(ErrSilent) })
 	resp, err := client.Do(req)
 	silence.Stop()
 	if err != nil {
+		err = cmp.Or(context.Cause(ctx), err) // HTTP/2 gives no cause
 		return nil, true, fmt.Errorf("no answer: %w; check the base URL, and that the server can be reached", m.safe(err))
 	}
+	resp.Body = patient{resp.Body, ctx, silence}
 	defer resp.Body.Close()
 	defer cancel(nil) // before Close, which over HTTP/2 can wait for the server
 	if resp.StatusCode != http.StatusOK {
@@ -363,6 +375,23 @@ func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatRespon
 	return answer, false, nil
 }
 
+// patient is the body of an answer. A Read that gets nothing for maxSilence ends with ErrSilent.
+type patient struct {
+	io.ReadCloser
+	ctx     context.Context // the attempt's, which silence ends
+	silence *time.Timer
+}
+
+func (p patient) Read(b []byte) (int, error) {
+	p.silence.Reset(maxSilence)
+	defer p.silence.Stop() // what the caller does between two reads is not the server's silence
+	n, err := p.ReadCloser.Read(b)
+	if err != nil && err != io.EOF {
+		err = cmp.Or(context.Cause(p.ctx), err)
+	}
+	return n, err
+}
+
 func (m *Mistral) readWhole(resp *http.Response, in *bufio.Reader, onText func(string)) (*ChatResponse, error) {
 	body, err := io.ReadAll(in)
 	if err != nil {
@@ -386,10 +415,11 @@ func (m *Mistral) readStream(resp *http.Response, in *bufio.Reader, onText func(
 	for {
 		data, err := nextData(in)
 		switch {
-		case string(data) == "[DONE]", err == io.EOF && answer.FinishReason != "": // not all say the one, but all the other
+		case string(data) == "[DONE]" && len(pieces) > 0, err == io.EOF && answer.FinishReason != "":
+			// Not every server sends [DONE], but every one sends a finish_reason.
 			answer.Message = Message{Content: joinContent(pieces), ToolCalls: calls.calls}
 			return &answer, nil
-		case err == io.EOF:
+		case string(data) == "[DONE]", err == io.EOF:
 			return nil, io.ErrUnexpectedEOF
 		case err != nil:
 			return nil, err
@@ -416,8 +446,9 @@ func (m *Mistral) readStream(resp *http.Response, in *bufio.Reader, onText func(
 }
 
 // nextData is the data of a stream's next event that has some (WHATWG HTML, 9.2.6). Every server sends it as one line,
-// and some forget the empty line after it, so a line is taken for an event. It ends with CR, LF or both, of which
-// the LF is an empty line here: to look for it would be to wait for it. What has no end is left by a broken connection.
+// and some forget the empty line after it, so a line is taken for an event. A line ends with CR, LF or CRLF. The LF of
+// a CRLF is read as one more, empty line: looking ahead for it could block. A last line without an end is dropped,
+// because the connection broke inside it.
 func nextData(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -553,6 +584,20 @@ func (m *Mistral) target() (*url.URL, error) {
 	return u.JoinPath("chat/completions"), nil
 }
 
+// maxFunctionName is how many characters the API takes in the name of a function.
+const maxFunctionName = 64
+
+// functionName is name with _ for each character that the API does not take in the name of a function. It can still be
+// empty or too long.
+func functionName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		return '_'
+	}, name)
+}
+
 // booleanBound is in every schema that draft7 has to change.
 var booleanBound = regexp.MustCompile(`"exclusiveM(in|ax)imum"\s*:\s*(true|false)`)
 
@@ -666,18 +711,24 @@ func errorText(v any) string {
 	return ""
 }
 
-// clean makes a peer's text fit to be shown: without the key, on one line, without what a terminal would obey, and
-// not too long. The key goes first, so that nothing can be cut off of it.
+// clean makes a peer's text fit to be shown: without the key, on one line, without what steers a terminal, and not too
+// long. The key is taken out first, so that no part of it can be left where the text is cut off.
 func (m *Mistral) clean(text string) string {
 	if m.Key != "" {
 		text = strings.ReplaceAll(text, m.Key, "[key]")
 	}
-	blank := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
+	blank := func(r rune) bool { return unicode.IsSpace(r) || steers(r) }
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), blank), " ")
 	if len(text) > 500 {
 		text = strings.ToValidUTF8(text[:500], "") + "…"
 	}
 	return text
+}
+
+// steers tells a character that a terminal does not show but obeys: a control character, a line or paragraph separator,
+// or a mark that reorders the text around it.
+func steers(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
 // safe is err without a URL, which can hold credentials. If its text is not clean, it is a bare error with the clean

@@ -278,6 +278,8 @@ func TestMistralAnswers(t *testing.T) {
 				{ID: "*", Name: "f", Arguments: `{broken`}, {ID: "*", Name: "f", Arguments: `[]`, Extra: json.RawMessage(`{"s":"x"}`)}}}}},
 		{"stop beside calls", `{"choices":[{"message":{"tool_calls":[{"id":"aaaaaaaa1","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}]}`,
 			ChatResponse{FinishReason: "stop", Message: Message{Role: "assistant", ToolCalls: []ToolCall{{ID: "aaaaaaaa1", Name: "f", Arguments: "{}"}}}}},
+		{"no room for more", `{"choices":[{"message":{"content":"a"},"finish_reason":"model_length"}]}`,
+			ChatResponse{FinishReason: "model_length", Message: Message{Role: "assistant", Content: Text("a")}}},
 		{"tool_calls beside none", `{"choices":[{"message":{"content":"a","tool_calls":[]},"finish_reason":"tool_calls"}]}`,
 			ChatResponse{FinishReason: "tool_calls", Message: Message{Role: "assistant", Content: Text("a"), ToolCalls: []ToolCall{}}}},
 	} {
@@ -286,6 +288,7 @@ func TestMistralAnswers(t *testing.T) {
 			answer, err := m.Complete(t.Context(), chatHello)
 			assert.NilError(t, err)
 			chatSameAnswer(t, answer, test.want)
+			assert.Equal(t, answer.CutOff(), strings.HasSuffix(test.want.FinishReason, "length"))
 
 			// A server that cannot stream answers so to Stream too.
 			var text string
@@ -521,6 +524,8 @@ func TestMistralNoCompletion(t *testing.T) {
 		{"text/event-stream", "data: {\"choices\":[{\"delta\":{\"content\":7}}]}\n\n", "no complete answer: 200 OK"},
 		{"text/event-stream", "data: {\"choices\":[{\"delta\":{\"content\":[7]}}]}\n\n", "no complete answer: 200 OK"},
 		{"text/event-stream", "\n", "no complete answer: unexpected EOF"},
+		{"text/event-stream", "data: [DONE]\n\n", "no complete answer: unexpected EOF"},
+		{"text/event-stream", "data: {\"choices\":[],\"usage\":{\"total_tokens\":1}}\n\ndata: [DONE]\n\n", "no complete answer: unexpected EOF"},
 	} {
 		_, err := chatServer(t, 200, test.kind, test.body).Stream(t.Context(), chatHello, func(string) {})
 		assert.ErrorContains(t, err, test.want)
@@ -646,18 +651,19 @@ func TestMistralBounds(t *testing.T) {
 	}
 }
 
-// A context that ends is the error, and no failure to report and to try again.
+// The cause of a context's end is the error, and no failure to report and to try again.
 func TestMistralContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, at, retries := chatScript(nil)
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("a cause"))
+		cause := errors.New("a cause")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, cause)
 		defer cancel()
 		m.Client.Transport = chatTransport(func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, context.Cause(r.Context())
 		})
 		_, err := m.Complete(ctx, chatHello)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, cause)
 		assert.Equal(t, len(*at)+len(*retries), 0)
 	})
 }
@@ -665,12 +671,13 @@ func TestMistralContext(t *testing.T) {
 func TestMistralWaitEndsWithContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, at, _ := chatScript(chatStatus(429, map[string]string{"Retry-After": "100"}))
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		cause := errors.New("a cause")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Second, cause)
 		defer cancel()
 		start := time.Now()
 		_, err := m.Complete(ctx, chatHello)
 		assert.Equal(t, time.Since(start), 3*time.Second)
-		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.ErrorIs(t, err, cause)
 		assert.ErrorContains(t, err, "while waiting to try again after: 429")
 		assert.Equal(t, len(*at), 1)
 	})
@@ -874,6 +881,9 @@ func TestMistralPlainHTTP(t *testing.T) {
 		sent = 0
 		_, err := (&Mistral{BaseURL: test.base, Key: test.key, Insecure: test.insecure, Client: client}).Complete(t.Context(), chatHello)
 		assert.Equal(t, errors.Is(err, ErrPlainKey), !test.ok, "%+v: %v", test, err)
+		if !test.ok {
+			assert.ErrorContains(t, err, ": use https, or no key (")
+		}
 		assert.Equal(t, sent == 1, test.ok, "%+v", test)
 	}
 	for _, base := range []string{"localhost:11434/v1", "model.test", "https://", "unix:///x"} {
@@ -991,18 +1001,99 @@ func TestMistralConnectionRefused(t *testing.T) {
 
 }
 
-// What accepts the request and says nothing is given up.
+// A server that says nothing for ten minutes, before its answer or in the middle of it, is given up, and not asked again.
 func TestMistralSilence(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &Mistral{BaseURL: "https://model.test", Model: "m", Tries: 1, Client: &http.Client{Transport: chatTransport(func(r *http.Request) (*http.Response, error) {
+	// after is an answer that begins with body and then stalls until the request ends.
+	after := func(status int, kind, body string, err func(context.Context) error) chatTransport {
+		return func(r *http.Request) (*http.Response, error) {
+			stall := chatStall{r.Context(), err}
+			return chatResponse(status, map[string]string{"Content-Type": kind}, io.MultiReader(strings.NewReader(body), stall)), nil
+		}
+	}
+	const event = "data: {\"choices\":[{\"delta\":{\"content\":\"tok\"}}]}\n\n"
+	for _, test := range []struct {
+		what      string
+		transport chatTransport
+		want      string
+		silent    bool
+	}{
+		{"no answer", func(r *http.Request) (*http.Response, error) {
 			<-r.Context().Done()
 			return nil, context.Cause(r.Context())
+		}, "no answer: the server was silent for 10 minutes; check the base URL", true},
+		{"no answer, over HTTP/2", func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		}, "no answer: the server was silent for 10 minutes; check the base URL", true},
+		{"headers alone", after(200, "application/json", "", context.Cause), "no answer: the server was silent", true},
+		{"half an answer", after(200, "application/json", "{", context.Cause), "no complete answer: the server was silent", true},
+		{"a stream that stops", after(200, "text/event-stream", event, context.Cause), "no complete answer: the server was silent", true},
+		{"the same, over HTTP/2", after(200, "text/event-stream", event, context.Context.Err), "no complete answer: the server was silent", true},
+		{"half an error", after(503, "application/json", `{"message":`, context.Cause), `503 Service Unavailable: {"message":`, false},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				m := &Mistral{BaseURL: "https://model.test", Model: "m", Client: &http.Client{Transport: chatTransport(func(r *http.Request) (*http.Response, error) {
+					asked++
+					return test.transport(r)
+				})}}
+				start := time.Now()
+				_, err := m.Stream(t.Context(), chatHello, func(string) {})
+				assert.ErrorContains(t, err, test.want)
+				assert.Equal(t, errors.Is(err, ErrSilent), test.silent)
+				assert.Equal(t, time.Since(start), 10*time.Minute)
+				assert.Equal(t, asked, 1)
+			})
+		})
+	}
+}
+
+// chatStall gives nothing until ctx ends, and then err's error.
+type chatStall struct {
+	ctx context.Context
+	err func(context.Context) error
+}
+
+func (s chatStall) Read([]byte) (int, error) {
+	<-s.ctx.Done()
+	return 0, s.err(s.ctx)
+}
+
+// An answer may take as long as it likes, and so may what is done with its text: only silence ends it.
+func TestMistralSlowAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, out := io.Pipe()
+		go func() {
+			defer out.Close()
+			for range 3 {
+				time.Sleep(9 * time.Minute)
+				io.WriteString(out, "data: {\"choices\":[{\"delta\":{\"content\":\"tok\"},\"finish_reason\":\"stop\"}]}\n\n")
+			}
+		}()
+		m := &Mistral{BaseURL: "https://model.test", Model: "m", Client: &http.Client{Transport: chatTransport(func(r *http.Request) (*http.Response, error) {
+			context.AfterFunc(r.Context(), func() { in.CloseWithError(context.Cause(r.Context())) })
+			return chatResponse(200, map[string]string{"Content-Type": "text/event-stream"}, in), nil
 		})}}
-		start := time.Now()
-		_, err := m.Complete(t.Context(), chatHello)
-		assert.ErrorIs(t, err, errSilent)
-		assert.Equal(t, time.Since(start), 10*time.Minute)
+		answer, err := m.Stream(t.Context(), chatHello, func(string) { time.Sleep(time.Hour) })
+		assert.NilError(t, err)
+		assert.Equal(t, answer.Message.Content.Text(), "toktoktok")
 	})
+}
+
+// What a peer says must not steer a terminal: not the line that it is on, nor the order of the words around it.
+func TestSteers(t *testing.T) {
+	const hostile = "\x00\a\b\n\r\t\x1b\x7f\u0085\u009b\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+	for _, r := range hostile {
+		assert.Assert(t, steers(r), "%U", r)
+		assert.Equal(t, new(Mistral).clean("a"+string(r)+"b"), "a b")
+		if r != '\n' && r != '\t' {
+			assert.Equal(t, visible("a"+string(r)+"b"), "a\uFFFDb")
+		}
+	}
+	const harmless = "a é\u0301 読\u00a0\u202f\u200d\U0001F600\uFFFD" // with spaces that are not broken, and what joins
+	assert.Assert(t, !strings.ContainsFunc(harmless, steers))
+	assert.Equal(t, visible(harmless+"\n\t\r\n"), harmless+"\n\t\n")
 }
 
 func TestMistralConcurrently(t *testing.T) {
@@ -1073,6 +1164,9 @@ func FuzzModelError(f *testing.F) {
 	})
 }
 
+// chatHostile is what a terminal must not get.
+var chatHostile = regexp.MustCompile(`[\p{Cc}\x{061C}\x{200E}\x{200F}\x{2028}-\x{202E}\x{2066}-\x{2069}]`)
+
 // chatFuzzAnswer checks that an answer is either one that can go back, or an error that can be shown.
 func chatFuzzAnswer(t *testing.T, status int, kind string, body []byte) {
 	const key = "secret"
@@ -1084,7 +1178,7 @@ func chatFuzzAnswer(t *testing.T, status int, kind string, body []byte) {
 	answer, err := m.Stream(t.Context(), chatHello, func(s string) { text.WriteString(s) })
 	if err != nil {
 		shown := err.Error()
-		if strings.Contains(shown, key) || !utf8.ValidString(shown) || len(shown) > 3000 || strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if strings.Contains(shown, key) || !utf8.ValidString(shown) || len(shown) > 3000 || chatHostile.MatchString(shown) {
 			t.Errorf("not fit to be shown: %q", shown)
 		}
 		return

@@ -309,7 +309,7 @@ func allPeers() []peer {
 
 func TestPeersHandshake(t *testing.T) {
 	for _, peer := range allPeers() {
-		for _, revision := range Revisions() {
+		for _, revision := range handshakeRevisions() {
 			t.Run(peer.name+"/"+revision, func(t *testing.T) {
 				checkLeaks(t)
 				p := connectPeer(t, peer.command(t), &ClientOptions{Protocol: revision})
@@ -326,10 +326,13 @@ func TestPeersHandshake(t *testing.T) {
 func TestPeerEverything(t *testing.T) {
 	checkLeaks(t)
 	changed := make(chan struct{}, 100)
-	p := connectPeer(t, peerNode(t, "server-everything"), &ClientOptions{
-		ToolsChanged: func() { changed <- struct{}{} },
-		Stray:        func(message []byte, reason error) { t.Errorf("stray message %s: %v", message, reason) },
-	})
+	p := startPeer(t, peerNode(t, "server-everything"))
+	p.tap = func(message []byte) {
+		if bytes.Contains(message, []byte(`"notifications/tools/list_changed"`)) {
+			changed <- struct{}{}
+		}
+	}
+	p.connect(&ClientOptions{Stray: func(message []byte, reason error) { t.Errorf("stray message %s: %v", message, reason) }})
 	assert.Equal(t, p.Server.ProtocolVersion, "2025-11-25")
 	assert.Equal(t, p.Server.Implementation.Name, "mcp-servers/everything")
 	assert.Assert(t, is.Contains(p.Server.Capabilities, "tools"))

@@ -232,7 +232,7 @@ func runProgramChild(mode string) (status int, ok bool) {
 			time.Sleep(time.Millisecond)
 		}
 		return 0, true
-	case "prog-tools", "prog-many", "prog-none":
+	case "prog-tools", "prog-many", "prog-none", "prog-bare", "prog-tasks", "prog-modern", "prog-mute", "prog-mortal":
 	default:
 		return 0, false
 	}
@@ -251,61 +251,179 @@ var programTools = []struct{ name, description, properties, required string }{
 	{"slow", "Tells of its progress.", "", ""},
 	{"hang", "Waits to be cancelled.", "", ""},
 	{"die", "Ends the server.", "", ""},
+	{"ask", "Asks the client.", `"requests":{"type":"object"}`, `"requests"`},
 }
 
-// programServe is a server on stdin and stdout. With key set, all that it says is key of something.
+// programChild is a server on stdin and stdout.
+type programChild struct {
+	mode string
+	key  func(name string) string // if set, all that the server says is key of something
+}
+
+// say is a text of the server, about what has the name.
+func (p *programChild) say(name, text string) string {
+	if p.key != nil {
+		return p.key(name)
+	}
+	return text
+}
+
 func programServe(key func(name string) string) int {
-	mode := os.Getenv("MCPAGENT_CHILD")
-	handler := Handler{
+	p := &programChild{os.Getenv("MCPAGENT_CHILD"), key}
+	tells := os.Getenv("PROGRAM_TELLS") != "" // what it is asked, on stderr
+	if tells {
+		fmt.Fprintln(os.Stderr, "started")
+	}
+	c := NewConn(NewLines(os.Stdin, os.Stdout), Handler{
 		Request: func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
-			switch method {
-			case "initialize":
-				return json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"prog","version":"1"},"instructions":"Be kind to it."}`), nil
-			case "tools/list":
-				tools := []Tool{}
-				for _, tool := range programTools {
-					if mode == "prog-none" {
-						break
-					}
-					if key != nil {
-						tool.description = key(tool.name)
-					}
-					schema := fmt.Sprintf(`{"type":"object","properties":{%s},"required":[%s]}`, tool.properties, tool.required)
-					tools = append(tools, Tool{Name: tool.name, Description: tool.description, InputSchema: json.RawMessage(schema)})
-				}
-				for i := range 120 {
-					if mode == "prog-many" {
-						tools = append(tools, Tool{Name: fmt.Sprint("tool", i), InputSchema: json.RawMessage(`{"type":"object"}`)})
-					}
-				}
-				return map[string]any{"tools": tools}, nil
-			case "tools/call":
-				return programCall(ctx, c, params, key)
+			if tells {
+				fmt.Fprintln(os.Stderr, "asked", method)
 			}
-			return nil, &Error{Code: CodeMethodNotFound, Message: method}
+			if p.mode == "prog-modern" {
+				return p.modern(ctx, c, method, params)
+			}
+			return p.handshake(ctx, c, method, params)
 		},
-	}
-	handler.Notification = func(c *Conn, method string, params json.RawMessage) {
-		if method == "notifications/cancelled" {
-			fmt.Fprintln(os.Stderr, "cancelled")
-			var p struct{ RequestID json.RawMessage }
-			if json.Unmarshal(params, &p) == nil {
-				c.CancelRequest(p.RequestID)
+		Notification: func(c *Conn, method string, params json.RawMessage) {
+			if method == "notifications/cancelled" {
+				fmt.Fprintln(os.Stderr, "cancelled")
+				var p struct{ RequestID json.RawMessage }
+				if json.Unmarshal(params, &p) == nil {
+					c.CancelRequest(p.RequestID)
+				}
 			}
-		}
-	}
-	c := NewConn(NewLines(os.Stdin, os.Stdout), handler)
+		},
+	})
 	err := c.Wait()
 	fmt.Fprintln(os.Stderr, "end of stdin", err)
 	c.Close()
 	return 0
 }
 
-func programCall(ctx context.Context, c *Conn, params json.RawMessage, key func(string) string) (any, error) {
+const programCapabilities = `"capabilities":{"tools":{},"resources":{},"prompts":{}}`
+
+// modern is the server in the stateless era.
+func (p *programChild) modern(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+	var asker struct {
+		Meta struct {
+			Revision string `json:"io.modelcontextprotocol/protocolVersion"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal(params, &asker) != nil || asker.Meta.Revision != "2026-07-28" {
+		return nil, &Error{Code: CodeInvalidParams, Message: "no revision"}
+	}
+	if method == "server/discover" {
+		return json.RawMessage(`{"resultType":"complete","supportedVersions":["2026-07-28"],` + programCapabilities +
+			`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"prog","version":"1"}}}`), nil
+	}
+	result, err := p.answer(ctx, c, method, params)
+	if object, ok := result.(map[string]any); ok && object["resultType"] == nil {
+		object["resultType"] = "complete"
+	}
+	return result, err
+}
+
+// handshake is the server before it.
+func (p *programChild) handshake(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+	switch {
+	case method == "initialize":
+		var offer struct{ ProtocolVersion string }
+		if err := json.Unmarshal(params, &offer); err != nil {
+			return nil, err
+		}
+		return json.RawMessage(`{"protocolVersion":"` + offer.ProtocolVersion + `",` + programCapabilities +
+			`,"serverInfo":{"name":"prog","version":"1"},"instructions":"Be kind to it."}`), nil
+	case method == "server/discover" && p.mode == "prog-mortal":
+		os.Exit(1)
+	case method == "server/discover" && p.mode == "prog-mute":
+		<-ctx.Done()
+	}
+	return p.answer(ctx, c, method, params)
+}
+
+func (p *programChild) answer(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+	var asked struct {
+		URI, Name string
+		Arguments map[string]string
+	}
+	if method == "tools/call" {
+		return p.call(ctx, c, params)
+	}
+	if err := json.Unmarshal(params, &asked); len(params) > 0 && err != nil {
+		return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
+	}
+	switch {
+	case p.mode == "prog-bare":
+	case p.mode == "prog-none":
+		return map[string]any{"tools": []any{}, "resources": []any{}, "resourceTemplates": []any{}, "prompts": []any{}}, nil
+	case method == "tools/list":
+		return map[string]any{"tools": p.tools()}, nil
+	case method == "resources/list":
+		return map[string]any{"resources": []Resource{
+			{URI: "note:///hello", Name: "hello", Description: p.say("hello", "A greeting.\nA short one."), MIMEType: "text/plain", Size: 5},
+			{URI: "note:///bytes", Name: "bytes", Title: "Some bytes"},
+		}}, nil
+	case method == "resources/templates/list":
+		return map[string]any{"resourceTemplates": []ResourceTemplate{{URITemplate: "note:///{name}", Name: p.say("any", "any note"), MIMEType: "text/plain"}}}, nil
+	case method == "resources/read":
+		contents := map[string][]ResourceContents{
+			"note:///hello": {{URI: asked.URI, Text: p.say("hello", "hello")}},
+			"note:///red":   {{URI: asked.URI, Text: "a\x1b[31m\r\n"}},
+			"note:///bytes": {{URI: asked.URI, MIMEType: "application/x-bytes", Blob: []byte(p.say("bytes", "\x00\xff\x1b\n"))}},
+			"note:///all":   {{URI: "note:///hello", Text: "hello\n"}, {URI: "note:///bytes", Blob: []byte("\x00\xff\n")}},
+			"note:///none":  {},
+		}[asked.URI]
+		if contents == nil {
+			return nil, &Error{Code: CodeResourceNotFound, Message: "there is no " + p.say("note", asked.URI)}
+		}
+		return map[string]any{"contents": contents}, nil
+	case method == "prompts/list":
+		return map[string]any{"prompts": []Prompt{
+			{Name: "greet", Description: p.say("greet", "Greets somebody.\nOr something."),
+				Arguments: []PromptArgument{{Name: "who", Required: true}, {Name: "how"}}},
+			{Name: "plain", Title: "Nothing to fill in"},
+		}}, nil
+	case method == "prompts/get":
+		text := p.say("prompt", fmt.Sprintf("Greet %q %q.", asked.Arguments["who"], asked.Arguments["how"]))
+		return map[string]any{"messages": []PromptMessage{
+			{Role: "user", Content: ContentBlock{Type: "text", Text: text}},
+			{Role: "assistant", Content: ContentBlock{Type: "image", MIMEType: "image/png", Data: []byte{0, 1, 2}}},
+		}}, nil
+	}
+	return nil, &Error{Code: CodeMethodNotFound, Message: "unheard of: " + method}
+}
+
+func (p *programChild) tools() []Tool {
+	tools := []Tool{}
+	for _, tool := range programTools {
+		schema := fmt.Sprintf(`{"type":"object","properties":{%s},"required":[%s]}`, tool.properties, tool.required)
+		tools = append(tools, Tool{Name: tool.name, Description: p.say(tool.name, tool.description), InputSchema: json.RawMessage(schema)})
+	}
+	for i := range 130 - len(tools) {
+		if p.mode == "prog-many" {
+			tools = append(tools, Tool{Name: fmt.Sprint("tool", i), InputSchema: json.RawMessage(`{"type":"object"}`)})
+		}
+	}
+	if p.mode == "prog-tasks" {
+		for i := range tools[:2] {
+			tools[i].Execution = json.RawMessage(`{"taskSupport":"required"}`)
+		}
+	}
+	return tools
+}
+
+func (p *programChild) call(ctx context.Context, c *Conn, params json.RawMessage) (any, error) {
 	var call struct {
 		Name      string
-		Arguments struct{ Text, Name string }
-		Meta      struct{ ProgressToken json.RawMessage } `json:"_meta"`
+		Arguments struct {
+			Text, Name string
+			Requests   map[string]struct {
+				Method string          `json:"method"`
+				Params json.RawMessage `json:"params"`
+			}
+		}
+		InputResponses json.RawMessage
+		Meta           struct{ ProgressToken json.RawMessage } `json:"_meta"`
 	}
 	if err := json.Unmarshal(params, &call); err != nil {
 		return nil, err
@@ -317,10 +435,8 @@ func programCall(ctx context.Context, c *Conn, params json.RawMessage, key func(
 		})
 	}
 	text := func(text string) (any, error) {
-		if key != nil {
-			text = key(call.Name)
-		}
-		return map[string]any{"content": []any{map[string]any{"type": "text", "text": text}}, "isError": call.Name == "fail"}, nil
+		block := map[string]any{"type": "text", "text": p.say(call.Name, text)}
+		return map[string]any{"content": []any{block}, "isError": call.Name == "fail"}, nil
 	}
 	switch call.Name {
 	case "echo":
@@ -336,10 +452,8 @@ func programCall(ctx context.Context, c *Conn, params json.RawMessage, key func(
 	case "empty":
 		return json.RawMessage(`{}`), nil
 	case "slow":
-		if key != nil {
-			progress(1, key(call.Name))
-		} else {
-			progress(1, "half\nway")
+		progress(1, p.say("slow", "half\nway"))
+		if p.key == nil {
 			progress(2, "")
 		}
 		return text("slow but sure")
@@ -350,11 +464,35 @@ func programCall(ctx context.Context, c *Conn, params json.RawMessage, key func(
 	case "die":
 		fmt.Fprintln(os.Stderr, "out of memory")
 		os.Exit(9)
+	case "ask": // the answers, as they came
+		if p.mode == "prog-modern" {
+			if call.InputResponses == nil {
+				return map[string]any{"resultType": "input_required", "inputRequests": call.Arguments.Requests}, nil
+			}
+			return text(string(call.InputResponses))
+		}
+		var asking sync.WaitGroup
+		var mu sync.Mutex // guards answers
+		answers := make(map[string]any)
+		for name, request := range call.Arguments.Requests {
+			asking.Go(func() {
+				var answer json.RawMessage
+				err := c.Call(ctx, request.Method, request.Params, &answer)
+				mu.Lock()
+				defer mu.Unlock()
+				if answers[name] = answer; err != nil {
+					answers[name] = err.Error()
+				}
+			})
+		}
+		asking.Wait()
+		all, err := json.Marshal(answers)
+		if err != nil {
+			return nil, err
+		}
+		return text(string(all))
 	}
-	if key != nil {
-		return nil, &Error{Code: CodeInternalError, Message: key(call.Name)}
-	}
-	return nil, &Error{Code: CodeInternalError, Message: "first line\nsecond line"}
+	return nil, &Error{Code: CodeInternalError, Message: p.say(call.Name, "first line\nsecond line")}
 }
 
 // With no environment at all, the program answers from its own source, offline.
@@ -542,13 +680,214 @@ func TestProgramCall(t *testing.T) {
 	assert.Equal(t, string(result.Content[1].Data), "\x00\x01\x02")
 }
 
+// What runs only as a task is left out, and the user is told so.
+func TestProgramTasks(t *testing.T) {
+	checkLeaks(t)
+	server := []string{programServer(t, "prog-tasks")}
+	const note = "left out, as they run only as tasks, which this client does not speak: echo, notes.read\n"
+	o := runProgram(t, "", server, "tools")
+	assert.Equal(t, o.status, 0)
+	assert.Equal(t, o.stderr, note)
+	assert.Check(t, strings.HasPrefix(o.stdout, "fail()\n"), o.stdout)
+
+	o = runProgram(t, "", server, "tools", "-json")
+	assert.Equal(t, o.stderr, note)
+	var tools []Tool
+	assert.NilError(t, json.Unmarshal([]byte(o.stdout), &tools))
+	assert.Equal(t, len(tools), len(programTools)-2)
+
+	for _, name := range []string{"notes.read", "notes_read"} {
+		runProgram(t, "", server, "call", name).fails(t, 2, "the tool "+name+" runs only as a task, which this client does not speak")
+	}
+
+	model := newModelServer(t, modelText("hi"))
+	o = runProgram(t, "", programModel(model, server...), "-q", "hello")
+	assert.Equal(t, o.status, 0)
+	assert.Equal(t, len(model.Requests()[0].Tools), len(programTools)-2)
+}
+
+// Resources and prompts, in either era.
+func TestProgramResourcesAndPrompts(t *testing.T) {
+	checkLeaks(t)
+	for _, mode := range []string{"prog-tools", "prog-modern"} {
+		server := []string{programServer(t, mode), "MISTRAL_API_KEY=" + programKey}
+		for _, test := range []struct {
+			args   []string
+			stdout string
+		}{
+			{[]string{"resources"}, "note:///hello (text/plain, 5 bytes)\n    A greeting.\nnote:///bytes\n    Some bytes\nnote:///{name} (text/plain)\n    any note\n"},
+			{[]string{"read", "note:///hello"}, "hello"}, // as it is: nobody looks
+			{[]string{"read", "note:///red"}, "a\x1b[31m\r\n"},
+			{[]string{"read", "note:///bytes"}, "\x00\xff\x1b\n"},
+			{[]string{"read", "note:///all"}, "hello\n\x00\xff\n"},
+			{[]string{"read", "note:///none"}, ""},
+			{[]string{"prompts"}, "greet (who, how?)\n    Greets somebody.\nplain\n    Nothing to fill in\n"},
+			{[]string{"prompt", "plain"}, "user: Greet \"\" \"\".\nassistant: [image: image/png, 3 bytes]\n"},
+			{[]string{"prompt", "greet", "who=Ann Lee", "how="}, "user: Greet \"Ann Lee\" \"\".\nassistant: [image: image/png, 3 bytes]\n"},
+			{[]string{"prompt", "greet", "how=a=b", "-q", "--", "who=-q"}, "user: Greet \"-q\" \"a=b\".\nassistant: [image: image/png, 3 bytes]\n"},
+		} {
+			t.Run(mode+" "+strings.Join(test.args, " "), func(t *testing.T) {
+				assert.Equal(t, runProgram(t, "", server, test.args...), programOutcome{test.stdout, "", 0})
+			})
+		}
+		runProgram(t, "", server, "read", "note:///nothing").fails(t, 3, "resources/read note:///nothing: there is no note:///nothing (error -32002)")
+	}
+}
+
+func TestProgramResourcesAndPromptsJSON(t *testing.T) {
+	checkLeaks(t)
+	decode := func(into any, args ...string) {
+		t.Helper()
+		o := runProgram(t, "", []string{programServer(t, "prog-tools")}, append(args, "-json")...)
+		assert.Equal(t, o.status, 0, o.stderr)
+		assert.Equal(t, o.stderr, "")
+		d := json.NewDecoder(strings.NewReader(o.stdout))
+		d.DisallowUnknownFields()
+		assert.NilError(t, d.Decode(into), o.stdout)
+	}
+	var lists struct {
+		Resources         []Resource
+		ResourceTemplates []ResourceTemplate
+	}
+	decode(&lists, "resources")
+	assert.Equal(t, lists.Resources[0].URI+lists.ResourceTemplates[0].URITemplate, "note:///hellonote:///{name}")
+	var contents []ResourceContents
+	decode(&contents, "read", "note:///all")
+	assert.DeepEqual(t, contents, []ResourceContents{{URI: "note:///hello", Text: "hello\n"}, {URI: "note:///bytes", Blob: []byte("\x00\xff\n")}})
+	decode(&contents, "read", "note:///none")
+	assert.DeepEqual(t, contents, []ResourceContents{})
+	var prompts []Prompt
+	decode(&prompts, "prompts")
+	assert.DeepEqual(t, prompts[0].Arguments, []PromptArgument{{Name: "who", Required: true}, {Name: "how"}})
+	var prompt PromptResult
+	decode(&prompt, "prompt", "greet", "who=Ann")
+	assert.Equal(t, prompt.Messages[0].Content.Text, `Greet "Ann" "".`)
+
+	runProgram(t, "", []string{programServer(t, "prog-tools")}, "read", "note:///nothing").fails(t, 3, "resources/read note:///nothing: *")
+}
+
+// A server need not have anything, nor even know that it could.
+func TestProgramEmptyServer(t *testing.T) {
+	checkLeaks(t)
+	for _, mode := range []string{"prog-none", "prog-bare"} {
+		server := []string{programServer(t, mode)}
+		for command, none := range map[string]string{"tools": "[]\n", "prompts": "[]\n", "resources": "{\n  \"resourceTemplates\": [],\n  \"resources\": []\n}\n"} {
+			assert.Equal(t, runProgram(t, "", server, command), programOutcome{"", "the server has no " + command + "\n", 0})
+			assert.Equal(t, runProgram(t, "", server, command, "-json"), programOutcome{none, "", 0})
+		}
+		runProgram(t, "", server, "call", "echo").fails(t, 2, `the server has no tool "echo", nor any other`)
+		runProgram(t, "", server, "prompt", "greet").fails(t, 2, `the server has no prompt "greet", nor any other`)
+	}
+	runProgram(t, "", []string{programServer(t, "prog-bare")}, "read", "note:///hello").fails(t, 3,
+		"resources/read note:///hello: unheard of: resources/read (error -32601)")
+}
+
+// How a server begins: each line is a start of it, or what it was asked.
+func TestProgramEras(t *testing.T) {
+	checkLeaks(t)
+	for _, test := range []struct{ what, mode, protocol, want string }{
+		{"handshake era", "prog-tools", "auto", "started, asked server/discover, asked initialize, asked tools/list, asked tools/call"},
+		{"stateless era", "prog-modern", "auto", "started, asked server/discover, asked tools/list, asked tools/call"},
+		{"dies of the probe", "prog-mortal", "auto", "started, asked server/discover, started, asked initialize, asked tools/list, asked tools/call"},
+		{"silent", "prog-mute", "auto", "started, asked server/discover, asked initialize, asked tools/list, asked tools/call"},
+		{"2026-07-28", "prog-modern", "2026-07-28", "started, asked server/discover, asked tools/list, asked tools/call"},
+		{"2025-11-25", "prog-mortal", "2025-11-25", "started, asked initialize, asked tools/list, asked tools/call"},
+		{"2025-06-18", "prog-mortal", "2025-06-18", "started, asked initialize, asked tools/list, asked tools/call"},
+		{"2025-03-26", "prog-mortal", "2025-03-26", "started, asked initialize, asked tools/list, asked tools/call"},
+		{"2024-11-05", "prog-mortal", "2024-11-05", "started, asked initialize, asked tools/list, asked tools/call"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			o := runProgram(t, "", []string{programServer(t, test.mode, "PROGRAM_TELLS=1"), "MCP_TRACE=1", "MCP_PROTOCOL=" + test.protocol},
+				"call", "echo", `{"text":"hi"}`)
+			assert.Equal(t, o.stdout, "hi\n", o.stderr)
+			assert.Equal(t, o.status, 0)
+			var story []string
+			for _, line := range regexp.MustCompile(`(?m)^!! stderr: ((?:started|asked).*)$`).FindAllStringSubmatch(o.stderr, -1) {
+				story = append(story, line[1])
+			}
+			assert.Equal(t, strings.Join(story, ", "), test.want)
+			if test.protocol != "auto" {
+				assert.Check(t, is.Contains(o.stderr, `rotocolVersion":"`+test.protocol+`"`))
+			}
+		})
+	}
+
+	// A revision that the server does not speak: one line, exit status 1.
+	runProgram(t, "", []string{programServer(t, "prog-tools"), "MCP_PROTOCOL=2026-07-28"}, "tools").fails(t, 1,
+		"the server does not speak 2026-07-28: server/discover: unheard of: server/discover (error -32601)")
+	runProgram(t, "", []string{programServer(t, "prog-modern"), "MCP_PROTOCOL=2025-11-25"}, "tools").fails(t, 1,
+		"initialize: no revision (error -32602)")
+}
+
+// programAsks is arguments that make the tool ask put questions to the client: method and params, by name.
+func programAsks(requests ...string) string {
+	var members []string
+	for i := 0; i < len(requests); i += 3 {
+		members = append(members, fmt.Sprintf(`%q:{"method":%q,"params":%s}`, requests[i], requests[i+1], requests[i+2]))
+	}
+	return `{"requests":{` + strings.Join(members, ",") + `}}`
+}
+
+const (
+	programSample = `{"messages":[{"role":"user","content":{"type":"text","text":"Which bird?"}}],"systemPrompt":"Be brief.","maxTokens":9}`
+	programForm   = `{"message":"Who are\nyou?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}`
+)
+
+// Without a terminal, a question to the user is declined, and the user is told of it.
+func TestProgramElicitsNobody(t *testing.T) {
+	checkLeaks(t)
+	for _, mode := range []string{"prog-tools", "prog-modern"} {
+		server := []string{programServer(t, mode), "MCP_APPROVE=always"}
+		ask := programAsks("q", "elicitation/create", programForm)
+		want := programOutcome{"{\"q\":{\"action\":\"decline\"}}\n", "the server asks \"Who are you?\": declined, as nobody can be asked without a terminal\n", 0}
+		assert.Equal(t, runProgram(t, "", server, "call", "ask", ask), want)
+		want.stderr = ""
+		assert.Equal(t, runProgram(t, "", server, "-q", "call", "ask", ask), want)
+	}
+}
+
+// A server may use the model only if it was said beforehand, or somebody says so; then it is the agent's own.
+func TestProgramSampling(t *testing.T) {
+	checkLeaks(t)
+	ask := programAsks("q", "sampling/createMessage", programSample)
+	for _, mode := range []string{"prog-tools", "prog-modern"} {
+		model := newModelServer(t, modelText("A heron."))
+		o := runProgram(t, "", programModel(model, programServer(t, mode), "MCP_APPROVE=always"), "call", "ask", ask)
+		assert.Equal(t, o, programOutcome{`{"q":{"role":"assistant","content":{"type":"text","text":"A heron."},"model":"mistral-large-latest","stopReason":"endTurn"}}` + "\n",
+			"the server asks the model\n", 0})
+		request := model.Requests()[0]
+		assert.Equal(t, request.Header.Get("Authorization"), "Bearer "+programKey)
+		assert.Equal(t, request.Messages[0].Content.Text(), "Be brief.")
+		assert.Equal(t, request.Last(), "Which bird?")
+
+		for _, approve := range []string{"", "ask", "never"} {
+			model := newModelServer(t)
+			o := runProgram(t, "", programModel(model, programServer(t, mode), "MCP_APPROVE="+approve, "MCP_TRACE=1"), "call", "ask", ask)
+			assert.Check(t, is.Contains(o.stdout+o.stderr, "this client does not offer sampling/createMessage"))
+			assert.Check(t, !strings.Contains(o.stderr, `"sampling"`), "a capability that nobody can make good: %s", o.stderr)
+			assert.Equal(t, len(model.Requests()), 0)
+		}
+	}
+
+	// A model that fails: the server is told, without the key.
+	model := newModelServer(t, modelError(401, "auth", "", "bad key "+programKey))
+	o := runProgram(t, "", programModel(model, programServer(t, "prog-tools"), "MCP_APPROVE=always"), "call", "ask", ask)
+	assert.Equal(t, o.status, 0)
+	assert.Check(t, is.Regexp(`^{"q":"sampling/createMessage: .*401 Unauthorized: bad key \[key\].*"}\n$`, o.stdout))
+
+	// Without a key it is the stand-in.
+	o = runProgram(t, "", []string{programServer(t, "prog-tools"), "MCP_APPROVE=always"}, "call", "ask", ask)
+	assert.Equal(t, o.status, 0)
+	assert.Check(t, is.Contains(o.stdout, `"model":"offline"`))
+}
+
 func TestProgramHelpAndVersion(t *testing.T) {
 	checkLeaks(t)
 	for _, args := range [][]string{{"help"}, {"-h"}, {"--help"}, {"tools", "-help"}} {
 		assert.Equal(t, runProgram(t, "", nil, args...), programOutcome{usage, "", 0})
 	}
 	o := runProgram(t, "", nil, "version")
-	assert.Equal(t, o, programOutcome{"mcpagent " + version + ", MCP 2025-11-25 2025-06-18 2025-03-26 2024-11-05, " + runtime.Version() + "\n", "", 0})
+	assert.Equal(t, o, programOutcome{"mcpagent " + version + ", MCP 2026-07-28 2025-11-25 2025-06-18 2025-03-26 2024-11-05, " + runtime.Version() + "\n", "", 0})
 	for line := range strings.Lines(usage) {
 		assert.Check(t, len([]rune(line)) <= 121, "%d: %s", len(line), line)
 	}
@@ -568,6 +907,7 @@ func programSource(t *testing.T) string {
 func TestProgramBadOptions(t *testing.T) {
 	checkLeaks(t)
 	const see = " (see: mcpagent help)"
+	prog := programServer(t, "prog-tools")
 	for _, test := range []struct {
 		variable string // or "" for args alone
 		args     []string
@@ -581,7 +921,7 @@ func TestProgramBadOptions(t *testing.T) {
 		{"", []string{"-max-turns", "many", "hi"}, `MCP_MAX_TURNS: "many" is not a number of turns` + see, 2},
 		{"MCP_TIMEOUT=soon", []string{"hi"}, `MCP_TIMEOUT: "soon" is not a duration such as 90s or 5m` + see, 2},
 		{"MCP_START_TIMEOUT=-1s", []string{"hi"}, `MCP_START_TIMEOUT: "-1s" is not a duration such as 90s or 5m` + see, 2},
-		{"MCP_PROTOCOL=2023-01-01", []string{"hi"}, `MCP_PROTOCOL: "2023-01-01" is not a revision known here: auto, 2025-11-25, *` + see, 2},
+		{"MCP_PROTOCOL=2023-01-01", []string{"hi"}, `MCP_PROTOCOL: "2023-01-01" is not a revision known here: auto, 2026-07-28, *` + see, 2},
 		{"MCP_APPROVE=sometimes", []string{"hi"}, `MCP_APPROVE: "sometimes" is none of ask, always, never` + see, 2},
 		{"MCP_SYSTEM=@missing.txt", []string{"hi"}, "MCP_SYSTEM: open missing.txt: *", 1},
 		{"MCP_TRACE=missing/trace", []string{"hi"}, "MCP_TRACE: open missing/trace: *", 1},
@@ -591,6 +931,20 @@ func TestProgramBadOptions(t *testing.T) {
 		{"MISTRAL_API_KEY=two words", []string{"hi"}, "*MISTRAL_API_KEY: the key holds a space*" + see, 2},
 		{"", nil, "the question on stdin is empty" + see, 2},
 		{"", []string{"tools", "all"}, "tools takes no arguments" + see, 2},
+		{"", []string{"resources", "all"}, "resources takes no arguments" + see, 2},
+		{"", []string{"prompts", "all"}, "prompts takes no arguments" + see, 2},
+		{"", []string{"read"}, "read takes the URI of a resource" + see, 2},
+		{"", []string{"read", ""}, "read takes the URI of a resource" + see, 2},
+		{"", []string{"read", "a:b", "c:d"}, "read takes the URI of a resource" + see, 2},
+		{"", []string{"prompt"}, "prompt takes a name and, if it has arguments, KEY=VALUE words" + see, 2},
+		{"", []string{"prompt", "greet", "Ann"}, `"Ann" is not of the form KEY=VALUE` + see, 2},
+		{"", []string{"prompt", "greet", "=Ann"}, `"=Ann" is not of the form KEY=VALUE` + see, 2},
+		{"", []string{"prompt", "greet", "who=Ann", "who=Bob"}, `who is given twice` + see, 2},
+		{prog, []string{"prompt", "great"}, `the server has no prompt "great"; the nearest are: greet (see: mcpagent prompts)`, 2},
+		{prog, []string{"prompt", "weather"}, `the server has no prompt "weather"; it has: greet, plain (see: mcpagent prompts)`, 2},
+		{prog, []string{"prompt", "greet", "how=x"}, `the prompt greet needs who=… (see: mcpagent prompts)`, 2},
+		{prog, []string{"prompt", "greet", "who=x", "Who=y"}, `the prompt greet has no argument "Who" (see: mcpagent prompts)`, 2},
+		{"MCP_SERVER=https://example.com/mcp", []string{"tools"}, "MCP_SERVER is a URL; servers are spoken to over stdio only: give a command line" + see, 2},
 		{"", []string{"serve", "a", "b"}, "serve takes one folder" + see, 2},
 		{"", []string{"call"}, "call takes a tool and, if it has arguments, a JSON object" + see, 2},
 		{"", []string{"call", "a", "{}", "{}"}, "call takes a tool and, if it has arguments, a JSON object" + see, 2},
@@ -601,7 +955,7 @@ func TestProgramBadOptions(t *testing.T) {
 		{"", []string{"call", "search"}, `the server has no tool "search"; the nearest are: search_chunks (see: mcpagent tools)`, 2},
 		{"", []string{"call", "weather"}, `the server has no tool "weather"; it has: search_chunks, list_documents, get_document (see: mcpagent tools)`, 2},
 	} {
-		t.Run(test.variable+strings.Join(test.args, " "), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(test.variable, prog)+strings.Join(test.args, " "), func(t *testing.T) {
 			runProgram(t, "", []string{cmp.Or(test.variable, "NONE=")}, test.args...).fails(t, test.status, test.want)
 		})
 	}
@@ -618,7 +972,7 @@ func TestProgramServerFails(t *testing.T) {
 		{"no such file", "MCP_SERVER='" + dir + "/nothing'", "start server " + dir + "/nothing: *no such file*"},
 		{"not executable", "MCP_SERVER='" + plain + "'", "start server " + plain + ": *permission denied*"},
 		{"exits at once", programServer(t, "prog-exits"), "initialize: *ended (exit status 7), stderr: loading | no such file: library.db"},
-		{"silent", programServer(t, "prog-silent"), "initialize: server * did not answer within 300ms (MCP_START_TIMEOUT)"},
+		{"silent", programServer(t, "prog-silent"), "server/discover: server * did not answer within 300ms (MCP_START_TIMEOUT)"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			if runtime.GOOS == "windows" && !strings.Contains(test.server, "MCPAGENT_CHILD") {
@@ -644,14 +998,14 @@ func TestProgramBanner(t *testing.T) {
 	assert.Equal(t, o.status, 0)
 	lines := strings.Split(o.stderr, "\n")
 	for _, want := range []string{
-		"<- Welcome to the server!", "!! skipped: not a JSON object",
+		"<- Welcome to the server!", "!! skipped: not a JSON-RPC object",
 		"<- 42", `<- {"jsonrpc":"2.0",`,
 		`-> {"jsonrpc":"2.0","method":"notifications/initialized"}`,
 		"!! stderr: end of stdin <nil>",
 	} {
 		assert.Check(t, is.Contains(lines, want), o.stderr)
 	}
-	assert.Equal(t, strings.Count(o.stderr, "!! skipped: not a JSON object\n"), 3)
+	assert.Equal(t, strings.Count(o.stderr, "!! skipped: not a JSON-RPC object\n"), 4)
 
 	o = runProgram(t, "", []string{programServer(t, "prog-banner")}, "call", "echo", `{"text":"still here"}`)
 	assert.Equal(t, o, programOutcome{"still here\n", "", 0})
@@ -718,8 +1072,8 @@ func TestProgramTooManyTools(t *testing.T) {
 	checkLeaks(t)
 	o := runProgram(t, "", programModel(newModelServer(t), programServer(t, "prog-many")), "hi")
 	o.fails(t, 1, "list tools: the server has 130 tools; a model can be offered 128")
-	o = runProgram(t, "", []string{programServer(t, "prog-many")}, "call", "tool119")
-	o.fails(t, 3, "tools/call tool119: *")
+	o = runProgram(t, "", []string{programServer(t, "prog-many")}, "call", "tool118")
+	o.fails(t, 3, "tools/call tool118: *")
 }
 
 // The key is nowhere to be seen, even if everybody repeats it.
@@ -730,6 +1084,9 @@ func TestProgramHidesTheKey(t *testing.T) {
 		for _, args := range [][]string{
 			{"ask"}, {"ask", "-json"}, {"tools"}, {"tools", "-json"}, {"call", "echo"}, {"call", "echo", "-json"}, {"call", "slow"},
 			{"call", "fail"}, {"call", "refuse"}, {"call", "refuse", "-json"}, {programKey}, {"call", programKey},
+			{"resources"}, {"resources", "-json"}, {"read", "note:///hello"}, {"read", "note:///bytes"}, {"read", "note:///nothing"}, {"read", programKey},
+			{"prompts"}, {"prompts", "-json"}, {"prompt", "plain"}, {"prompt", "plain", "-json"}, {"prompt", programKey}, {"prompt", "plain", programKey},
+			{"call", "ask", programAsks("q", "elicitation/create", strings.Replace(programForm, "Who", programKey, 1))},
 			{"call", "echo", programKey}, {"-approve", programKey, "hi"}, {"-server", programKey, "hi"}, {"-" + programKey}, {"-trace", programKey + "/x", "hi"},
 		} {
 			model := programAlways(t, modelText("The key is "+programKey), modelCalls(
@@ -902,7 +1259,7 @@ func TestProgramInterrupted(t *testing.T) {
 	t.Run("while the server starts", func(t *testing.T) {
 		p := newProgram(t, []string{programServer(t, "prog-silent"), "MCP_TRACE=1"}, "tools")
 		p.start()
-		p.saw("initialize")
+		p.saw("server/discover")
 		assert.NilError(t, p.command.Process.Signal(os.Interrupt))
 		assert.Equal(t, p.end(), exitInterrupted)
 	})

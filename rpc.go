@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -33,7 +34,9 @@ const (
 const (
 	maxServing  = 32                     // the peer's requests at work; one more is answered with an error
 	maxRefusing = 1024                   // such answers that wait for a peer that does not read
-	noticeGrace = 500 * time.Millisecond // what Close grants Handler.Abandoned
+	maxID       = 1 << 10                // bytes of the id of a request
+	noticeTime  = 10 * time.Second       // what Handler.Abandoned has to tell the peer
+	noticeGrace = 500 * time.Millisecond // what Close leaves it of that
 )
 
 // Error is the peer's answer to a request that failed (JSON-RPC 2.0, 5.1). A Handler.Request that
@@ -77,7 +80,7 @@ type Handler struct {
 	Stray func(message []byte, reason error)
 
 	// Abandoned runs, on a goroutine of its own, after ctx ended a call that may have reached the
-	// peer. ctx is the connection's.
+	// peer. Its own ctx ends after ten seconds, or with the connection.
 	Abandoned func(ctx context.Context, c *Conn, id int64, method string, cause error)
 }
 
@@ -97,32 +100,42 @@ type Conn struct {
 	notices sync.WaitGroup // Handler.Abandoned at work
 	close   func() error   // once
 
-	mu       sync.Mutex          // guards the following; never held across I/O or a callback
-	lastID   int64               // ids count from 1: some peers take 0 for none
-	pending  map[int64]pending   // calls that wait; see take
-	serving  map[string]*service // the peer's requests at work, by id as it was written
-	working  int                 // goroutines in answer: with those that wait to write
-	refusing []json.RawMessage   // ids of the requests beyond maxServing, not yet answered
-	closed   bool                // no goroutine may be added to notices
+	mu       sync.Mutex         // guards the following; never held across I/O or a callback
+	lastID   int64              // ids count from 1: some peers take 0 for none
+	pending  map[int64]waiter   // calls that wait; see take
+	serving  map[string]*served // the peer's requests at work, by id as it was written
+	working  int                // goroutines in serveRequest, with those that have left serving and wait to write
+	refusing []json.RawMessage  // ids of the requests beyond maxServing, not yet answered
+	closed   bool               // no goroutine may be added to notices
 }
 
-// pending is a call that waits for its answer, or for the end of its ctx.
-type pending struct {
-	done   chan answer // has room for one
+// waiter is a call that waits for its answer, or for the end of its ctx.
+type waiter struct {
+	done   chan response // has room for one
 	cancel context.CancelCauseFunc
 }
 
-// answer is what the peer answered.
-type answer struct {
+// response is what the peer answered.
+type response struct {
 	result json.RawMessage // valid JSON
 	err    error           // *Error
 }
 
-// service is the work on one request of the peer. Conn.mu guards cancelled.
-type service struct {
+// served is the work on one request of the peer. Conn.mu guards cancelled.
+type served struct {
 	id        json.RawMessage
 	cancel    context.CancelFunc
 	cancelled bool // by the peer: the answer is not sent
+}
+
+// requestID is the key of what RequestID finds.
+type requestID struct{}
+
+// RequestID returns the id of the peer's request whose ctx, or a child of it, this is: JSON as the peer wrote it, nil for any
+// other ctx. It is for what outlives the exchange of request and answer, as a subscription does.
+func RequestID(ctx context.Context) json.RawMessage {
+	id, _ := ctx.Value(requestID{}).(json.RawMessage)
+	return id
 }
 
 // NewConn starts a connection on a transport that it owns from now on. The caller must Close it.
@@ -130,8 +143,8 @@ func NewConn(t Transport, h Handler) *Conn {
 	c := &Conn{
 		transport: t,
 		handler:   h,
-		pending:   make(map[int64]pending),
-		serving:   make(map[string]*service),
+		pending:   make(map[int64]waiter),
+		serving:   make(map[string]*served),
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.serve, c.stopServe = context.WithCancel(context.Background())
@@ -235,9 +248,9 @@ func (c *Conn) call(ctx context.Context, method string, params paramsFunc) (json
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	done := make(chan answer, 1)
+	done := make(chan response, 1)
 	// Registered before it is written: the answer may be here before Write returns.
-	id, err := c.register(pending{done, cancel})
+	id, err := c.register(waiter{done, cancel})
 	if err != nil {
 		return nil, err
 	}
@@ -267,21 +280,21 @@ func (c *Conn) call(ctx context.Context, method string, params paramsFunc) (json
 }
 
 // register makes a call known to the reader, unless the connection is over.
-func (c *Conn) register(p pending) (id int64, err error) {
+func (c *Conn) register(w waiter) (id int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.Err() != nil {
 		return 0, context.Cause(c.life)
 	}
 	c.lastID++
-	c.pending[c.lastID] = p
+	c.pending[c.lastID] = w
 	return c.lastID, nil
 }
 
 // take is how a call finds its answer: it takes the call out of the pending map, and says whether it was in it.
-// Whoever takes it out owes the caller the outcome: the reader delivers, a caller that gives up has its
+// Whoever takes it out decides the outcome: the reader delivers the response, a caller that gives up returns its
 // own error. So each call has one outcome, and an answer that came is never lost.
-func (c *Conn) take(id int64) (pending, bool) {
+func (c *Conn) take(id int64) (waiter, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, ok := c.pending[id]
@@ -305,7 +318,11 @@ func (c *Conn) abandon(id int64, method string, cause error) {
 	if c.handler.Abandoned == nil || c.closed || c.life.Err() != nil {
 		return
 	}
-	c.notices.Go(func() { c.handler.Abandoned(c.life, c, id, method, cause) })
+	c.notices.Go(func() {
+		ctx, cancel := context.WithTimeout(c.life, noticeTime) // a peer that does not read is told nothing
+		defer cancel()
+		c.handler.Abandoned(ctx, c, id, method, cause)
+	})
 }
 
 // write sends a message. Where the connection is over, that is the better error.
@@ -330,7 +347,9 @@ func (c *Conn) readLoop() {
 	for {
 		message, err := c.transport.Read()
 		if err == nil {
-			c.dispatch(message)
+			if c.life.Err() == nil { // else it reads on only so that the peer can come to its end
+				c.dispatch(message)
+			}
 			continue
 		}
 		if err == io.EOF {
@@ -350,7 +369,7 @@ func (c *Conn) dispatch(message []byte) {
 	err := in.parse(message)
 	if batch := bytes.TrimLeft(message, " \t\r\n"); err != nil && len(batch) > 0 && batch[0] == '[' {
 		var each []json.RawMessage
-		if json.Unmarshal(batch, &each) == nil {
+		if json.Unmarshal(batch, &each) == nil && len(each) > 0 {
 			for _, m := range each {
 				if err = in.parse(m); err == nil {
 					err = c.route(&in)
@@ -390,21 +409,24 @@ func (c *Conn) route(in *incoming) error {
 	}
 	id, ok := responseID(in.id)
 	if !ok {
-		return fmt.Errorf("the answer has the id %s, which no request had", in.id)
+		if in.id == nil {
+			return errors.New("a response without an id")
+		}
+		return fmt.Errorf("a response with the id %s, which no request had", in.id)
 	}
 	p, ok := c.take(id)
 	if !ok {
-		return fmt.Errorf("nobody waits for an answer with the id %d", id)
+		return fmt.Errorf("nobody waits for a response with the id %d", id)
 	}
 	if in.err == nil {
-		p.done <- answer{result: in.result}
+		p.done <- response{result: in.result}
 		return nil
 	}
 	var e Error
 	if err := json.Unmarshal(in.err, &e); err != nil {
 		e = Error{Code: CodeInternalError, Message: "an error that is none: " + string(in.err)}
 	}
-	p.done <- answer{err: &e}
+	p.done <- response{err: &e}
 	return nil
 }
 
@@ -416,10 +438,10 @@ func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage)
 	// An answer that waits to be written has made room for a request, but not for ever.
 	if c.serving[string(id)] == nil && len(c.serving) < maxServing && c.working < 2*maxServing {
 		c.working++
-		ctx, cancel := context.WithCancel(c.serve)
-		s := &service{id: id, cancel: cancel}
+		ctx, cancel := context.WithCancel(context.WithValue(c.serve, requestID{}, id))
+		s := &served{id: id, cancel: cancel}
 		c.serving[string(id)] = s
-		c.work.Go(func() { c.answer(ctx, s, method, params) })
+		c.work.Go(func() { c.serveRequest(ctx, s, method, params) })
 		return true
 	}
 	if len(c.refusing) == maxRefusing {
@@ -432,8 +454,8 @@ func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage)
 	return true
 }
 
-// answer serves one request of the peer. It ends when the handler and the write have.
-func (c *Conn) answer(ctx context.Context, s *service, method string, params json.RawMessage) {
+// serveRequest answers one request of the peer. It ends when the handler and the write have.
+func (c *Conn) serveRequest(ctx context.Context, s *served, method string, params json.RawMessage) {
 	defer s.cancel()
 	var result any
 	var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + method}
@@ -455,7 +477,7 @@ func (c *Conn) answer(ctx context.Context, s *service, method string, params jso
 // refuse answers the requests beyond maxServing. One goroutine does it, started with the first and
 // gone after the last, so that a flood of requests is not a flood of goroutines.
 func (c *Conn) refuse() {
-	err := &Error{Code: CodeInternalError, Message: fmt.Sprintf("the id is in use, or more than %d requests at once", maxServing)}
+	err := &Error{Code: CodeInvalidRequest, Message: fmt.Sprintf("more than %d requests at once, or one with an id in use", maxServing)}
 	for id := c.nextRefusal(0); id != nil; id = c.nextRefusal(1) {
 		c.respond(id, nil, err)
 	}
@@ -557,10 +579,13 @@ func (in *incoming) parse(message []byte) error {
 	})
 	switch isNull := string(in.id) == "null"; {
 	case !s.end():
-		return errors.New("not a JSON object")
+		return errors.New("not a JSON-RPC object")
 	case !version:
 		return errors.New(`no "jsonrpc":"2.0"`)
 	case in.method != "":
+		if len(in.id) > maxID {
+			return fmt.Errorf("a request with an id of %d bytes", len(in.id))
+		}
 		if in.id != nil && (isNull || in.id[0] != '"' && in.id[0] != '-' && (in.id[0] < '0' || in.id[0] > '9')) {
 			return fmt.Errorf("a request with the id %s", in.id)
 		}
@@ -579,6 +604,9 @@ func (in *incoming) parse(message []byte) error {
 // type for all numbers, or keeps ids as text, send them back as 1.0 or "1".
 func responseID(raw json.RawMessage) (id int64, ok bool) {
 	text := string(bytes.Trim(raw, `"`))
+	if strings.Trim(text, "0123456789.") != "" {
+		return 0, false
+	}
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		f, err := strconv.ParseFloat(text, 64)

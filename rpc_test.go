@@ -168,7 +168,7 @@ func TestAnswerIDs(t *testing.T) {
 	c, peer := newRawPeer(t, Handler{Stray: func(message []byte, reason error) {
 		strays = append(strays, fmt.Sprintf("%s: %v", message, reason))
 	}})
-	for i, id := range []string{`1`, `"2"`, `3.0`, `4e0`, `"5.0"`} {
+	for i, id := range []string{`1`, `"2"`, `3.0`, `"4"`, `"5.0"`} {
 		done := make(chan string, 1)
 		go func() {
 			var result string
@@ -183,6 +183,7 @@ func TestAnswerIDs(t *testing.T) {
 			`{"jsonrpc":"2.0","id":99,"result":1}`,
 			`{"jsonrpc":"2.0","id":1.5,"result":1}`,
 			`{"jsonrpc":"2.0","id":"x","result":1}`,
+			`{"jsonrpc":"2.0","id":"0x1p0","result":1}`,
 			`{"jsonrpc":"2.0","id":[1],"result":1}`,
 			`{"jsonrpc":"2.0","result":1}`,
 			`{"jsonrpc":"2.0","id":`+id+`,"result":"yes"}`,
@@ -191,8 +192,8 @@ func TestAnswerIDs(t *testing.T) {
 	}
 	peer.hangUp()
 	c.Wait()
-	assert.Equal(t, len(strays), 5*7, "%q", strays)
-	assert.Equal(t, strays[6], `{"jsonrpc":"2.0","id":1,"result":"twice"}: nobody waits for an answer with the id 1`)
+	assert.Equal(t, len(strays), 5*8, "%q", strays)
+	assert.Equal(t, strays[7], `{"jsonrpc":"2.0","id":1,"result":"twice"}: nobody waits for a response with the id 1`)
 }
 
 func TestNullResultIsAResult(t *testing.T) {
@@ -235,18 +236,19 @@ func TestStray(t *testing.T) {
 	peer.hangUp()
 	assert.NilError(t, c.Wait())
 	assert.DeepEqual(t, strays, []string{
-		`Server listening: not a JSON object`,
-		`42: not a JSON object`,
-		`{"jsonrpc":"2.0","id":1,"resu: not a JSON object`,
+		`Server listening: not a JSON-RPC object`,
+		`42: not a JSON-RPC object`,
+		`{"jsonrpc":"2.0","id":1,"resu: not a JSON-RPC object`,
 		`{}: no "jsonrpc":"2.0"`,
 		`{"jsonrpc":"1.0","id":1,"result":1}: no "jsonrpc":"2.0"`,
 		`{"jsonrpc":"2.0","id":1}: neither a method nor a result nor an error`,
 		`{"jsonrpc":"2.0","id":null,"method":"m"}: a request with the id null`,
 		`{"jsonrpc":"2.0","id":{},"method":"m"}: a request with the id {}`,
-		`{"jsonrpc":"2.0","id":7,"method":"m","pa: not a JSON object`,
-		`[1,{"jsonrpc":"2.0","id":8,"method":"m",: not a JSON object`,
-		`]: not a JSON object`,
-		`1: not a JSON object`,
+		`{"jsonrpc":"2.0","id":7,"method":"m","pa: not a JSON-RPC object`,
+		`[]: not a JSON-RPC object`,
+		`[1,{"jsonrpc":"2.0","id":8,"method":"m",: not a JSON-RPC object`,
+		`]: not a JSON-RPC object`,
+		`1: not a JSON-RPC object`,
 	})
 }
 
@@ -488,7 +490,7 @@ func TestTooManyRequests(t *testing.T) {
 	for i := range maxServing {
 		peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i))
 	}
-	refusal := `,"error":{"code":-32603,"message":"the id is in use, or more than 32 requests at once"}}`
+	refusal := `,"error":{"code":-32600,"message":"more than 32 requests at once, or one with an id in use"}}`
 	peer.send(`{"jsonrpc":"2.0","id":"one more","method":"m"}`)
 	peer.expect(`{"jsonrpc":"2.0","id":"one more"` + refusal)
 	close(release)

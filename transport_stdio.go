@@ -63,7 +63,7 @@ type Lines struct {
 	err   error  // of r, returned when buf is used up
 
 	w      io.Writer
-	queue  chan outgoing // to writeLoop; never buffered: a message that nobody began to write can be withdrawn
+	queue  chan outgoing // to writeLoop; unbuffered, so that a Write whose ctx ends before writeLoop takes the message has sent nothing
 	closed chan struct{}
 	work   sync.WaitGroup // writeLoop
 }
@@ -128,7 +128,7 @@ const (
 	keepSize = 32 * readSize // of the buffers that stay; larger ones are for one message only
 )
 
-// fill reads once from r to the end of buf, from which it first drops what was returned. buf doubles when it is full.
+// fill reads once from r to the end of buf, after dropping what Read has returned. buf doubles when it is full.
 func (l *Lines) fill() {
 	l.buf = l.buf[:copy(l.buf, l.buf[l.start:])]
 	l.start = 0
@@ -167,7 +167,7 @@ func (l *Lines) Write(ctx context.Context, message []byte) error {
 func (l *Lines) Close() error {
 	err := l.closeWriter()
 	if r, ok := l.r.(io.Closer); ok {
-		err = errors.Join(err, r.Close())
+		_ = r.Close() // a socket has just been closed as the writer
 	}
 	return err
 }
@@ -224,7 +224,8 @@ type Command struct {
 	Dir  string   // working directory; ours if empty
 	Env  []string // NAME=VALUE, beside the short safe list; never the rest of our environment
 
-	// Stderr gets each line the server writes to stderr, whole. It is called from one goroutine and must
+	// Stderr gets what the server writes to stderr, in whole lines; a line over 8 KiB comes in pieces. It is
+	// called from one goroutine and must
 	// not block for long: a server whose stderr is not read stops.
 	Stderr io.Writer
 
@@ -234,7 +235,7 @@ type Command struct {
 
 func (c *Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
 
-// How long what a dead process wrote is waited for, where a grandchild holds the pipe and no EOF comes.
+// drain is how long to wait for EOF on the pipes of a process that has ended; a grandchild may hold them open.
 const drain = 100 * time.Millisecond
 
 // maxPipe is the most that a pipe holds on Linux, if the server made it larger.
@@ -257,11 +258,12 @@ type Stdio struct {
 	killed chan struct{} // closed when SIGKILL went to the group
 	heard  chan struct{} // closed when stderr has been read to its end
 
-	looked int // bytes read from stdout after the process had ended, by looking once more. Read only
+	drained bool // nothing more is read after the end of the process; only readStdout uses it, like the next
+	extra   int  // bytes read after the end of the process
 
 	work sync.WaitGroup // readStderr, reap
 
-	mu   sync.Mutex // guards tail
+	mu   sync.Mutex // guards tail; never held across I/O
 	tail []byte     // the last of stderr
 }
 
@@ -335,10 +337,19 @@ func (s *Stdio) Read() ([]byte, error) {
 // and the error says how it ended.
 func (s *Stdio) Write(ctx context.Context, message []byte) error {
 	err := s.lines.Write(ctx, message)
-	if errors.Is(err, errBrokenPipe) || errors.Is(err, os.ErrClosed) {
+	if isBrokenPipe(err) || errors.Is(err, os.ErrClosed) {
 		return s.exitError()
 	}
 	return err
+}
+
+// Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is still to be called.
+func (s *Stdio) Kill() {
+	select {
+	case <-s.gone: // the number may be somebody else's by now
+	default:
+		killGroup(s.process.Process)
+	}
 }
 
 // Close ends the server as the specification orders (MCP 2025-11-25, lifecycle, shutdown): it closes
@@ -349,9 +360,9 @@ func (s *Stdio) Close() error {
 	_ = s.lines.closeWriter() // a broken pipe is no news here
 	if !within(s.command.Grace, s.exited) {
 		terminateGroup(s.process.Process)
-		if !within(s.command.Grace, s.exited) {
-			close(s.killed)
-			killGroup(s.process.Process)
+		if !within(s.command.Grace, s.gone) {
+			close(s.killed) // reap kills what is left of the group, if the process itself has ended
+			s.Kill()
 		}
 	}
 	<-s.gone
@@ -359,15 +370,6 @@ func (s *Stdio) Close() error {
 	s.work.Wait()
 	s.stderr.Close()
 	return nil
-}
-
-// Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is still to be called.
-func (s *Stdio) Kill() {
-	select {
-	case <-s.gone: // the number may be somebody else's by now
-	default:
-		killGroup(s.process.Process)
-	}
 }
 
 // within says whether the event came in time.
@@ -383,7 +385,7 @@ func within(d time.Duration, event <-chan struct{}) bool {
 }
 
 // reap waits for the process, so that no zombie waits for Close, and then for the rest of its group: what
-// the server started goes with it. It signals the group at once and never later, when the number could
+// the server started goes with it. It signals the group only while it has seen it alive: later, the number could
 // belong to somebody else. It ends within Grace of the process.
 func (s *Stdio) reap() {
 	defer close(s.gone)
@@ -393,11 +395,13 @@ func (s *Stdio) reap() {
 	// A write that is stuck, because a grandchild holds the pipe and does not read, ends now.
 	_ = s.stdin.Close()
 	// From now on a read returns what is there or fails soon; see readStdout.
-	if s.stdout.SetReadDeadline(time.Now().Add(drain)) != nil {
-		s.stdout.Close()
-	}
-	if s.stderr.SetReadDeadline(time.Now().Add(drain)) != nil {
-		s.stderr.Close()
+	for _, f := range []*os.File{s.stdout, s.stderr} {
+		if f.SetReadDeadline(time.Now().Add(drain)) != nil { // pipes on Windows have none
+			s.work.Go(func() {
+				within(drain, nil) // only the time ends it
+				f.Close()
+			})
+		}
 	}
 	if !groupAlive(s.process.Process) {
 		return
@@ -405,7 +409,7 @@ func (s *Stdio) reap() {
 	terminateGroup(s.process.Process)
 	if !groupEnds(s.process.Process, s.command.Grace, s.killed) {
 		killGroup(s.process.Process)
-		groupEnds(s.process.Process, drain, nil) // SIGKILL takes no long time, but it takes one
+		groupEnds(s.process.Process, drain, nil) // SIGKILL works fast, but not at once
 	}
 }
 
@@ -428,21 +432,20 @@ func groupEnds(leader *os.Process, d time.Duration, stop <-chan struct{}) bool {
 	return true
 }
 
-// readStdout reads from the process. Once that has ended, the pipe may still hold an answer, and it may be
-// kept open by a grandchild for ever: so after the first deadline, set by reap, it looks once more,
-// however late the reader comes, until a look finds less than there was room for: what is not there then does
-// not come. (A grandchild that writes without end is not listened to without end.)
+// readStdout reads from the process. After that has ended, the pipe may still hold messages, but EOF may never come, because
+// a grandchild holds the pipe open. So when the deadline that reap has set is over, it reads on until the pipe is
+// empty, and at most maxPipe bytes, since a grandchild may write without end. (Without deadlines, on Windows, it
+// reads until reap closes the pipe.)
 func (s *Stdio) readStdout(p []byte) (int, error) {
 	n, err := s.stdout.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) && s.looked < maxPipe {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !s.drained {
 		s.stdout.SetReadDeadline(time.Now().Add(drain))
-		if n, err = s.stdout.Read(p); n < len(p) {
-			s.looked = maxPipe
-		}
-		s.looked += n
+		n, err = s.stdout.Read(p)
+		s.extra += n
+		s.drained = n < len(p) || s.extra >= maxPipe
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = io.EOF
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
+		err = io.EOF // Read says how the process ended
 	}
 	return n, err
 }

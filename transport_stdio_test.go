@@ -406,7 +406,8 @@ func TestServerExitsAtOnce(t *testing.T) {
 	var exit *ServerExitError
 	assert.Assert(t, errors.As(err, &exit), "%v", err)
 	assert.Equal(t, exit.State.ExitCode(), 3)
-	assert.ErrorContains(t, err, "initialize: ")
+	assert.ErrorIs(t, err, ErrProbe)
+	assert.ErrorContains(t, err, "server/discover: ")
 	assert.ErrorContains(t, err, "server "+os.Args[0]+" ended (exit status 3), stderr: loading | cannot open the library")
 	assert.Check(t, !strings.Contains(err.Error(), "\n"))
 }
@@ -431,7 +432,7 @@ func TestSilentServer(t *testing.T) {
 	s, err := StartStdio(command)
 	assert.NilError(t, err)
 	_, err = Connect(ctx, s, nil)
-	assert.Error(t, err, "initialize: too slow to start")
+	assert.Error(t, err, "server/discover: too slow to start")
 	assert.ErrorIs(t, err, reason)
 	assert.Equal(t, s.state.ExitCode(), 0) // Connect has closed it, and the end of stdin was enough
 }
@@ -449,12 +450,12 @@ func TestBanner(t *testing.T) {
 	assert.NilError(t, err)
 	assert.Equal(t, text, "xxx")
 	noise := []string{
-		"42: not a JSON object",
-		`{"jsonrpc":"2.0","id":2,"resu: not a JSON object`,
+		"42: not a JSON-RPC object",
+		`{"jsonrpc":"2.0","id":2,"resu: not a JSON-RPC object`,
 	}
 	assert.DeepEqual(t, strays.all(), slices.Concat([]string{
-		"*** Library server 1.0 ***: not a JSON object",
-		"2025-01-01 INFO ready: not a JSON object",
+		"*** Library server 1.0 ***: not a JSON-RPC object",
+		"2025-01-01 INFO ready: not a JSON-RPC object",
 	}, noise, noise))
 }
 

@@ -7,13 +7,14 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 )
 
-const errBrokenPipe = syscall.EPIPE
+func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // startGroup makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which
 // goes to the whole foreground group, is for us alone to handle.

@@ -160,7 +160,7 @@ func TestServerStopsReading(t *testing.T) {
 	command.Grace = 50 * time.Millisecond
 	alive := newLifeline(t, &command)
 	c, s := connectChild(t, command, &ClientOptions{
-		ToolsChanged: func() { cancel(reason) }, // the server has begun to read the call
+		Log: func(LogMessage) { cancel(reason) }, // the server has begun to read the call
 	})
 	_, err := c.do(ctx, "deaf", "")
 	assert.NilError(t, err)

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"strconv"
@@ -12,7 +13,11 @@ import (
 	"syscall"
 )
 
-const errBrokenPipe = syscall.ERROR_BROKEN_PIPE
+// isBrokenPipe knows both numbers that Windows has for it.
+func isBrokenPipe(err error) bool {
+	const noData = syscall.Errno(232) // ERROR_NO_DATA
+	return errors.Is(err, syscall.ERROR_BROKEN_PIPE) || errors.Is(err, noData)
+}
 
 // startGroup keeps a Ctrl-C in the console from reaching the process: it is for us alone to handle.
 func startGroup(c *exec.Cmd) {

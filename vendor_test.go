@@ -87,6 +87,12 @@ func TestVendorable(t *testing.T) {
 	}
 }
 
+// family is what the parts of one thing have in common: mcp.go, mcp_lists.go.
+func family(file string) string {
+	name, _, _ := strings.Cut(strings.TrimSuffix(file, ".go"), "_")
+	return name
+}
+
 // TestFileTable: the table of files in the README has every file, after those that it needs, with the idea,
 // the needs and, to the nearest ten, the lines that the file itself has.
 func TestFileTable(t *testing.T) {
@@ -100,8 +106,7 @@ func TestFileTable(t *testing.T) {
 		header, ok := headers[file]
 		assert.Assert(t, ok, "README names %s, which is not there", file)
 		for _, need := range header.needs {
-			system := strings.HasPrefix(need, strings.TrimSuffix(file, ".go")+"_") // its own halves come after it
-			assert.Assert(t, system || slices.Contains(seen, need), "README has %s before %s, which it needs", file, need)
+			assert.Assert(t, family(need) == family(file) || slices.Contains(seen, need), "README has %s before %s, which it needs", file, need)
 		}
 		needs := "–"
 		if len(header.needs) > 0 {
@@ -112,6 +117,19 @@ func TestFileTable(t *testing.T) {
 		seen = append(seen, file)
 	}
 	assert.Equal(t, len(seen), len(headers), "README names %d of %d files: %v", len(seen), len(headers), seen)
+}
+
+// TestReadmeAnswer: what the README says the first command prints is what it prints, but for the line's number.
+func TestReadmeAnswer(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	assert.NilError(t, err)
+	_, sample, _ := strings.Cut(string(readme), "\n```\nrpc.go:")
+	sample, _, ok := strings.Cut(sample, "\n…\n")
+	assert.Assert(t, ok)
+	_, sample, _ = strings.Cut(sample, "\n")
+	o := runProgram(t, "", nil, "How does a call find its answer?")
+	assert.Assert(t, strings.HasPrefix(o.stdout, "rpc.go:"), o.stdout)
+	assert.Assert(t, strings.Contains(o.stdout, sample), "%s\nis not in\n%s", sample, o.stdout)
 }
 
 // TestStandardLibraryOnly: the program imports nothing else.

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh - installs the MCP servers that the tests talk to, into node_modules and venv beside this file.
+# install.sh - installs the MCP servers that the tests talk to, into node_modules, venv and venv-modern beside this file.
 # Run it again at any time: what is up to date is left alone. Needs node, npm and Python 3.11 or newer.
 # SPDX-License-Identifier: 0BSD
 set -euo pipefail
@@ -37,14 +37,21 @@ else
 	printf '%s\n' "$from" >"node_modules/$stamp"
 fi
 
-from="$(python3 --version) $(cksum <requirements.txt)"
-if [[ $(cat "venv/$stamp" 2>/dev/null) == "$from" && -x venv/bin/python ]]; then
-	echo "venv is up to date"
-else
-	echo "installing venv"
-	python3 -m venv --clear venv >/dev/null || die "python3 cannot make a virtual environment (on Debian, install python3-venv)"
-	${limit[@]+"${limit[@]}"} venv/bin/python -m pip install --quiet --disable-pip-version-check --no-input --no-deps --only-binary=:all: \
-		--timeout=60 --retries=1 -r requirements.txt || die "pip install failed"
-	venv/bin/python -m pip --disable-pip-version-check check >/dev/null || die "requirements.txt is not complete: run venv/bin/python -m pip check"
-	printf '%s\n' "$from" >"venv/$stamp"
-fi
+# make_venv makes a virtual environment with what a list of packages names.
+make_venv() {
+	local venv=$1 list=$2 from
+	from="$(python3 --version) $(cksum <"$list")"
+	if [[ $(cat "$venv/$stamp" 2>/dev/null) == "$from" && -x $venv/bin/python ]]; then
+		echo "$venv is up to date"
+		return
+	fi
+	echo "installing $venv"
+	python3 -m venv --clear "$venv" >/dev/null || die "python3 cannot make a virtual environment (on Debian, install python3-venv)"
+	${limit[@]+"${limit[@]}"} "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-deps --only-binary=:all: \
+		--timeout=60 --retries=1 -r "$list" || die "pip install failed"
+	"$venv/bin/python" -m pip --disable-pip-version-check check >/dev/null || die "$list is not complete: run $venv/bin/python -m pip check"
+	printf '%s\n' "$from" >"$venv/$stamp"
+}
+
+make_venv venv requirements.txt
+make_venv venv-modern requirements-modern.txt
