@@ -1168,7 +1168,7 @@ func TestProgramOddModels(t *testing.T) {
 			2, "< echo {}: the arguments must be a JSON object"},
 		{"the same for ever", nil, forever, 6, "limit of 5 model turns per question reached: asking for an answer without tools"},
 		{"200 at once", []modelReply{modelCalls(many...), modelText("enough")}, nil, 2, "limit of 100 calls per question reached: asking for an answer without tools"},
-		{"cut off", []modelReply{modelAnswer{Content: "enough", Finish: "length"}}, nil, 1, "the model's message was cut off at its length limit"},
+		{"cut off", []modelReply{modelAnswer{Content: "enough", Finish: "model_length"}}, nil, 1, "the model's message was cut off at its length limit"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			model := programAlways(t, test.rest, test.script...)

@@ -245,7 +245,7 @@ func (s *sampling) result(r *SampleRequest, answer *ChatResponse) (*SampleResult
 	switch {
 	case reason == "stopSequence":
 		text, calls = text[:stop], nil
-	case answer.FinishReason == "length" || answer.FinishReason == "model_length":
+	case answer.CutOff():
 		calls, reason = nil, "maxTokens" // a call that is cut off is not what the model meant
 	case answer.FinishReason == "error":
 		return nil, errors.New("the model failed in the middle of its answer")
