@@ -59,7 +59,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
                      -json           machine-readable output                            off
                      -q              nothing but the answer                             off
 
-Exit status: 0 done, 1 cannot start, 2 usage, 3 a call failed, 4 the model failed, 130 interrupted.
+Exit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, 4 the model failed, 130 interrupted.
 `
 
 const defaultSystem = `You answer questions with the help of tools. Call a tool when it can know what you do not; say which source an answer comes from; say so when the tools do not have it.`
@@ -479,10 +479,12 @@ func (p *program) elicit(ctx context.Context, r *ElicitRequest) (*ElicitResult, 
 
 // sample lets the server use the model, if the user allows it. It is not offered where nobody can.
 func (p *program) sample(ctx context.Context, r *SampleRequest) (*SampleResult, error) {
-	if p.approve != "always" && !p.terminal.ApproveSample(ctx, r) {
+	switch {
+	case p.approve == "always":
+		p.note("the server asks the model")
+	case !p.terminal.ApproveSample(ctx, r):
 		return nil, &Error{Code: -1, Message: "the user said no"} // the code: MCP 2025-11-25, client, sampling, error handling
 	}
-	p.note("the server asks the model")
 	return SampleWith(p.mistral())(ctx, r)
 }
 

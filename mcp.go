@@ -59,7 +59,7 @@ func Revisions() []string { return append([]string{statelessRevision}, handshake
 // ClientOptions are the choices of a connection. The zero value is a good one.
 //
 // The three handlers answer what a server asks of the client; a nil one is a capability that is not declared. They may be
-// called from several goroutines at once, their ctx ends with the request, and an error of theirs is told to the server. An
+// called from several goroutines at once, their ctx ends with the request, and an error of theirs, which they return or a result, is told to the server. An
 // accepted answer of Elicit that does not fit its form is an error, too (ElicitRequest.Check).
 type ClientOptions struct {
 	Info       Implementation // who we are, for the server; mcpagent if empty
@@ -167,9 +167,8 @@ func (c *Client) begin(ctx context.Context) error {
 		probe, cancel = context.WithTimeout(ctx, probeTime)
 		defer cancel()
 	}
-	err := c.discover(probe)
 	var modern *ProtocolError
-	switch {
+	switch err := c.discover(probe); {
 	case err == nil || ctx.Err() != nil || errors.As(err, &modern) || isModern(err):
 		return err
 	case forced != "":
@@ -185,14 +184,8 @@ var errNoDiscovery = errors.New("the answer has no supportedVersions")
 // discover asks the server what it is and speaks (MCP 2026-07-28, server, discovery). An error that is neither a
 // *ProtocolError nor isModern leaves the era open.
 func (c *Client) discover(ctx context.Context) error {
-	capabilities, err := json.Marshal(c.capabilities())
-	if err != nil {
-		return err
-	}
-	info, err := json.Marshal(c.options.Info)
-	if err != nil {
-		return err
-	}
+	capabilities, _ := json.Marshal(c.capabilities()) // strings and empty objects, which always encode
+	info, _ := json.Marshal(c.options.Info)
 	meta := fmt.Appendf(nil, `"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":%s,"io.modelcontextprotocol/clientCapabilities":%s,`,
 		statelessRevision, info, capabilities)
 	if c.options.Log != nil {
@@ -200,9 +193,9 @@ func (c *Client) discover(ctx context.Context) error {
 	}
 	c.meta.Store(&meta)
 	var answer struct {
-		SupportedVersions []string
-		Capabilities      map[string]json.RawMessage
-		Instructions      string
+		SupportedVersions []string                   `json:"supportedVersions"`
+		Capabilities      map[string]json.RawMessage `json:"capabilities"`
+		Instructions      string                     `json:"instructions"`
 		Meta              struct {
 			ServerInfo Implementation `json:"io.modelcontextprotocol/serverInfo"`
 		} `json:"_meta"`
@@ -299,9 +292,10 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 // ReadResource returns the contents of a resource; of a folder, say, it can be several. That there is none is an *Error with
 // the code CodeInvalidParams, or CodeResourceNotFound from older servers.
 func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceContents, error) {
-	var result struct{ Contents []ResourceContents }
-	err := c.get(ctx, "resources/read", map[string]any{"uri": uri}, &result)
-	if err != nil {
+	var result struct {
+		Contents []ResourceContents `json:"contents"`
+	}
+	if err := c.get(ctx, "resources/read", map[string]any{"uri": uri}, &result); err != nil {
 		return nil, fmt.Errorf("resources/read %s: %w", uri, err)
 	}
 	return result.Contents, nil
@@ -336,7 +330,9 @@ func (c *Client) complete(ctx context.Context, ref map[string]string, name, valu
 	if len(others) > 0 {
 		params["context"] = map[string]any{"arguments": others}
 	}
-	var result struct{ Completion Completion }
+	var result struct {
+		Completion Completion `json:"completion"`
+	}
 	raw, err := c.request(ctx, "completion/complete", members(params), new(watch))
 	if err == nil {
 		err = json.Unmarshal(raw, &result)
@@ -615,7 +611,7 @@ func (c *Client) ask(ctx context.Context, method string, params json.RawMessage)
 			return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
 		}
 		answer, err := o.Elicit(ctx, r)
-		if err == nil && answer.Action == "accept" {
+		if err == nil && answer != nil && answer.Action == "accept" {
 			err = r.Check(answer.Content)
 		}
 		return answer, err

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -430,6 +432,7 @@ func TestListenTwiceToOneURI(t *testing.T) {
 	peer.reply(peer.next("resources/subscribe"), `{}`)
 	cancel()
 	assert.ErrorIs(t, (<-first).err, context.Canceled)
+	heard(t, c, peer) // and nothing was sent before
 	peer.send(changeLine("resources/updated", `"uri":"file:///a"`))
 	assert.DeepEqual(t, <-changes, Change{URI: "file:///a"})
 	cancel2()
@@ -1452,4 +1455,206 @@ func TestCompletion(t *testing.T) {
 	peer.expect(`{"jsonrpc":"2.0","id":3,"method":"completion/complete","params":{"argument":{"name":"x","value":""},"context":{"arguments":{"b":"2"}},"ref":{"type":"ref/resource","uri":"u{x}"}}}`)
 	peer.send(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 	assert.NilError(t, (<-done).err)
+}
+
+// --- Whatever a server sends
+
+// fuzzTransport is a server that begins a session as it should and then sends lines as they come.
+type fuzzTransport struct {
+	lines  chan []byte // to the client; closed at the end
+	wrote  chan string // the methods of the client's requests
+	closed chan struct{}
+}
+
+func newFuzzTransport() *fuzzTransport {
+	return &fuzzTransport{make(chan []byte), make(chan string, 1000), make(chan struct{})}
+}
+
+func (f *fuzzTransport) Read() ([]byte, error) {
+	select {
+	case line, ok := <-f.lines:
+		if ok {
+			return line, nil
+		}
+	case <-f.closed:
+	}
+	return nil, io.EOF
+}
+
+func (f *fuzzTransport) Write(_ context.Context, message []byte) error {
+	var r wireRequest
+	if json.Unmarshal(message, &r) == nil && r.ID != nil && r.Method != "" {
+		select {
+		case f.wrote <- r.Method:
+		default: // a server can ask for many rounds
+		}
+	}
+	return nil
+}
+
+func (f *fuzzTransport) Close() error {
+	close(f.closed)
+	return nil
+}
+
+// FuzzServer: whatever lines a server sends in the midst of one request of every method, nothing panics, and when it
+// has gone every request has an end. (No two runs of an input are quite the same, which makes minimizing one take its
+// full time: go test -fuzz FuzzServer -fuzzminimizetime 10x.)
+func FuzzServer(f *testing.F) {
+	seeds, _ := transcriptLines(f)
+	for _, seed := range seeds {
+		f.Add(true, []byte(seed))
+		f.Add(false, []byte(seed))
+	}
+	for _, kind := range []string{`"elicitation/create","params":{"message":"?","requestedSchema":{"type":"object","properties":{}}}`, `"roots/list"`, `"sampling/createMessage","params":{"messages":[],"maxTokens":1}`, `"x"`, `7`} {
+		f.Add(true, []byte(`{"jsonrpc":"2.0","id":8,"result":{"resultType":"input_required","requestState":"s","inputRequests":{"a":{"method":`+kind+`}}}}`))
+		f.Add(false, []byte(`{"jsonrpc":"2.0","id":8,"method":`+kind+`}`+"\n"+`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":8}}`))
+	}
+	f.Add(true, []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":10}}`))
+	f.Add(true, []byte(`[{"jsonrpc":"2.0","id":2,"result":{"tools":[{}],"nextCursor":"","ttlMs":-1e300}},{"jsonrpc":"2.0","id":11,"result":{"nextCursor":""}}]`))
+	f.Fuzz(func(t *testing.T, stateless bool, lines []byte) {
+		server := newFuzzTransport()
+		o := ClientOptions{
+			Protocol: "2025-11-25",
+			Roots:    func(context.Context) ([]Root, error) { return nil, nil },
+			Elicit: func(_ context.Context, r *ElicitRequest) (*ElicitResult, error) {
+				return &ElicitResult{Action: "accept", Content: map[string]any{r.Message: r.URL}}, nil
+			},
+			Sample: func(_ context.Context, r *SampleRequest) (*SampleResult, error) {
+				for _, m := range r.Messages {
+					return &SampleResult{Role: m.Role, Content: m.Content}, nil
+				}
+				return nil, errors.New("nothing to go on")
+			},
+			Log:   func(LogMessage) {},
+			Stray: func([]byte, error) {},
+		}
+		opening := `{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{}}}`
+		if stateless {
+			o.Protocol, opening = statelessRevision, `{"jsonrpc":"2.0","id":1,"result":`+discoveryResult+`}`
+		}
+		connected := inBackground(func() (*Client, error) { return Connect(t.Context(), server, &o) })
+		<-server.wrote
+		server.lines <- []byte(opening)
+		begun := <-connected
+		assert.NilError(t, begun.err)
+		c := begun.value
+
+		// One request of each method, in a fixed order, so that the same lines answer the same requests: ids 2 to 9, and 10.
+		var all sync.WaitGroup
+		for _, method := range []string{"tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/read", "prompts/get", "tools/call", "completion/complete"} {
+			all.Go(func() {
+				_, err := requestOfEach()[method](t.Context(), c)
+				if err != nil && !strings.Contains(err.Error(), method) {
+					t.Errorf("%s: %v", method, err)
+				}
+			})
+			assert.Equal(t, <-server.wrote, method)
+		}
+		all.Go(func() {
+			_ = c.Listen(t.Context(), Subscription{Tools: true, URIs: []string{"u"}}, func(Change) {})
+		})
+		<-server.wrote
+		for line := range bytes.Lines(lines) {
+			select {
+			case server.lines <- bytes.Clone(bytes.TrimSpace(line)):
+			case <-c.conn.life.Done(): // a peer that floods is left
+			}
+		}
+		close(server.lines)
+		all.Wait()
+		assert.NilError(t, c.Close())
+		assert.Equal(t, len(c.watches)+len(c.listens)+c.asked, 0)
+	})
+}
+
+// FuzzDecoders: what any decoder has taken comes out of it again as it went in.
+func FuzzDecoders(f *testing.F) {
+	_, results := transcriptLines(f)
+	for _, seed := range results {
+		f.Add([]byte(seed))
+	}
+	for _, seed := range []string{
+		`{"contents":[{"uri":"u","text":"t"},{"uri":"u","blob":"AQ=="},null]}`, `{"messages":[{"role":"user","content":{"type":"video"}},{"content":null},{}]}`,
+		`{"completion":{"values":null,"total":1.0}}`, `{"messages":[{"role":"user","content":[{"type":"tool_use","id":"1"}]}],"maxTokens":1,"tools":[{}]}`,
+		`{"mode":"form","message":"?","requestedSchema":{"type":"object"}}`, `{"action":"accept","content":{"a":[1]}}`, `{"type":"text"}`, `[]`, `null`, `{"resources":[{"size":1}],"ttlMs":1}`,
+		`{"inputRequests":{"a":{"method":"m","params":[1]},"b":null},"requestState":{"a": 1},"resultType":"input_required"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		again[struct{ Contents []ResourceContents }](t, raw)
+		again[PromptResult](t, raw)
+		again[struct{ Completion Completion }](t, raw)
+		again[ElicitRequest](t, raw)
+		again[ElicitResult](t, raw)
+		again[SampleRequest](t, raw)
+		again[SampleResult](t, raw)
+		again[ToolResult](t, raw)
+		again[ContentBlock](t, raw)
+		again[inputRequired](t, raw)
+		listAgain[Tool](t, raw, "tools")
+		listAgain[Resource](t, raw, "resources")
+		listAgain[ResourceTemplate](t, raw, "resourceTemplates")
+		listAgain[Prompt](t, raw, "prompts")
+		if json.Valid(raw) {
+			resultType(raw)
+		}
+		if result, err := decodeToolResult(raw); err == nil {
+			again[ToolResult](t, jsonOf(t, result))
+		}
+	})
+}
+
+func jsonOf(t *testing.T, value any) []byte {
+	t.Helper()
+	text, err := json.Marshal(value)
+	assert.NilError(t, err)
+	return text
+}
+
+// again checks that what was decoded is encoded and decoded to the same.
+func again[T any](t *testing.T, raw []byte) {
+	t.Helper()
+	var first, second T
+	if json.Unmarshal(raw, &first) != nil {
+		return
+	}
+	text := jsonOf(t, &first)
+	assert.NilError(t, json.Unmarshal(text, &second), "%T: %q: %s", first, raw, text)
+	assert.Equal(t, string(jsonOf(t, &second)), string(text))
+}
+
+func listAgain[T any](t *testing.T, raw []byte, member string) {
+	t.Helper()
+	items, _, err := decodeList[T](member)(nil, raw)
+	if err == nil {
+		again[[]T](t, jsonOf(t, items))
+	}
+}
+
+// transcriptLines returns what the servers of the transcripts send, the lines of each and the results alone.
+func transcriptLines(f *testing.F) (sessions, results []string) {
+	f.Helper()
+	files, err := filepath.Glob("testdata/transcripts/*.txt")
+	assert.NilError(f, err)
+	for _, path := range files {
+		text, err := os.ReadFile(path)
+		assert.NilError(f, err)
+		var session []string
+		for line := range strings.Lines(string(text)) {
+			line, ok := strings.CutPrefix(strings.TrimSpace(line), "<- ")
+			if !ok {
+				continue
+			}
+			session = append(session, line)
+			var message struct{ Params, Result json.RawMessage }
+			if json.Unmarshal([]byte(line), &message) == nil {
+				results = append(results, string(message.Params), string(message.Result))
+			}
+		}
+		sessions = append(sessions, strings.Join(session, "\n"))
+	}
+	assert.Assert(f, len(sessions) > 0 && len(results) > 0)
+	return sessions, results
 }

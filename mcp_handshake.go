@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// All that is of the handshake era alone is in this file: without it, and the five places of mcp.go that call it, what is left
-// is a client of the stateless era.
+// All that is of the handshake era alone is in this file: without it, and the places of mcp.go and mcp_lists.go that name
+// something of it, what is left is a client of the stateless era.
 
 // CodeResourceNotFound is how servers of this era say that there is no such resource.
 const CodeResourceNotFound = -32002
@@ -34,10 +34,10 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 		"clientInfo":      c.options.Info,
 	}), new(watch))
 	var answer struct {
-		ProtocolVersion string
-		Capabilities    map[string]json.RawMessage
-		ServerInfo      Implementation
-		Instructions    string
+		ProtocolVersion string                     `json:"protocolVersion"`
+		Capabilities    map[string]json.RawMessage `json:"capabilities"`
+		ServerInfo      Implementation             `json:"serverInfo"`
+		Instructions    string                     `json:"instructions"`
 	}
 	if err == nil {
 		err = json.Unmarshal(raw, &answer)

@@ -158,7 +158,7 @@ func TestHandshakeFails(t *testing.T) {
 		{`"result":` + initializeResult("2026-07-28"), `initialize: the server wants protocol revision "2026-07-28"; `},
 		{`"result":{}`, `initialize: the server wants protocol revision ""`},
 		{`"result":null`, `initialize: the server wants protocol revision ""`},
-		{`"result":{"protocolVersion":20251125}`, `initialize: json: cannot unmarshal number into Go struct field .ProtocolVersion`},
+		{`"result":{"protocolVersion":20251125}`, `initialize: json: cannot unmarshal number into Go struct field .protocolVersion`},
 		{`"result":[]`, `initialize: json: cannot unmarshal array`},
 		{`"error":{"code":-32602,"message":"Unsupported protocol version","data":{"supported":["1"]}}`,
 			`initialize: Unsupported protocol version (error -32602)`},

@@ -108,7 +108,7 @@ type ResourceContents struct {
 	URI      string          `json:"uri"`
 	MIMEType string          `json:"mimeType,omitempty"`
 	Text     string          `json:"text,omitempty"`
-	Blob     []byte          `json:"blob,omitempty"` // decoded; nil if it is text
+	Blob     []byte          `json:"blob,omitzero"` // decoded; nil if it is text
 	Meta     json.RawMessage `json:"_meta,omitempty"`
 }
 
@@ -273,8 +273,8 @@ func (b ContentBlock) MarshalJSON() ([]byte, error) {
 
 // listPage is what one page of a list says of itself.
 type listPage struct {
-	NextCursor *string // nil on the last; "" is a cursor like any other
-	TTLMs      float64 // how long it may be taken for fresh, in milliseconds
+	NextCursor *string `json:"nextCursor"` // nil on the last; "" is a cursor like any other
+	TTLMs      float64 `json:"ttlMs"`      // how long it may be taken for fresh, in milliseconds
 }
 
 // decodeTools appends the tools of one page of tools/list.

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gotest.tools/v3/assert"
@@ -47,6 +48,7 @@ type programRun struct {
 	command *exec.Cmd
 	stdout  bytes.Buffer
 	stderr  programLog
+	seen    int    // of stderr, by saw
 	home    string // what tells the processes of this run from all others
 }
 
@@ -112,15 +114,21 @@ func (p *programRun) start() {
 	})
 }
 
-// saw waits until stderr has the text.
-func (p *programRun) saw(text string) {
+// saw waits until stderr has the text, after the one that it saw last, and returns what is between the two.
+func (p *programRun) saw(text string) (before string) {
 	p.t.Helper()
 	late := time.After(30 * time.Second)
-	for !strings.Contains(p.stderr.String(), text) {
+	for {
+		all := strings.ReplaceAll(p.stderr.String(), "\r\n", "\n") // as terminals have it
+		before, _, found := strings.Cut(all[p.seen:], text)
+		if found {
+			p.seen += len(before) + len(text)
+			return before
+		}
 		select {
 		case <-p.stderr.grown:
 		case <-late:
-			p.t.Fatalf("stderr never had %q:\n%s", text, p.stderr.String())
+			p.t.Fatalf("stderr never had %q:\n%s", text, all)
 		}
 	}
 }
@@ -232,7 +240,7 @@ func runProgramChild(mode string) (status int, ok bool) {
 			time.Sleep(time.Millisecond)
 		}
 		return 0, true
-	case "prog-tools", "prog-many", "prog-none", "prog-bare", "prog-tasks", "prog-modern", "prog-mute", "prog-mortal":
+	case "prog-tools", "prog-many", "prog-none", "prog-bare", "prog-tasks", "prog-modern", "prog-mute", "prog-mortal", "prog-nosy":
 	default:
 		return 0, false
 	}
@@ -285,12 +293,15 @@ func programServe(key func(name string) string) int {
 			return p.handshake(ctx, c, method, params)
 		},
 		Notification: func(c *Conn, method string, params json.RawMessage) {
-			if method == "notifications/cancelled" {
+			switch {
+			case method == "notifications/cancelled":
 				fmt.Fprintln(os.Stderr, "cancelled")
 				var p struct{ RequestID json.RawMessage }
 				if json.Unmarshal(params, &p) == nil {
 					c.CancelRequest(p.RequestID)
 				}
+			case method == "notifications/initialized" && p.mode == "prog-nosy": // asks at once
+				go c.Call(context.Background(), "elicitation/create", json.RawMessage(programForm), nil)
 			}
 		},
 	})
@@ -375,6 +386,9 @@ func (p *programChild) answer(ctx context.Context, c *Conn, method string, param
 		}[asked.URI]
 		if contents == nil {
 			return nil, &Error{Code: CodeResourceNotFound, Message: "there is no " + p.say("note", asked.URI)}
+		}
+		if len(contents) == 0 { // as some servers say it
+			return map[string]any{}, nil
 		}
 		return map[string]any{"contents": contents}, nil
 	case method == "prompts/list":
@@ -1080,7 +1094,7 @@ func TestProgramTooManyTools(t *testing.T) {
 func TestProgramHidesTheKey(t *testing.T) {
 	checkLeaks(t)
 	trace := filepath.Join(t.TempDir(), "trace")
-	for _, variable := range []string{"MCP_TRACE=", "MCP_TRACE=1", "MCP_TRACE=" + trace} {
+	for _, variable := range []string{"MCP_TRACE=", "MCP_TRACE=" + trace} {
 		for _, args := range [][]string{
 			{"ask"}, {"ask", "-json"}, {"tools"}, {"tools", "-json"}, {"call", "echo"}, {"call", "echo", "-json"}, {"call", "slow"},
 			{"call", "fail"}, {"call", "refuse"}, {"call", "refuse", "-json"}, {programKey}, {"call", programKey},
@@ -1180,6 +1194,31 @@ func TestProgramOddModels(t *testing.T) {
 		})
 	}
 	assert.Equal(t, again, 5)
+}
+
+// Progress is told not all the time, and not to somebody who is being asked something.
+func TestProgramProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stderr strings.Builder
+		p := &program{stderr: &lineWriter{w: &stderr}}
+		p.terminal = NewTerminal(os.Stdin, &stderr)
+		report := p.progress("parse")
+		for i := range 5 { // after 0, 60, 120, 180 and 240 ms
+			report(Progress{Progress: float64(i), Total: 4, Message: "page"})
+			time.Sleep(60 * time.Millisecond)
+		}
+		assert.Equal(t, stderr.String(), "  parse 2/4 page\n  parse 4/4 page\n")
+
+		unlock, err := p.terminal.lock(t.Context())
+		assert.NilError(t, err)
+		time.Sleep(time.Second)
+		stderr.Reset()
+		report(Progress{Progress: 5})
+		assert.Equal(t, stderr.String(), "")
+		unlock()
+		report(Progress{Progress: 6})
+		assert.Equal(t, stderr.String(), "  parse 6\n")
+	})
 }
 
 // Without a terminal there is nobody to ask.

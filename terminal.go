@@ -118,7 +118,7 @@ func (t *Terminal) fill(ctx context.Context, r *ElicitRequest) (content map[stri
 	question := "the server asks: " + indent(r.Message)
 	if r.Mode == "url" {
 		// In ASCII, so that no letter of another script passes for one of the domain.
-		return nil, t.confirm(ctx, fmt.Sprintf("%s\nin a browser, at %+q, which is for you to open, if you trust it\nwill you?", question, r.URL))
+		return nil, t.confirm(ctx, fmt.Sprintf("%s\nopen this in a browser, if you trust it: %+q\nwill you?", question, r.URL))
 	}
 	fields, err := r.Form()
 	if err != nil {
@@ -139,7 +139,7 @@ func (t *Terminal) fill(ctx context.Context, r *ElicitRequest) (content map[stri
 				content[f.Name] = f.Default
 			}
 		}
-		line, err := t.answer(ctx, "send it, or change it? [y/n] ")
+		line, err := t.answer(ctx, "send it (y) or change it (n)? ")
 		if err != nil || isYes(line) {
 			return content, err
 		}
@@ -154,10 +154,11 @@ func (t *Terminal) field(ctx context.Context, f *Field) (any, error) {
 			return nil, err
 		}
 		value, err := f.Parse(line)
-		if err == nil {
-			return value, nil
+		var bad *FormError
+		if !errors.As(err, &bad) {
+			return value, err
 		}
-		fmt.Fprintln(t.out, visible(err.Error()))
+		fmt.Fprintln(t.out, "it "+visible(bad.Reason)) // the user knows the field by its title
 	}
 }
 
@@ -204,7 +205,7 @@ func label(f *Field) string {
 		text += ", y/n"
 	}
 	if f.Default != nil {
-		text += " [" + shown(f, f.Default) + "]"
+		text += " [" + indent(shown(f, f.Default)) + "]"
 	} else if !f.Required {
 		text += " [none]"
 	}
