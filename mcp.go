@@ -387,13 +387,16 @@ func (c *Client) exchange(ctx context.Context, method string, report func(Progre
 			b, err := params(b)
 			return append(b, inputs...), err
 		}, &watch{report: report})
+		if err == nil {
+			return raw, nil
+		}
 		var needs *inputRequired
 		if !errors.As(err, &needs) {
 			var refusal *Error
 			if errors.As(err, &refusal) {
 				c.forgetLists("") // they may be what was wrong
 			}
-			return raw, err
+			return nil, err
 		}
 		if round == maxRounds {
 			break // nobody is asked for what will not be sent
