@@ -347,11 +347,37 @@ func beginning(forced, revision, failure string, wraps error) func(sessionT, Tra
 	}
 }
 
+// judgedSession answers a server's questions with as little as there can be.
+func judgedSession(t sessionT, transport Transport) {
+	texts := SampleContent{{Type: "text", Text: "Realism."}, {Type: "text", Text: ""}}
+	c, err := Connect(t.Context(), transport, &ClientOptions{
+		Info:     Implementation{Name: "transcript", Version: "1"},
+		Protocol: "2025-11-25",
+		Roots:    func(context.Context) ([]Root, error) { return nil, nil },
+		Elicit: func(context.Context, *ElicitRequest) (*ElicitResult, error) {
+			return &ElicitResult{Action: "accept", Content: map[string]any{}}, nil
+		},
+		Sample: func(context.Context, *SampleRequest) (*SampleResult, error) {
+			content := texts
+			texts = nil
+			return &SampleResult{Role: "assistant", Content: content, Model: "small"}, nil
+		},
+	})
+	if !assert.Check(t, err) {
+		return
+	}
+	defer c.Close()
+	result, err := c.CallTool(t.Context(), "ask", nil, nil)
+	assert.Check(t, err)
+	assert.Check(t, is.Equal(onlyText(result), "thanks"))
+}
+
 // transcriptSessions are the sessions of the transcripts, by file name.
 func transcriptSessions() map[string]func(sessionT, Transport) {
 	const newest, stateless = "2025-11-25", statelessRevision
 	sessions := map[string]func(sessionT, Transport){
 		"unusual-server":             unusualSession,
+		"judged-answers":             judgedSession,
 		"probe-both-eras":            beginning("", stateless, "", nil),
 		"probe-method-not-found":     beginning("", newest, "", nil),
 		"probe-invalid-params":       beginning("", newest, "", nil),
