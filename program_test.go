@@ -1135,8 +1135,10 @@ func TestProgramHidesTheKey(t *testing.T) {
 // The server gets none of the program's environment but what any program needs.
 func TestProgramServerEnvironment(t *testing.T) {
 	checkLeaks(t)
-	if runtime.GOOS == "windows" {
-		t.Skip("needs sh and env")
+	for _, tool := range []string{"sh", "env"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			t.Skipf("needs %s, which is not on PATH", tool)
+		}
 	}
 	o := runProgram(t, "", []string{"MCP_SERVER=GIVEN=1 sh -c 'env >&2; exit 1'", "MISTRAL_API_KEY=" + programKey, "MCP_TRACE=1", "SECRET=2"}, "tools")
 	assert.Equal(t, o.status, 1)
