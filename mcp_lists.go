@@ -117,6 +117,8 @@ func (c *Client) unlisten(l *listener) {
 	delete(c.listens, l)
 }
 
+func (l *cachedList) holds() bool { return l.until.IsZero() || time.Now().Before(l.until) }
+
 // list asks for one page after the other, until one has no nextCursor (MCP 2026-07-28, server, pagination). A cursor that was
 // there before would begin a circle.
 func list[T any](ctx context.Context, c *Client, method, kind string, decode func([]T, json.RawMessage) ([]T, listPage, error)) ([]T, error) {
@@ -124,7 +126,7 @@ func list[T any](ctx context.Context, c *Client, method, kind string, decode fun
 	known, ok := c.lists[method]
 	changes := c.changes
 	c.mu.Unlock()
-	if ok && (known.until.IsZero() || time.Now().Before(known.until)) {
+	if ok && known.holds() {
 		return slices.Clone(known.items.([]T)), nil
 	}
 	var items []T
@@ -162,6 +164,9 @@ func list[T any](ctx context.Context, c *Client, method, kind string, decode fun
 	}
 	if !c.stateless() && method != "resources/templates/list" && c.tellsOfChanges(kind) {
 		fresh.until = time.Time{}
+	}
+	if !fresh.holds() {
+		return items, nil
 	}
 	fresh.items = items
 	c.mu.Lock()
