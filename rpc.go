@@ -118,7 +118,7 @@ type waiter struct {
 // response is what the peer answered.
 type response struct {
 	result json.RawMessage // valid JSON
-	err    error           // *Error
+	err    error           // *Error, or that it is not valid
 }
 
 // served is the work on one request of the peer. Conn.mu guards cancelled.
@@ -381,6 +381,10 @@ func (c *Conn) dispatch(message []byte) {
 	}
 	if err == nil {
 		err = c.route(&in)
+	} else if id, ok := responseID(in.id); ok && in.method == "" {
+		if p, ok := c.take(id); ok { // as of a server in Python whose result has NaN in it
+			p.done <- response{err: fmt.Errorf("the answer is not valid: %w", err)}
+		}
 	}
 	c.stray(message, err)
 }

@@ -658,3 +658,21 @@ func ExampleConn() {
 	// map[you said:["hello"]] <nil>
 	// say: connection closed
 }
+
+// An answer that is no valid JSON ends its call: nothing else would, but time. Servers in Python write NaN.
+func TestInvalidAnswer(t *testing.T) {
+	checkLeaks(t)
+	ours, theirs := memoryPair()
+	defer theirs.Close()
+	strays := make(chan error, 1)
+	c := NewConn(ours, Handler{Stray: func(_ []byte, reason error) { strays <- reason }})
+	defer c.Close()
+	go func() {
+		if _, err := theirs.Read(); err == nil {
+			_ = theirs.Write(t.Context(), []byte(`{"jsonrpc":"2.0","id":1,"result":{"x":NaN}}`))
+		}
+	}()
+	err := c.Call(t.Context(), "measure", nil, nil)
+	assert.Error(t, err, "measure: the answer is not valid: not a JSON-RPC object")
+	assert.Error(t, <-strays, "not a JSON-RPC object")
+}
