@@ -173,7 +173,7 @@ func compare(b *testing.B, mode, method string, inFlight int, work func(c *Clien
 	b.ReportMetric(2*ns/(before+after), "x-raw")
 }
 
-func benchCall(b *testing.B) func(*Client) {
+func benchCall(b testing.TB) func(*Client) {
 	arguments := json.RawMessage(`{"query":"nominalism and realism"}`)
 	return func(c *Client) {
 		r, err := c.CallTool(context.Background(), "tool", arguments, nil)

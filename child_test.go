@@ -29,6 +29,10 @@ func runChild(mode string) int {
 		defer lifeline.Close()
 	}
 	switch {
+	case mode == "conformance":
+		return conformanceChild()
+	case mode == "bench-http":
+		return benchHTTPChild()
 	case strings.HasPrefix(mode, "bench-"):
 		return benchChild(benchResults()[mode])
 	case strings.HasPrefix(mode, "held-"):

@@ -1,5 +1,5 @@
 // host.go - a server's tools as functions of a model.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp_types.go, elicitation.go, mcp.go, mcp_lists.go, mcp_handshake.go, mistral.go, mcp_model.go.
+// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -28,18 +28,13 @@ type Host struct {
 	stop func()         // ends the goroutines of work
 	work sync.WaitGroup // listen
 
-	mu    sync.Mutex        // guards tools; never held across I/O
-	tools map[string]string // the tool's name by the function's, of the last list
+	mu    sync.Mutex      // guards tools; never held across I/O
+	tools map[string]Tool // by the function's name, of the last list
 }
 
-// StartHost connects to a server. start starts it, and is called again if the server did not survive being asked what it
-// speaks: then it is of the handshake era.
-func StartHost(ctx context.Context, start func() (Transport, error), o ClientOptions) (*Host, error) {
-	client, err := connect(ctx, start, o)
-	if errors.Is(err, ErrProbe) {
-		o.Protocol = handshakeRevisions()[0]
-		client, err = connect(ctx, start, o)
-	}
+// StartHost connects to a server, as Server.Connect does.
+func StartHost(ctx context.Context, connect func(context.Context, ClientOptions) (*Client, error), o ClientOptions) (*Host, error) {
+	client, err := connect(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -49,14 +44,6 @@ func StartHost(ctx context.Context, start func() (Transport, error), o ClientOpt
 		h.work.Go(func() { h.listen(life) })
 	}
 	return h, nil
-}
-
-func connect(ctx context.Context, start func() (Transport, error), o ClientOptions) (*Client, error) {
-	transport, err := start()
-	if err != nil {
-		return nil, err
-	}
-	return Connect(ctx, transport, &o)
 }
 
 // listen has the server tell of changed tools, which the Client then asks for anew. Where that fails, the list is as fresh as
@@ -79,9 +66,9 @@ func (h *Host) Tools(ctx context.Context) (tools []Tool, names []string, err err
 	names = functionNames(tools)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.tools = make(map[string]string, len(tools))
+	h.tools = make(map[string]Tool, len(tools))
 	for i, tool := range tools {
-		h.tools[names[i]] = tool.Name
+		h.tools[names[i]] = tool
 	}
 	return tools, names, nil
 }
@@ -107,10 +94,14 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 // CallTool runs the tool behind a function, under the function's name or the tool's own; see Client.CallTool.
 func (h *Host) CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
 	h.mu.Lock()
-	if tool, ok := h.tools[name]; ok {
-		name = tool
-	}
+	tool, ok := h.tools[name]
 	h.mu.Unlock()
+	if ok {
+		name = tool.Name
+		if tool.Repeatable() {
+			ctx = Repeatable(ctx)
+		}
+	}
 	return h.Client.CallTool(ctx, name, arguments, report)
 }
 

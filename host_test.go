@@ -26,6 +26,13 @@ type hostPeer struct {
 	called []string
 }
 
+// hostOver connects over what start starts.
+func hostOver(start func() (Transport, error)) func(context.Context, ClientOptions) (*Client, error) {
+	return func(ctx context.Context, o ClientOptions) (*Client, error) {
+		return connectTo(ctx, func(context.Context) (Transport, error) { return start() }, o)
+	}
+}
+
 // newHostPeer starts a session with a server that has tools of these names.
 func newHostPeer(t *testing.T, names ...string) (*Host, *Conn, *hostPeer) {
 	t.Helper()
@@ -33,7 +40,7 @@ func newHostPeer(t *testing.T, names ...string) (*Host, *Conn, *hostPeer) {
 	ours, theirs := memoryPair()
 	server := NewConn(theirs, Handler{Request: p.request})
 	t.Cleanup(func() { server.Close() })
-	host, err := StartHost(t.Context(), func() (Transport, error) { return ours, nil }, ClientOptions{})
+	host, err := StartHost(t.Context(), hostOver(func() (Transport, error) { return ours, nil }), ClientOptions{})
 	assert.NilError(t, err)
 	t.Cleanup(func() { host.Close() })
 	return host, server, p
@@ -241,7 +248,7 @@ func TestStartHost(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			checkLeaks(t)
 			servers := &hostServers{t: t, how: test.how}
-			host, err := StartHost(t.Context(), servers.start, ClientOptions{Protocol: test.forced})
+			host, err := StartHost(t.Context(), hostOver(servers.start), ClientOptions{Protocol: test.forced})
 			assert.Equal(t, strings.Join(servers.asked, ", "), test.asked)
 			if test.err == "" {
 				assert.NilError(t, err)

@@ -68,7 +68,19 @@ func OpenLibrary(dir string) (*Library, error) {
 // the transport fails, or when ctx ends. It closes t.
 func (l *Library) Serve(ctx context.Context, t Transport) error {
 	s := librarySession{library: l}
-	c := NewConn(t, Handler{Request: s.request, Notification: s.notification})
+	c := NewConn(t, Handler{
+		Request: func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+			r, err := newLibraryRequest(method, params)
+			if err != nil {
+				return nil, err
+			}
+			r.notify, r.gone = c.Notify, c.life.Done()
+			return s.request(ctx, r)
+		},
+		Notification: func(c *Conn, method string, params json.RawMessage) {
+			s.notification(method, params, c.CancelRequest)
+		},
+	})
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	err := c.Wait()
@@ -103,17 +115,40 @@ type librarySession struct {
 
 // libraryRequest is a request of either era.
 type libraryRequest struct {
-	conn          *Conn
 	method        string
 	params        json.RawMessage
-	progressToken json.RawMessage // nil if the client wants to hear of no progress
-	noResource    int64           // the era's error code for a resource that is not there
+	meta          map[string]json.RawMessage // the _meta of the params
+	progressToken json.RawMessage            // nil if the client wants to hear of no progress
+	noResource    int64                      // the era's error code for a resource that is not there
+
+	notify func(ctx context.Context, method string, params any) error // tells the client something before the answer
+	gone   <-chan struct{}                                            // closed when no more comes from the client, though it may still read
+}
+
+func newLibraryRequest(method string, params json.RawMessage) (*libraryRequest, error) {
+	r := &libraryRequest{method: method, params: params}
+	var p struct {
+		Meta map[string]json.RawMessage `json:"_meta"`
+	}
+	if err := r.decode(&p); err != nil {
+		return nil, err
+	}
+	r.meta = p.Meta
+	if token := r.meta["progressToken"]; string(token) != "null" {
+		r.progressToken = token
+	}
+	return r, nil
+}
+
+// stateless says whether the request is one of the stateless era.
+func (r *libraryRequest) stateless() bool {
+	return r.method != "initialize" && (r.meta[metaVersion] != nil || r.meta[metaCapabilities] != nil)
 }
 
 // notification runs on the reader and so in wire order. That is why the session is ready at notifications/initialized
 // and not at the answer to initialize: every request has a goroutine of its own, and one that was sent right behind the
 // handshake would sometimes overtake it (TestLibraryPipelinedSession).
-func (s *librarySession) notification(c *Conn, method string, params json.RawMessage) {
+func (s *librarySession) notification(method string, params json.RawMessage, cancel func(id json.RawMessage)) {
 	switch method {
 	case "notifications/initialized":
 		s.ready.Store(true)
@@ -122,33 +157,23 @@ func (s *librarySession) notification(c *Conn, method string, params json.RawMes
 			RequestID json.RawMessage `json:"requestId"`
 		}
 		if json.Unmarshal(params, &p) == nil {
-			c.CancelRequest(p.RequestID)
+			cancel(p.RequestID)
 		}
 	}
 }
 
 // request finds out the era.
-func (s *librarySession) request(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
-	r := &libraryRequest{conn: c, method: method, params: params}
-	var p struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
-	}
-	if err := r.decode(&p); err != nil {
-		return nil, err
-	}
-	if token := p.Meta["progressToken"]; string(token) != "null" {
-		r.progressToken = token
-	}
+func (s *librarySession) request(ctx context.Context, r *libraryRequest) (any, error) {
 	switch {
-	case method == "initialize":
+	case r.method == "initialize":
 		return s.library.initialize(r)
-	case p.Meta[metaVersion] != nil || p.Meta[metaCapabilities] != nil:
+	case r.stateless():
 		r.noResource = CodeInvalidParams
-		return s.library.stateless(ctx, r, p.Meta)
-	case method == "ping":
+		return s.library.stateless(ctx, r)
+	case r.method == "ping":
 		return struct{}{}, nil
 	case !s.ready.Load():
-		return nil, invalidParams("%s needs %s in _meta, or an initialize before it", method, metaVersion)
+		return nil, invalidParams("%s needs %s in _meta, or an initialize before it", r.method, metaVersion)
 	}
 	const resourceNotFound = -32002 // whose number the stateless era forbids
 	r.noResource = resourceNotFound
@@ -164,8 +189,8 @@ const (
 
 // stateless serves a request of the stateless era. To what the handshake era would answer it adds what a result must say of
 // itself (MCP 2026-07-28, basic, result type; utilities, caching).
-func (l *Library) stateless(ctx context.Context, r *libraryRequest, meta map[string]json.RawMessage) (any, error) {
-	if err := checkMeta(r.method, meta); err != nil {
+func (l *Library) stateless(ctx context.Context, r *libraryRequest) (any, error) {
+	if err := r.checkMeta(); err != nil {
 		return nil, err
 	}
 	about := map[string]any{"io.modelcontextprotocol/serverInfo": l.info()}
@@ -199,25 +224,30 @@ const libraryTTL = 60 * 60 * 1000
 
 // checkMeta checks what a request says of itself (MCP 2026-07-28, basic, _meta). The revision comes first: what else is
 // needed depends on it.
-func checkMeta(method string, meta map[string]json.RawMessage) error {
+func (r *libraryRequest) checkMeta() error {
 	var version string
-	if json.Unmarshal(meta[metaVersion], &version) != nil || version == "" {
-		return invalidParams("%s needs %s in _meta", method, metaVersion)
+	if json.Unmarshal(r.meta[metaVersion], &version) != nil || version == "" {
+		return invalidParams("%s needs %s in _meta", r.method, metaVersion)
 	}
-	if revisions := libraryRevisions(); version != revisions[0] {
-		// The earlier ones are in the list for a client that can begin anew with initialize.
-		data, err := json.Marshal(map[string]any{"supported": revisions, "requested": version})
-		if err != nil {
-			return err
-		}
-		const unsupportedVersion = -32022
-		return &Error{unsupportedVersion, "unsupported protocol version; those before " + revisions[0] + " begin with initialize", data}
+	if version != libraryRevisions()[0] {
+		return unsupportedVersion(version)
 	}
 	var capabilities map[string]json.RawMessage
-	if json.Unmarshal(meta[metaCapabilities], &capabilities) != nil || capabilities == nil {
-		return invalidParams("%s needs %s in _meta, an object", method, metaCapabilities)
+	if json.Unmarshal(r.meta[metaCapabilities], &capabilities) != nil || capabilities == nil {
+		return invalidParams("%s needs %s in _meta, an object", r.method, metaCapabilities)
 	}
 	return nil
+}
+
+// unsupportedVersion has the earlier revisions in its list for a client that can begin anew with initialize.
+func unsupportedVersion(version string) error {
+	revisions := libraryRevisions()
+	data, err := json.Marshal(map[string]any{"supported": revisions, "requested": version})
+	if err != nil {
+		return err
+	}
+	const code = -32022
+	return &Error{code, "unsupported protocol version; those before " + revisions[0] + " begin with initialize", data}
 }
 
 // listen keeps a subscription until the client cancels it or goes. It is acknowledged with an empty list of what will be
@@ -230,7 +260,7 @@ func listen(ctx context.Context, r *libraryRequest) (map[string]any, error) {
 	if p.Notifications == nil {
 		return nil, invalidParams("%s needs notifications, an object", r.method)
 	}
-	err := r.conn.Notify(ctx, "notifications/subscriptions/acknowledged", map[string]any{
+	err := r.notify(ctx, "notifications/subscriptions/acknowledged", map[string]any{
 		"_meta": map[string]any{metaSubscription: RequestID(ctx)}, "notifications": struct{}{},
 	})
 	if err != nil {
@@ -239,7 +269,7 @@ func listen(ctx context.Context, r *libraryRequest) (map[string]any, error) {
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-r.conn.life.Done(): // The client sends no more, so it cannot cancel, but it may still read.
+	case <-r.gone: // The client sends no more, so it cannot cancel, but it may still read.
 		return make(map[string]any), nil
 	}
 }
@@ -329,7 +359,7 @@ func (l *Library) load(ctx context.Context, r *libraryRequest) (*Corpus, error) 
 	c, err := ReadCorpus(ctx, &l.Folder, func(done, total int, source string) {
 		if r.progressToken != nil {
 			// A notification that cannot be sent is no reason to stop: if the client is gone, ctx ends.
-			_ = r.conn.Notify(ctx, "notifications/progress", map[string]any{
+			_ = r.notify(ctx, "notifications/progress", map[string]any{
 				"progressToken": r.progressToken, "progress": done, "total": total, "message": "indexing " + source,
 			})
 		}

@@ -1,11 +1,10 @@
 // main.go - the command line.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp_types.go, elicitation.go, mcp.go, mcp_lists.go, mcp_handshake.go, mistral.go, mcp_model.go, sampling.go, agent.go, host.go, search.go, corpus.go, library_tools.go, library.go, offline.go, terminal.go, main_commands.go.
+// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, transport_http_events.go, transport_http.go, transport_http_params.go, transport_sse.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go, sampling.go, agent.go, connect.go, host.go, search.go, corpus.go, library_tools.go, library.go, library_http.go, offline.go, terminal.go, main_server.go, main_commands.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -39,6 +38,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
   mcpagent prompts             list the server's prompts
   mcpagent prompt NAME [KEY=VALUE ...]   fill in a prompt and print its messages
   mcpagent serve [DIR]         be an MCP server on stdio: search over DIR, or over this program's source
+  mcpagent serve -http ADDR [DIR]   the same over HTTP; an ADDR without a host (:8080) is for this machine alone
   mcpagent version | help
 
   variable           flag            meaning                                            default
@@ -46,7 +46,8 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MISTRAL_MODEL      -model          the model's name                                   mistral-large-latest
   MISTRAL_BASE_URL                   any chat-completions API (Ollama, vLLM, …)         Mistral's
   MCP_SERVER         -server         the server's command line; words NAME=VALUE        the built-in library
-                                     before it set its environment
+                                     before it set its environment; or its URL
+  MCP_HEADERS                        headers for the URL, one "Name: value" a line      none
   MCP_PROTOCOL       -protocol       protocol revision to speak                         auto
   MCP_SYSTEM         -system         system prompt; @FILE reads it from a file          a short one
   MCP_APPROVE        -approve        calls by the model, and the server's own questions ask on a terminal, else never
@@ -56,6 +57,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MCP_START_TIMEOUT  -start-timeout  of the server's start                              30s
   MCP_TRACE          -trace          every message on the wire, and the server's        off
                                      stderr: 1 for stderr, or a file
+                     -http           where serve is to listen: HOST:PORT, :PORT         stdio
                      -json           machine-readable output                            off
                      -q              nothing but the answer                             off
 
@@ -133,10 +135,13 @@ type program struct {
 	key    string // never shown
 
 	model, baseURL string
-	server         string // a command line; empty for the built-in library
+	server         string      // a command line, or a URL; empty for the built-in library
+	headers        http.Header // for the URL
+	secrets        []string    // what else is never shown
 	protocol       string
 	system         string
 	approve        string
+	http           string                                 // where serve listens; empty for stdio
 	given          struct{ turns, timeout, start string } // as they were written; check reads them
 	maxTurns       int
 	timeout, start time.Duration
@@ -161,6 +166,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 	command := ""
 	if len(args) > 0 {
 		command = args[0]
+	}
+	if p.http != "" && command != "serve" {
+		return usageError("-http goes with serve")
 	}
 	switch command {
 	case "help":
@@ -209,6 +217,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	text(&p.given.timeout, "timeout", "MCP_TIMEOUT", "5m")
 	text(&p.given.start, "start-timeout", "MCP_START_TIMEOUT", "30s")
 	text(&p.trace, "trace", "MCP_TRACE", "")
+	f.Func("http", "", p.listenAt)
 	f.BoolVar(&p.json, "json", false, "")
 	f.BoolVar(&p.quiet, "q", false, "")
 	for len(args) > 0 {
@@ -248,6 +257,9 @@ func (p *program) check() (err error) {
 	default:
 		return usageError("MCP_APPROVE: %q is none of ask, always, never", p.approve)
 	}
+	if err := p.readHeaders(os.Getenv("MCP_HEADERS")); err != nil {
+		return err
+	}
 	if file, ok := strings.CutPrefix(p.system, "@"); ok {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -268,36 +280,6 @@ func duration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration such as 90s or 5m", text)
 	}
 	return d, nil
-}
-
-// serve is the built-in server, on this program's own stdin and stdout.
-func (p *program) serve(ctx context.Context, args []string) error {
-	library := SourceLibrary()
-	switch len(args) {
-	case 0:
-	case 1:
-		var err error
-		if library, err = OpenLibrary(args[0]); err != nil {
-			return err
-		}
-		defer library.Close()
-	default:
-		return usageError("serve takes one folder")
-	}
-	library.Version = version
-	library.OnIndexed = func(summary string) { fmt.Fprintln(p.stderr, summary) }
-	if isTerminal(os.Stdin) {
-		fmt.Fprintln(p.stderr, "an MCP server on stdin and stdout: one JSON-RPC message a line, Ctrl-D ends it")
-	}
-	served := make(chan error, 1)
-	// A blocked read of a terminal cannot be interrupted, so an interrupt does not wait for it: the process ends.
-	go func() { served <- library.Serve(context.Background(), NewLines(os.Stdin, os.Stdout)) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // ask is a question to the model.
@@ -499,109 +481,6 @@ func (p *program) mistral() *Mistral {
 	return m
 }
 
-// host starts the server. done ends it.
-func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
-	c := Command{Path: "", Args: []string{"serve"}}
-	if p.server == "" {
-		if c.Path, err = os.Executable(); err != nil {
-			return nil, nil, err
-		}
-	} else if c, err = ParseCommand(p.server); err != nil {
-		return nil, nil, usageError("MCP_SERVER: %w", err)
-	}
-	if strings.HasPrefix(c.Path, "http://") || strings.HasPrefix(c.Path, "https://") {
-		return nil, nil, usageError("MCP_SERVER is a URL; servers are spoken to over stdio only: give a command line")
-	}
-	var trace io.Writer
-	closeTrace := func() error { return nil }
-	switch p.trace {
-	case "", "0":
-	case "1":
-		trace = p.stderr
-	default:
-		file, err := os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, nil, fmt.Errorf("MCP_TRACE: %w", err)
-		}
-		trace, closeTrace = &lineWriter{w: file}, file.Close
-	}
-	options := ClientOptions{Info: Implementation{Name: "mcpagent", Version: version}, Timeout: p.timeout, Elicit: p.elicit}
-	if p.approve == "always" || p.approve != "never" && p.terminal.Interactive() {
-		options.Sample = p.sample
-	}
-	if p.protocol != "auto" {
-		options.Protocol = p.protocol
-	}
-	if trace != nil {
-		c.Stderr = tracer{p, trace, "!! stderr: "}
-		options.Stray = func(_ []byte, reason error) { tracer{p, trace, "!! "}.line("skipped: " + reason.Error()) }
-	}
-	start := func() (Transport, error) {
-		stdio, err := StartStdio(c)
-		if err != nil {
-			return nil, err
-		}
-		p.stdio.Store(stdio)
-		if trace == nil {
-			return stdio, nil
-		}
-		return traced{stdio, tracer{p, trace, "-> "}, tracer{p, trace, "<- "}}, nil
-	}
-	starting, cancel := context.WithTimeoutCause(ctx, p.start,
-		fmt.Errorf("server %s did not answer within %s (MCP_START_TIMEOUT)", &c, p.start))
-	defer cancel()
-	host, err := StartHost(starting, start, options)
-	if err != nil {
-		return nil, nil, errors.Join(err, closeTrace())
-	}
-	return host, func() {
-		_ = host.Close()
-		_ = closeTrace()
-	}, nil
-}
-
-// kill ends the server at once, if there is one.
-func (p *program) kill() {
-	if stdio := p.stdio.Load(); stdio != nil {
-		stdio.Kill()
-	}
-}
-
-// traced writes every message of a transport down.
-type traced struct {
-	Transport
-	out, in tracer
-}
-
-func (t traced) Read() ([]byte, error) {
-	message, err := t.Transport.Read()
-	if err == nil {
-		t.in.line(string(message))
-	}
-	return message, err
-}
-
-func (t traced) Write(ctx context.Context, message []byte) error {
-	t.out.line(string(message))
-	return t.Transport.Write(ctx, message)
-}
-
-// tracer writes lines with a mark before each, and without the key.
-type tracer struct {
-	p    *program
-	w    io.Writer
-	mark string
-}
-
-func (t tracer) line(text string) { fmt.Fprintln(t.w, t.mark+t.p.redact(visible(text))) }
-
-func (t tracer) Write(lines []byte) (int, error) {
-	for line := range bytes.Lines(lines) {
-		t.line(string(bytes.TrimRight(line, "\r\n")))
-	}
-	return len(lines), nil
-}
-
 // note tells the user something in passing.
 func (p *program) note(format string, args ...any) {
 	if !p.quiet {
@@ -623,7 +502,7 @@ func (p *program) print(v any) error {
 	return err
 }
 
-// show writes a text of the model or a server to stdout. A file gets it as it is, but for the key.
+// show writes a text of the model or a server to stdout. A file gets it as it is, but for the secrets.
 func (p *program) show(text string) error {
 	if text = p.redact(text); isTerminal(os.Stdout) {
 		text = visible(text)
@@ -636,16 +515,21 @@ func (p *program) show(text string) error {
 	return err
 }
 
-// redact takes the key out of a text. What local servers are given for one ("none", "ollama") is no secret, and
+// redact takes the key and the headers out of a text. What local servers are given for one ("none", "ollama") is no secret, and
 // taking it out would take words apart.
 func (p *program) redact(text string) string {
-	if len(p.key) < 8 {
-		return text
+	for _, secret := range p.secrets {
+		if len(secret) >= 8 {
+			text = strings.ReplaceAll(text, secret, "[secret]")
+		}
 	}
-	return strings.ReplaceAll(text, p.key, "[key]")
+	if len(p.key) >= 8 {
+		text = strings.ReplaceAll(text, p.key, "[key]")
+	}
+	return text
 }
 
-// redacted is stderr without the key.
+// redacted is stderr without the secrets.
 type redacted struct{ p *program }
 
 func (r redacted) Write(text []byte) (int, error) {

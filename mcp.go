@@ -1,5 +1,5 @@
 // mcp.go - the Model Context Protocol, the client's side.
-// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp_lists.go, mcp_handshake.go.
+// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -43,11 +43,8 @@ func (e *TimeoutError) Error() string {
 
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// Bounds on what a server can make this side do.
-const (
-	maxRounds = 10              // of a request that needs input, each answered by this side
-	probeTime = 3 * time.Second // for the answer to server/discover; old servers may give none
-)
+// probeTime is for the answer to server/discover. Old servers may give none.
+const probeTime = 3 * time.Second
 
 // statelessRevision is the one without a handshake: every request says in _meta who asks, in which revision, and what the
 // asker can do, so that any server process can answer it.
@@ -99,12 +96,16 @@ type Client struct {
 	lists   map[string]cachedList // by method
 	changes int                   // how often lists was emptied
 	listens map[*listener]int64   // Listens at work, with the id of their request; 0 in the handshake era
+	session int                   // counts those of the handshake era that followed the first
+
+	renewing chan struct{} // one slot, taken to begin a session anew
 }
 
 // watch is the time of one request, and its progress.
 type watch struct {
 	endless  bool           // never expires. Set before the request
 	begun    func(id int64) // if not nil, told the id before the request is sent
+	session  int            // Client.session when the request was made
 	deadline time.Time      // later with each progress. Client.mu guards it
 	last     time.Time      // no progress helps beyond it
 
@@ -121,9 +122,10 @@ type watch struct {
 // handshake. A server that ends instead is reported with ErrProbe.
 func Connect(ctx context.Context, t Transport, o *ClientOptions) (*Client, error) {
 	c := &Client{
-		watches: make(map[int64]*watch),
-		lists:   make(map[string]cachedList),
-		listens: make(map[*listener]int64),
+		watches:  make(map[int64]*watch),
+		lists:    make(map[string]cachedList),
+		listens:  make(map[*listener]int64),
+		renewing: make(chan struct{}, 1),
 	}
 	if o != nil {
 		c.options = *o
@@ -159,7 +161,7 @@ func Connect(ctx context.Context, t Transport, o *ClientOptions) (*Client, error
 func (c *Client) begin(ctx context.Context) error {
 	forced := c.options.Protocol
 	if forced != "" && forced != statelessRevision {
-		return c.handshake(ctx, forced)
+		return c.introduce(ctx, forced)
 	}
 	probe := ctx
 	if forced == "" {
@@ -176,7 +178,11 @@ func (c *Client) begin(ctx context.Context) error {
 	case errors.Is(err, ErrClosed):
 		return fmt.Errorf("%w: %w", ErrProbe, err)
 	}
-	return c.handshake(ctx, handshakeRevisions()[0])
+	err := c.introduce(ctx, handshakeRevisions()[0])
+	if isModern(err) {
+		return c.discover(ctx) // it had been slow to answer
+	}
+	return err
 }
 
 var errNoDiscovery = errors.New("the answer has no supportedVersions")
@@ -377,87 +383,14 @@ func (c *Client) get(ctx context.Context, method string, params map[string]any, 
 	return json.Unmarshal(raw, result)
 }
 
-// exchange is a request to which the server may answer that it needs input (MCP 2026-07-28, patterns, multi round-trip
-// requests). The input is got from the handlers that answer a server's requests in the handshake era, and the request
-// is sent again with it, as a new one.
-func (c *Client) exchange(ctx context.Context, method string, report func(Progress), params membersFunc) (json.RawMessage, error) {
-	var inputs []byte // members of this round
-	for round := range maxRounds + 1 {
-		raw, err := c.request(ctx, method, func(b []byte) ([]byte, error) {
-			b, err := params(b)
-			return append(b, inputs...), err
-		}, &watch{report: report})
-		if err == nil {
-			return raw, nil
-		}
-		var needs *inputRequired
-		if !errors.As(err, &needs) {
-			var refusal *Error
-			if errors.As(err, &refusal) {
-				c.forgetLists("") // they may be what was wrong
-			}
-			return nil, err
-		}
-		if round == maxRounds {
-			break // nobody is asked for what will not be sent
-		}
-		if inputs, err = c.input(ctx, needs); err != nil {
-			return nil, err
-		}
-	}
-	return nil, &ProtocolError{fmt.Sprintf("the server asked for input %d times", maxRounds+1)}
-}
-
-// inputRequired is a result that is none yet.
-type inputRequired struct {
-	InputRequests map[string]struct {
-		Method string
-		Params json.RawMessage
-	}
-	RequestState json.RawMessage // the server's own: returned byte for byte
-}
-
-func (*inputRequired) Error() string {
-	return "the server asks for input where the protocol allows none"
-}
-
-func (r *inputRequired) Unwrap() error { return &ProtocolError{r.Error()} }
-
-// input answers what the server asks, one after the other: there is one user.
-func (c *Client) input(ctx context.Context, needs *inputRequired) (members []byte, err error) {
-	if string(needs.RequestState) == "null" {
-		needs.RequestState = nil
-	}
-	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
-		return nil, &ProtocolError{"the server asks for input, but not for which"}
-	}
-	if len(needs.InputRequests) > 0 {
-		answers := make(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
-			r := needs.InputRequests[name]
-			answers[name], err = c.ask(ctx, r.Method, r.Params)
-			var refusal *Error
-			if errors.As(err, &refusal) { // ours, for the server to read, if it could read it
-				err = &ProtocolError{refusal.Message}
-			}
-			if err != nil {
-				return nil, fmt.Errorf("the server asks for %s: %w", r.Method, err)
-			}
-		}
-		if members, err = appendJSON(append(members, `"inputResponses":`...), answers); err != nil {
-			return nil, err
-		}
-		members = append(members, ',')
-	}
-	if needs.RequestState != nil {
-		members = append(append(append(members, `"requestState":`...), needs.RequestState...), ',')
-	}
-	return members, nil
-}
-
 // request is one request whose result is complete.
 func (c *Client) request(ctx context.Context, method string, params membersFunc, w *watch) (json.RawMessage, error) {
 	raw, err := c.call(ctx, method, params, w)
+	if err != nil {
+		if err = c.repair(ctx, method, err, w); err == nil {
+			raw, err = c.call(ctx, method, params, w)
+		}
+	}
 	if err != nil || !c.stateless() {
 		return raw, err
 	}
@@ -535,6 +468,7 @@ func (c *Client) watch(id int64, w *watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
+	w.session = c.session
 	w.last = now.Add(c.options.MaxTimeout)
 	c.watches[id] = w
 	c.extend(w, now)

@@ -1,5 +1,5 @@
 // mcp_handshake.go - the revisions of MCP that begin with a handshake.
-// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp.go, mcp_lists.go.
+// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_repair.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -27,8 +27,8 @@ func handshakeRevisions() []string {
 // handshake agrees on a revision (MCP 2025-11-25, lifecycle, initialization): the client offers one, the server
 // answers with that or with one it prefers, and the client takes it or leaves. Who is who, and who can do what, is said
 // here once for the whole connection.
-func (c *Client) handshake(ctx context.Context, offer string) error {
-	raw, err := c.request(ctx, "initialize", members(map[string]any{
+func (c *Client) handshake(ctx context.Context, offer string) (ServerInfo, error) {
+	raw, err := c.call(ctx, "initialize", members(map[string]any{
 		"protocolVersion": offer,
 		"capabilities":    c.capabilities(),
 		"clientInfo":      c.options.Info,
@@ -47,21 +47,27 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 			answer.ProtocolVersion, strings.Join(Revisions(), ", "))}
 	}
 	if err != nil {
-		return fmt.Errorf("initialize: %w", err)
+		return ServerInfo{}, fmt.Errorf("initialize: %w", err)
 	}
-	c.Server = ServerInfo{answer.ProtocolVersion, answer.Capabilities, answer.ServerInfo, answer.Instructions}
-	if err := c.conn.Notify(ctx, "notifications/initialized", nil); err != nil {
-		return err
+	server := ServerInfo{answer.ProtocolVersion, answer.Capabilities, answer.ServerInfo, answer.Instructions}
+	if err = c.conn.Notify(ctx, "notifications/initialized", nil); err == nil {
+		err = c.setLogLevel(ctx, server)
 	}
-	return c.setLogLevel(ctx)
+	return server, err
+}
+
+// introduce is the first handshake of the connection.
+func (c *Client) introduce(ctx context.Context, offer string) (err error) {
+	c.Server, err = c.handshake(ctx, offer)
+	return err
 }
 
 // setLogLevel says once what the stateless era says in every request.
-func (c *Client) setLogLevel(ctx context.Context) error {
-	if c.options.Log == nil || c.Server.Capabilities["logging"] == nil {
+func (c *Client) setLogLevel(ctx context.Context, server ServerInfo) error {
+	if c.options.Log == nil || server.Capabilities["logging"] == nil {
 		return nil
 	}
-	_, err := c.request(ctx, "logging/setLevel", members(map[string]any{"level": c.options.LogLevel}), new(watch))
+	_, err := c.call(ctx, "logging/setLevel", members(map[string]any{"level": c.options.LogLevel}), new(watch))
 	var refusal *Error
 	if err != nil && !errors.As(err, &refusal) { // whose server logs as it likes
 		return fmt.Errorf("logging/setLevel: %w", err)

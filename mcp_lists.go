@@ -1,5 +1,5 @@
 // mcp_lists.go - the lists of a server: their pages, how long they hold, and their changes.
-// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp.go, mcp_handshake.go.
+// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_handshake.go, mcp_repair.go.
 // SPDX-License-Identifier: 0BSD
 
 package main

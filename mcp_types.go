@@ -52,6 +52,13 @@ func (t *Tool) TaskOnly() bool {
 	return json.Unmarshal(t.Execution, &execution) == nil && execution.TaskSupport == "required"
 }
 
+// Repeatable says whether the server says that a call changes nothing, or a second one no more than the first. Nobody but that
+// server is at risk if it is not true.
+func (t *Tool) Repeatable() bool {
+	var hints struct{ ReadOnlyHint, IdempotentHint bool }
+	return json.Unmarshal(t.Annotations, &hints) == nil && (hints.ReadOnlyHint || hints.IdempotentHint)
+}
+
 // ToolResult is what a tool gave back (schema: CallToolResult).
 type ToolResult struct {
 	Content           []ContentBlock  `json:"content"`

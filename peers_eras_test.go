@@ -59,7 +59,13 @@ type eraSession struct {
 func startEra(t *testing.T, command Command, revision string) *eraSession {
 	t.Helper()
 	s := new(eraSession)
-	s.connect(t, command, &ClientOptions{
+	s.connect(t, command, s.options(revision))
+	return s
+}
+
+// options are those of a client that can do everything.
+func (s *eraSession) options(revision string) *ClientOptions {
+	return &ClientOptions{
 		Protocol: revision,
 		Roots: func(context.Context) ([]Root, error) {
 			return []Root{{URI: "file:///here", Name: "Here"}, {URI: "file:///there"}}, nil
@@ -71,14 +77,20 @@ func startEra(t *testing.T, command Command, revision string) *eraSession {
 			defer s.mu.Unlock()
 			s.logs = append(s.logs, message)
 		},
-	})
-	return s
+	}
 }
 
 func (s *eraSession) connect(t *testing.T, command Command, o *ClientOptions) {
 	t.Helper()
 	s.peerSession = startPeer(t, command)
-	s.wire = &eraWire{Stdio: s.server, more: make(chan struct{})}
+	s.connectOn(s.server, o)
+}
+
+// connectOn connects on a transport.
+func (s *eraSession) connectOn(transport Transport, o *ClientOptions) {
+	t := s.t
+	t.Helper()
+	s.wire = &eraWire{Transport: transport, more: make(chan struct{})}
 	o.Stray = func(message []byte, reason error) { t.Errorf("stray message %s: %v", message, reason) }
 	var err error
 	s.Client, err = Connect(s.ctx, s.wire, o)
@@ -136,7 +148,7 @@ func (s *eraSession) canElicit() bool { return s.Server.ProtocolVersion >= "2025
 
 // eraWire keeps all messages of a connection, "> " before those of the client and "< " before those of the server.
 type eraWire struct {
-	*Stdio
+	Transport
 
 	mu    sync.Mutex // guards the following
 	lines []string
@@ -144,7 +156,7 @@ type eraWire struct {
 }
 
 func (w *eraWire) Read() ([]byte, error) {
-	message, err := w.Stdio.Read()
+	message, err := w.Transport.Read()
 	if err == nil {
 		w.keep("< ", message)
 	}
@@ -153,7 +165,7 @@ func (w *eraWire) Read() ([]byte, error) {
 
 func (w *eraWire) Write(ctx context.Context, message []byte) error {
 	w.keep("> ", message)
-	return w.Stdio.Write(ctx, message)
+	return w.Transport.Write(ctx, message)
 }
 
 func (w *eraWire) keep(direction string, message []byte) {
@@ -257,32 +269,38 @@ func TestEraModern(t *testing.T) {
 				var stderr eraStderr
 				command := peer.command(t)
 				command.Stderr = &stderr
-				s := startEra(t, command, revision)
-				if revision == "" {
-					revision = statelessRevision
-				}
-				assert.Equal(t, s.Server.ProtocolVersion, revision)
-				assert.Equal(t, s.Server.Implementation, Implementation{Name: "modern-" + peer.name, Title: "Modern", Version: "1.2.3"})
-				assert.Equal(t, s.Server.Instructions, "Ask for anything.")
-				for _, name := range []string{"tools", "resources", "prompts", "completions"} {
-					assert.Assert(t, is.Contains(s.Server.Capabilities, name))
-				}
-				s.testTools()
-				s.testWait(&stderr)
-				s.testLog(peer.name)
-				s.testResources(peer.name)
-				s.testPrompts()
-				s.testQuestions(peer.name)
-				s.testChanges(peer.name)
-				if s.stateless() {
-					for _, line := range s.wire.with("> ", `"id":`) {
-						assert.Assert(t, is.Contains(line, `"io.modelcontextprotocol/protocolVersion":"`+statelessRevision+`"`))
-					}
-				} else {
-					assert.Assert(t, is.Len(s.wire.with("> ", "io.modelcontextprotocol/"), 0))
-				}
+				startEra(t, command, revision).testModern(peer.name, revision, &stderr)
 			})
 		}
+	}
+}
+
+// testModern is about all that the servers of the stateless era have, in any revision.
+func (s *eraSession) testModern(name, revision string, stderr *eraStderr) {
+	t := s.t
+	t.Helper()
+	if revision == "" {
+		revision = statelessRevision
+	}
+	assert.Equal(t, s.Server.ProtocolVersion, revision)
+	assert.Equal(t, s.Server.Implementation, Implementation{Name: "modern-" + name, Title: "Modern", Version: "1.2.3"})
+	assert.Equal(t, s.Server.Instructions, "Ask for anything.")
+	for _, capability := range []string{"tools", "resources", "prompts", "completions"} {
+		assert.Assert(t, is.Contains(s.Server.Capabilities, capability))
+	}
+	s.testTools()
+	s.testWait(stderr)
+	s.testLog(name)
+	s.testResources(name)
+	s.testPrompts()
+	s.testQuestions(name)
+	s.testChanges(name)
+	if s.stateless() {
+		for _, line := range s.wire.with("> ", `"id":`) {
+			assert.Assert(t, is.Contains(line, `"io.modelcontextprotocol/protocolVersion":"`+statelessRevision+`"`))
+		}
+	} else {
+		assert.Assert(t, is.Len(s.wire.with("> ", "io.modelcontextprotocol/"), 0))
 	}
 }
 
@@ -553,23 +571,28 @@ func TestEraListensApart(t *testing.T) {
 	for _, peer := range eraModern() {
 		t.Run(peer.name, func(t *testing.T) {
 			checkLeaks(t)
-			s := startEra(t, peer.command(t), "")
-			lists := s.listen(Subscription{Tools: true, Prompts: true})
-			text := s.listen(Subscription{URIs: []string{"note://text", "note://blob"}})
-			blob := s.listen(Subscription{URIs: []string{"note://blob"}})
-			s.text("touch", `{"uri":"note://text"}`)
-			assert.Equal(t, peerReceive(s.peerSession, text.changes), Change{URI: "note://text"})
-			assert.ErrorIs(t, text.stop(), context.Canceled)
-			s.text("touch", `{"uri":"note://blob"}`)
-			assert.Equal(t, peerReceive(s.peerSession, blob.changes), Change{URI: "note://blob"})
-			s.text("grow", "")
-			assert.DeepEqual(t, s.take(lists, 2), map[Change]int{{List: "tools"}: 1, {List: "prompts"}: 1})
-			s.text("echo", `{"message":"on"}`) // nothing of before it can still be under way
-			assert.Assert(t, is.Len(lists.changes, 0))
-			assert.Assert(t, is.Len(text.changes, 0))
-			assert.Assert(t, is.Len(blob.changes, 0))
+			startEra(t, peer.command(t), "").testListensApart()
 		})
 	}
+}
+
+func (s *eraSession) testListensApart() {
+	t := s.t
+	t.Helper()
+	lists := s.listen(Subscription{Tools: true, Prompts: true})
+	text := s.listen(Subscription{URIs: []string{"note://text", "note://blob"}})
+	blob := s.listen(Subscription{URIs: []string{"note://blob"}})
+	s.text("touch", `{"uri":"note://text"}`)
+	assert.Equal(t, peerReceive(s.peerSession, text.changes), Change{URI: "note://text"})
+	assert.ErrorIs(t, text.stop(), context.Canceled)
+	s.text("touch", `{"uri":"note://blob"}`)
+	assert.Equal(t, peerReceive(s.peerSession, blob.changes), Change{URI: "note://blob"})
+	s.text("grow", "")
+	assert.DeepEqual(t, s.take(lists, 2), map[Change]int{{List: "tools"}: 1, {List: "prompts"}: 1})
+	s.text("echo", `{"message":"on"}`) // nothing of before it can still be under way
+	assert.Assert(t, is.Len(lists.changes, 0))
+	assert.Assert(t, is.Len(text.changes, 0))
+	assert.Assert(t, is.Len(blob.changes, 0))
 }
 
 // A Listen ends with its server.
@@ -704,68 +727,73 @@ func TestEraOld(t *testing.T) {
 	for _, revision := range append([]string{""}, handshakeRevisions()...) {
 		t.Run(revision, func(t *testing.T) {
 			checkLeaks(t)
-			s := startEra(t, eraNode(t, "old_server.mjs"), revision)
-			assert.Equal(t, s.Server.ProtocolVersion, "2024-11-05")
-			assert.Equal(t, s.Server.Implementation, Implementation{Name: "old", Version: "0.1.0"})
-			assert.Equal(t, s.text("echo", `{"message":"é"}`), "é")
-			assert.Equal(t, s.text("level", ""), "info")
-			_, err := s.CallTool(s.ctx, "nonesuch", nil, nil)
-			assert.Equal(t, refused(t, err), int64(CodeInternalError))
-			var got []Progress
-			_, err = s.CallTool(s.ctx, "count", json.RawMessage(`{"steps":2}`), func(p Progress) { got = append(got, p) })
-			assert.NilError(t, err)
-			assert.DeepEqual(t, got, []Progress{{1, 2, ""}, {2, 2, ""}})
-			assert.Equal(t, s.text("log", ""), "logged")
-			s.mu.Lock()
-			assert.DeepEqual(t, s.logs, []LogMessage{{Level: "error", Logger: "old", Data: json.RawMessage(`"of much interest"`)}})
-			s.mu.Unlock()
-
-			resources, err := s.ListResources(s.ctx)
-			assert.NilError(t, err)
-			assert.Assert(t, is.Len(resources, 2), "on two pages")
-			templates, err := s.ListResourceTemplates(s.ctx)
-			assert.NilError(t, err)
-			assert.Equal(t, templates[0].URITemplate, "note://{name}")
-			contents, err := s.ReadResource(s.ctx, "note://text")
-			assert.NilError(t, err)
-			assert.Equal(t, contents[0].Text, "a note, é")
-			contents, err = s.ReadResource(s.ctx, "note://blob")
-			assert.NilError(t, err)
-			assert.DeepEqual(t, contents[0].Blob, []byte{0, 1, 2, 255})
-			_, err = s.ReadResource(s.ctx, "note://absent")
-			assert.Equal(t, refused(t, err), int64(CodeResourceNotFound))
-
-			prompts, err := s.ListPrompts(s.ctx)
-			assert.NilError(t, err)
-			assert.DeepEqual(t, prompts[0].Arguments, []PromptArgument{{Name: "name", Required: true}})
-			prompt, err := s.GetPrompt(s.ctx, "greet", map[string]string{"name": "Ann"})
-			assert.NilError(t, err)
-			assert.Equal(t, prompt.Messages[0].Content.Text, "Greet Ann.")
-			prompt, err = s.GetPrompt(s.ctx, "hello", nil)
-			assert.NilError(t, err)
-			assert.Equal(t, prompt.Messages[0].Content.Text, "Hello!")
-			completion, err := s.CompletePrompt(s.ctx, "greet", "name", "A", map[string]string{"of": "a later revision"})
-			assert.NilError(t, err)
-			assert.DeepEqual(t, completion.Values, []string{"Ann"})
-
-			assert.Equal(t, s.text("sample", ""), "model-1 as assistant says Paris (endTurn)")
-			assert.Equal(t, s.text("roots", ""), "file:///here (Here) file:///there (undefined)")
-			assert.Equal(t, s.text("ping", ""), "pong")
-
-			l := s.listen(Subscription{Tools: true, URIs: []string{"note://text", "note://blob"}})
-			s.tools()
-			s.tools()
-			assert.Assert(t, is.Len(s.wire.with("> ", `"tools/list"`), 1))
-			s.text("grow", "")
-			assert.Assert(t, is.Contains(s.tools(), "grown"))
-			assert.Equal(t, s.text("touch", `{"uri":"note://absent"}`), "note://text note://blob")
-			s.text("touch", `{"uri":"note://blob"}`)
-			assert.DeepEqual(t, s.take(l, 2), map[Change]int{{List: "tools"}: 1, {URI: "note://blob"}: 1})
-			assert.ErrorIs(t, l.stop(), context.Canceled)
-			assert.Equal(t, s.text("touch", `{"uri":"note://blob"}`), "", "nobody is subscribed any more")
-			assert.Assert(t, is.Len(l.changes, 0))
+			startEra(t, eraNode(t, "old_server.mjs"), revision).testOld()
 		})
 	}
+}
+
+func (s *eraSession) testOld() {
+	t := s.t
+	t.Helper()
+	assert.Equal(t, s.Server.ProtocolVersion, "2024-11-05")
+	assert.Equal(t, s.Server.Implementation, Implementation{Name: "old", Version: "0.1.0"})
+	assert.Equal(t, s.text("echo", `{"message":"é"}`), "é")
+	assert.Equal(t, s.text("level", ""), "info")
+	_, err := s.CallTool(s.ctx, "nonesuch", nil, nil)
+	assert.Equal(t, refused(t, err), int64(CodeInternalError))
+	var got []Progress
+	_, err = s.CallTool(s.ctx, "count", json.RawMessage(`{"steps":2}`), func(p Progress) { got = append(got, p) })
+	assert.NilError(t, err)
+	assert.DeepEqual(t, got, []Progress{{1, 2, ""}, {2, 2, ""}})
+	assert.Equal(t, s.text("log", ""), "logged")
+	s.mu.Lock()
+	assert.DeepEqual(t, s.logs, []LogMessage{{Level: "error", Logger: "old", Data: json.RawMessage(`"of much interest"`)}})
+	s.mu.Unlock()
+
+	resources, err := s.ListResources(s.ctx)
+	assert.NilError(t, err)
+	assert.Assert(t, is.Len(resources, 2), "on two pages")
+	templates, err := s.ListResourceTemplates(s.ctx)
+	assert.NilError(t, err)
+	assert.Equal(t, templates[0].URITemplate, "note://{name}")
+	contents, err := s.ReadResource(s.ctx, "note://text")
+	assert.NilError(t, err)
+	assert.Equal(t, contents[0].Text, "a note, é")
+	contents, err = s.ReadResource(s.ctx, "note://blob")
+	assert.NilError(t, err)
+	assert.DeepEqual(t, contents[0].Blob, []byte{0, 1, 2, 255})
+	_, err = s.ReadResource(s.ctx, "note://absent")
+	assert.Equal(t, refused(t, err), int64(CodeResourceNotFound))
+
+	prompts, err := s.ListPrompts(s.ctx)
+	assert.NilError(t, err)
+	assert.DeepEqual(t, prompts[0].Arguments, []PromptArgument{{Name: "name", Required: true}})
+	prompt, err := s.GetPrompt(s.ctx, "greet", map[string]string{"name": "Ann"})
+	assert.NilError(t, err)
+	assert.Equal(t, prompt.Messages[0].Content.Text, "Greet Ann.")
+	prompt, err = s.GetPrompt(s.ctx, "hello", nil)
+	assert.NilError(t, err)
+	assert.Equal(t, prompt.Messages[0].Content.Text, "Hello!")
+	completion, err := s.CompletePrompt(s.ctx, "greet", "name", "A", map[string]string{"of": "a later revision"})
+	assert.NilError(t, err)
+	assert.DeepEqual(t, completion.Values, []string{"Ann"})
+
+	assert.Equal(t, s.text("sample", ""), "model-1 as assistant says Paris (endTurn)")
+	assert.Equal(t, s.text("roots", ""), "file:///here (Here) file:///there (undefined)")
+	assert.Equal(t, s.text("ping", ""), "pong")
+
+	l := s.listen(Subscription{Tools: true, URIs: []string{"note://text", "note://blob"}})
+	s.tools()
+	s.tools()
+	assert.Assert(t, is.Len(s.wire.with("> ", `"tools/list"`), 1))
+	s.text("grow", "")
+	assert.Assert(t, is.Contains(s.tools(), "grown"))
+	assert.Equal(t, s.text("touch", `{"uri":"note://absent"}`), "note://text note://blob")
+	s.text("touch", `{"uri":"note://blob"}`)
+	assert.DeepEqual(t, s.take(l, 2), map[Change]int{{List: "tools"}: 1, {URI: "note://blob"}: 1})
+	assert.ErrorIs(t, l.stop(), context.Canceled)
+	assert.Equal(t, s.text("touch", `{"uri":"note://blob"}`), "", "nobody is subscribed any more")
+	assert.Assert(t, is.Len(l.changes, 0))
 }
 
 // What TestPeerEverything leaves out.
@@ -773,23 +801,28 @@ func TestEraEverything(t *testing.T) {
 	for _, revision := range append([]string{""}, handshakeRevisions()...) {
 		t.Run(revision, func(t *testing.T) {
 			checkLeaks(t)
-			s := startEra(t, peerNode(t, "server-everything"), revision)
-			if revision != "" {
-				assert.Equal(t, s.Server.ProtocolVersion, revision)
-			}
-			s.await(5, "< ", `"notifications/tools/list_changed"`) // of the tools that depend on what the client can
-			tools := s.tools()
-			assert.Assert(t, is.Len(tools, 17))
-			for name, tool := range tools {
-				assert.Equal(t, tool.TaskOnly(), name == "simulate-research-query", name)
-			}
-			assert.Assert(t, is.Contains(s.failure("simulate-research-query", `{"topic":"x"}`), "requires task augmentation"))
-			s.testEverythingResources()
-			s.testEverythingPrompts()
-			s.testEverythingQuestions()
-			s.testEverythingNotices()
+			startEra(t, peerNode(t, "server-everything"), revision).testEverything(revision)
 		})
 	}
+}
+
+func (s *eraSession) testEverything(revision string) {
+	t := s.t
+	t.Helper()
+	if revision != "" {
+		assert.Equal(t, s.Server.ProtocolVersion, revision)
+	}
+	s.await(5, "< ", `"notifications/tools/list_changed"`) // of the tools that depend on what the client can
+	tools := s.tools()
+	assert.Assert(t, is.Len(tools, 17))
+	for name, tool := range tools {
+		assert.Equal(t, tool.TaskOnly(), name == "simulate-research-query", name)
+	}
+	assert.Assert(t, is.Contains(s.failure("simulate-research-query", `{"topic":"x"}`), "requires task augmentation"))
+	s.testEverythingResources()
+	s.testEverythingPrompts()
+	s.testEverythingQuestions()
+	s.testEverythingNotices()
 }
 
 func (s *eraSession) testEverythingResources() {
@@ -931,6 +964,7 @@ func (s *eraSession) testEverythingNotices() {
 		var text string
 		assert.NilError(t, json.Unmarshal(message.Data, &text))
 		assert.Assert(t, message.Level != "debug", text)
+		text, _, _ = strings.Cut(text, " from session ") // over HTTP
 		logged[strings.TrimSpace(text)]++
 	}
 	for _, uri := range uris {
@@ -963,6 +997,7 @@ type eraStderr struct {
 	mu    sync.Mutex // guards the following
 	text  bytes.Buffer
 	wants string
+	count int // of times that it is there
 	there chan struct{}
 }
 
@@ -975,17 +1010,20 @@ func (w *eraStderr) Write(text []byte) (int, error) {
 }
 
 func (w *eraStderr) look() {
-	if w.there != nil && bytes.Contains(w.text.Bytes(), []byte(w.wants)) {
+	if w.there != nil && bytes.Count(w.text.Bytes(), []byte(w.wants)) >= w.count {
 		close(w.there)
 		w.there = nil
 	}
 }
 
 // await returns when a text is there.
-func (w *eraStderr) await(ctx context.Context, text string) error {
+func (w *eraStderr) await(ctx context.Context, text string) error { return w.awaitCount(ctx, text, 1) }
+
+// awaitCount returns when it is there so many times.
+func (w *eraStderr) awaitCount(ctx context.Context, text string, count int) error {
 	there := make(chan struct{})
 	w.mu.Lock()
-	w.wants, w.there = text, there
+	w.wants, w.count, w.there = text, count, there
 	w.look()
 	w.mu.Unlock()
 	select {
@@ -994,4 +1032,10 @@ func (w *eraStderr) await(ctx context.Context, text string) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+func (w *eraStderr) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.text.String()
 }

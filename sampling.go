@@ -1,5 +1,5 @@
 // sampling.go - a server's request to the model.
-// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, mcp_model.go, mistral.go.
+// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, mistral.go, mcp_model.go.
 // SPDX-License-Identifier: 0BSD
 
 package main

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# install.sh - installs the MCP servers that the tests talk to, into node_modules, venv and venv-modern beside this file.
-# Run it again at any time: what is up to date is left alone. Needs node, npm and Python 3.11 or newer.
+# install.sh - installs the MCP servers that the tests talk to, into node_modules, venv and venv-modern beside this file, and
+# the official conformance suite, into conformance/node_modules. Run it again at any time: what is up to date is left
+# alone. Needs node, npm and Python 3.11 or newer; the suite brings the Node that it needs itself.
 # SPDX-License-Identifier: 0BSD
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -27,15 +28,21 @@ fi
 # so an installation that was cut short is never taken for a whole one.
 stamp=.made-from
 
-from="node $(node --version) $(cat package.json package-lock.json .npmrc | cksum)"
-if [[ $(cat "node_modules/$stamp" 2>/dev/null) == "$from" ]]; then
-	echo "node_modules is up to date"
-else
-	echo "installing node_modules"
-	${limit[@]+"${limit[@]}"} npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error \
-		--fetch-timeout=60000 --fetch-retries=1 >/dev/null || die "npm ci failed"
-	printf '%s\n' "$from" >"node_modules/$stamp"
-fi
+# make_modules installs what the package.json of a folder names. No package's own script is run. The second argument is a program
+# without which the installation is not whole: npm says nothing of an optional package that it could not get.
+make_modules() {
+	local folder=$1 program=$2 from
+	from="node $(node --version) $(cat "$folder"/{package.json,package-lock.json,.npmrc} | cksum)"
+	if [[ $(cat "$folder/node_modules/$stamp" 2>/dev/null) == "$from" ]] && "$program" --version >/dev/null 2>&1; then
+		echo "$folder/node_modules is up to date"
+		return
+	fi
+	echo "installing $folder/node_modules"
+	(cd "$folder" && ${limit[@]+"${limit[@]}"} npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error \
+		--fetch-timeout=60000 --fetch-retries=1 >/dev/null) || die "npm ci failed in $folder"
+	"$program" --version >/dev/null 2>&1 || die "$program does not run: $folder/package.json has none for this system, or it could not be downloaded"
+	printf '%s\n' "$from" >"$folder/node_modules/$stamp"
+}
 
 # make_venv makes a virtual environment with what a list of packages names.
 make_venv() {
@@ -53,5 +60,7 @@ make_venv() {
 	printf '%s\n' "$from" >"$venv/$stamp"
 }
 
+make_modules . node
 make_venv venv requirements.txt
 make_venv venv-modern requirements-modern.txt
+make_modules conformance conformance/node_modules/.bin/node

@@ -6,6 +6,8 @@ below and its parse_pdf only takes the time that the real one needs. A third too
 reached this process.
 
 Run: venv/bin/python library_rag.py    (MCP on stdin and stdout, one JSON object per log line on stderr)
+     venv/bin/python library_rag.py http [stateless] [json]
+         (MCP at the address it says on stderr, the port being PORT or any; without sessions; answers as JSON, not as SSE)
 
 LIBRARY_RAG_SECONDS is the time that parse_pdf takes, 2 by default.
 
@@ -16,10 +18,13 @@ import json
 import logging
 import os
 import re
+import socket
+import sys
 from pathlib import Path
 from typing import Any
 
 import anyio
+import uvicorn
 from mcp.server.fastmcp import Context, FastMCP
 
 PARSE_SECONDS = float(os.environ.get("LIBRARY_RAG_SECONDS", "2"))
@@ -144,5 +149,21 @@ def environment() -> dict[str, list[str]]:
     return {"names": sorted(os.environ)}
 
 
+def serve_http(stateless: bool, json_response: bool) -> None:
+    mcp.settings.stateless_http = stateless
+    mcp.settings.json_response = json_response
+    # With its protocol named, asyncio sends without delay.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", int(os.environ.get("PORT", "0"))))
+    sock.listen()
+    app = mcp.streamable_http_app()
+    log.info("listening on http://127.0.0.1:%d/mcp", sock.getsockname()[1])
+    uvicorn.Server(uvicorn.Config(app, log_config=None, log_level="warning")).run(sockets=[sock])
+
+
 if __name__ == "__main__":
-    mcp.run()
+    if "http" in sys.argv:
+        serve_http("stateless" in sys.argv, "json" in sys.argv)
+    else:
+        mcp.run()

@@ -1,12 +1,18 @@
 // modern_server.mjs - a small MCP server of the stateless era, made with the official TypeScript SDK, 2.x.
 // It speaks the handshake revisions, too. modern_server.py is the same server on the Python SDK: the tests run one
 // battery against both.
-// Run: node modern_server.mjs [reject]    (MCP on stdin and stdout, logs on stderr)
-// With reject, it refuses handshakes.
+// Run: node modern_server.mjs [reject]                  (MCP on stdin and stdout, logs on stderr)
+//      node modern_server.mjs http [reject|sessionless]  (MCP at the address it says on stderr, the port being PORT or any)
+// With reject, it refuses handshakes; with sessionless, it takes them without keeping anything.
 // SPDX-License-Identifier: 0BSD
 
+import { createServer } from 'node:http';
 import {
-    McpServer, ResourceTemplate, acceptedContent, completable, createRequestStateCodec, inputRequired,
+    NodeStreamableHTTPServerTransport, localhostHostValidation, localhostOriginValidation, toNodeHandler, toWebRequest,
+} from '@modelcontextprotocol/node';
+import {
+    McpServer, ResourceTemplate, acceptedContent, completable, createMcpHandler, createRequestStateCodec, inputRequired,
+    isLegacyRequest,
 } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import * as z from 'zod/v4';
@@ -31,7 +37,11 @@ const toModel = {
     stopSequences: ['.'],
 };
 
-function build() {
+let handler; // of the stateless era over HTTP, where each request has a server of its own
+let grown = false;
+
+function build({ era }) {
+    const tell = era === 'modern' && handler?.notify;
     const server = new McpServer({ name: 'modern-typescript', title: 'Modern', version: '1.2.3' }, {
         instructions: 'Ask for anything.',
         capabilities: { logging: {}, resources: { subscribe: true } },
@@ -52,6 +62,15 @@ function build() {
         inputSchema: z.object({ a: z.number(), b: z.number() }),
         outputSchema: z.object({ sum: z.number() }),
     }, ({ a, b }) => ({ ...text(JSON.stringify({ sum: a + b })), structuredContent: { sum: a + b } }));
+
+    // Over HTTP in the stateless era, the SDK checks that the headers say the same.
+    const region = z.string().meta({ 'x-mcp-header': 'Region' });
+    const urgent = z.boolean().meta({ 'x-mcp-header': 'Urgent' });
+    const floor = z.number().int().meta({ 'x-mcp-header': 'Floor' });
+    server.registerTool('route', {
+        description: 'Says where a parcel goes.',
+        inputSchema: z.object({ region, urgent: urgent.optional(), address: z.object({ floor }).optional() }),
+    }, ({ region, urgent, address }) => text([region, urgent ?? 'none', ...address ? [address.floor] : []].join(', ')));
 
     const progress = (ctx, progress, total, message) => ctx.mcpReq._meta?.progressToken !== undefined &&
         ctx.mcpReq.notify({
@@ -172,11 +191,21 @@ function build() {
 
     // Changes.
 
-    server.registerTool('grow', { description: 'Adds a tool, a prompt and a resource, and the SDK tells of it.' }, () => {
+    const grow = () => {
         server.registerTool('grown', { description: 'Is new.' }, () => text('grown'));
         server.registerPrompt('grown', {}, () => ({ messages: [{ role: 'user', content: { type: 'text', text: 'grown' } }] }));
         server.registerResource('grown', 'note://grown', {}, uri => ({ contents: [{ uri: uri.href, text: 'grown' }] }));
         notes.push({ name: 'grown', uri: 'note://grown' });
+    };
+    server.registerTool('grow', { description: 'Adds a tool, a prompt and a resource, and tells of it.' }, () => {
+        grown = true;
+        if (tell) {
+            tell.toolsChanged();
+            tell.promptsChanged();
+            tell.resourcesChanged();
+        } else {
+            grow(); // the SDK tells
+        }
         return text('grown');
     });
 
@@ -184,7 +213,7 @@ function build() {
         description: 'Tells that a resource is not what it was.',
         inputSchema: z.object({ uri: z.string() }),
     }, async ({ uri }) => {
-        await server.server.sendResourceUpdated({ uri });
+        await (tell ? tell.resourceUpdated(uri) : server.server.sendResourceUpdated({ uri }));
         return text('touched');
     });
 
@@ -252,7 +281,83 @@ function build() {
 
     server.registerPrompt('hello', { description: 'Says hello.' }, () => say('Hello!'));
 
+    if (grown) {
+        grow();
+    }
     return server;
 }
 
-serveStdio(build, { legacy: process.argv[2] ?? 'serve', onerror: error => console.error(error.message) });
+const onerror = error => console.error(error.message);
+if (process.argv[2] === 'http') {
+    serveHTTP(process.argv[3]);
+} else {
+    serveStdio(build, { legacy: process.argv[2] ?? 'serve', onerror });
+}
+
+// serveHTTP serves both eras at one address. The handshake era has sessions, and streams that can be resumed.
+function serveHTTP(how = 'sessions') {
+    handler = createMcpHandler(build, { legacy: how === 'sessionless' ? 'stateless' : 'reject', onerror });
+    const stateless = toNodeHandler(handler, { onerror });
+    const sessions = new Map();
+
+    const handshake = async (req, res, body) => {
+        const id = req.headers['mcp-session-id'];
+        let transport = sessions.get(id);
+        if (id !== undefined && transport === undefined) {
+            const error = { code: -32001, message: 'Session not found' };
+            res.writeHead(404, { 'content-type': 'application/json' });
+            return res.end(JSON.stringify({ jsonrpc: '2.0', error, id: null }));
+        }
+        if (transport === undefined) {
+            transport = new NodeStreamableHTTPServerTransport({
+                sessionIdGenerator: () => crypto.randomUUID(),
+                onsessioninitialized: id => { sessions.set(id, transport); },
+                onsessionclosed: id => { sessions.delete(id); },
+                eventStore: eventStore(),
+                retryInterval: 50,
+            });
+            transport.onerror = onerror;
+            await build({ era: 'legacy' }).connect(transport);
+        }
+        return transport.handleRequest(req, res, body);
+    };
+
+    const hostIsFine = localhostHostValidation();
+    const originIsFine = localhostOriginValidation();
+    const server = createServer(async (req, res) => {
+        if (!hostIsFine(req, res) || !originIsFine(req, res)) {
+            return;
+        }
+        if (how !== 'sessions') {
+            return stateless(req, res);
+        }
+        try {
+            const request = await toWebRequest(req);
+            const body = await request.clone().json().catch(() => undefined);
+            await (await isLegacyRequest(request, body) ? handshake : stateless)(req, res, body);
+        } catch (error) { // such as a body that is too large
+            res.writeHead(error.status ?? 500, { connection: 'close' }).end(error.message);
+        }
+    });
+    server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
+        console.error(`listening on http://127.0.0.1:${server.address().port}/mcp`);
+    });
+}
+
+// eventStore keeps what was sent, to be sent again.
+function eventStore() {
+    const events = []; // an event's id is its place, from 1
+    return {
+        storeEvent: async (stream, message) => String(events.push({ stream, message })),
+        getStreamIdForEventId: async id => events[id - 1]?.stream,
+        async replayEventsAfter(id, { send }) {
+            const { stream } = events[id - 1];
+            for (const [i, event] of events.entries()) {
+                if (i >= id && event.stream === stream && event.message.jsonrpc) { // without it, one that only gave an id
+                    await send(String(i + 1), event.message);
+                }
+            }
+            return stream;
+        },
+    };
+}

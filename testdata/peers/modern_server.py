@@ -3,16 +3,20 @@
 It speaks the handshake revisions, too. modern_server.mjs is the same server on the TypeScript SDK: the tests run one
 battery against both.
 
-Run: venv2/bin/python modern_server.py    (MCP on stdin and stdout, logs on stderr)
+Run: venv-modern/bin/python modern_server.py         (MCP on stdin and stdout, logs on stderr)
+     venv-modern/bin/python modern_server.py http    (MCP at the address it says on stderr, the port being PORT or any)
 
 SPDX-License-Identifier: 0BSD
 """
 
+import os
+import socket
 import sys
 import warnings
 from typing import Annotated, Literal
 
 import anyio
+import uvicorn
 from mcp.server.caching import CacheHint
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, MCPServer
@@ -61,6 +65,15 @@ class Sum(BaseModel):
 def add(a: float, b: float) -> Sum:
     """Adds two numbers."""
     return Sum(sum=a + b)
+
+
+@server.tool()
+def route(
+    region: Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"})],
+    urgent: Annotated[bool, Field(json_schema_extra={"x-mcp-header": "Urgent"})] = False,
+) -> str:
+    """Says where a parcel goes. Over HTTP in the stateless era, the SDK checks that the headers say the same."""
+    return f"{region}, {urgent}"
 
 
 @server.tool()
@@ -261,5 +274,19 @@ async def complete(ref, argument, context):
     return Completion(values=[f"{value} {known}".strip() for value in values], total=3, has_more=False)
 
 
+def serve_http() -> None:
+    # With its protocol named, asyncio sends without delay.
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", int(os.environ.get("PORT", "0"))))
+    sock.listen()
+    app = server.streamable_http_app()
+    print(f"listening on http://127.0.0.1:{sock.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[sock])
+
+
 if __name__ == "__main__":
-    server.run()
+    if sys.argv[1:] == ["http"]:
+        serve_http()
+    else:
+        server.run()

@@ -1,9 +1,12 @@
 // old_server.mjs - a small MCP server of the days of 2024-11-05, made with the official TypeScript SDK of that time.
 // That SDK knows nothing of later revisions, and has no tool results but content.
-// Run: node old_server.mjs    (MCP on stdin and stdout)
+// Run: node old_server.mjs         (MCP on stdin and stdout)
+//      node old_server.mjs sse     (MCP over HTTP+SSE at the address it says on stderr, the port being PORT or any)
 // SPDX-License-Identifier: 0BSD
 
+import { createServer } from 'node:http';
 import { Server } from 'mcp-sdk-2024/server/index.js';
+import { SSEServerTransport } from 'mcp-sdk-2024/server/sse.js';
 import { StdioServerTransport } from 'mcp-sdk-2024/server/stdio.js';
 import {
     CallToolRequestSchema, CompleteRequestSchema, CreateMessageResultSchema, GetPromptRequestSchema,
@@ -110,4 +113,23 @@ server.setRequestHandler(CompleteRequestSchema, ({ params }) => ({
 }));
 server.setRequestHandler(SetLevelRequestSchema, ({ params }) => { level = params.level; return {}; });
 
-await server.connect(new StdioServerTransport());
+if (process.argv[2] !== 'sse') {
+    await server.connect(new StdioServerTransport());
+} else {
+    // One client at a time.
+    let transport;
+    const http = createServer(async (req, res) => {
+        const url = new URL(req.url, 'http://localhost');
+        if (url.pathname === '/sse' && req.method === 'GET') {
+            transport = new SSEServerTransport('/messages', res);
+            return server.connect(transport);
+        }
+        if (url.pathname === '/messages' && req.method === 'POST' && url.searchParams.get('sessionId') === transport?.sessionId) {
+            return transport.handlePostMessage(req, res);
+        }
+        return res.writeHead(url.pathname === '/sse' ? 405 : 404).end();
+    });
+    http.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
+        console.error(`listening on http://127.0.0.1:${http.address().port}/sse`);
+    });
+}

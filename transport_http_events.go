@@ -1,0 +1,151 @@
+// transport_http_events.go - what an answer over HTTP is made of: server-sent events, and messages.
+// Needs: Go 1.25.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// BodyTooLongError says that a server sent more than the limit for one message.
+type BodyTooLongError struct{ Limit int } // bytes
+
+func (e *BodyTooLongError) Error() string {
+	return fmt.Sprintf("a message is longer than the limit of %d bytes", e.Limit)
+}
+
+// eventReader reads server-sent events (WHATWG HTML, 9.2.6) over the connections that a stream takes.
+type eventReader struct {
+	limit  int           // bytes of an event
+	lastID string        // of the last event, or of the last before it that had one
+	retry  time.Duration // that the server asked for; 0 if it did not
+	lines  *bufio.Scanner
+	first  bool // no line was read of this connection
+}
+
+// begin goes on with another connection.
+func (e *eventReader) begin(r io.Reader) {
+	e.lines, e.first = bufio.NewScanner(r), true
+	e.lines.Buffer(nil, e.limit+64) // with the name of a field
+	cr, searched := false, 0        // the last line ended with CR; bytes that come again, and hold no end
+	e.lines.Split(func(data []byte, _ bool) (int, []byte, error) {
+		skip := 0
+		if cr && len(data) > 0 {
+			if cr = false; data[0] == '\n' {
+				skip, data = 1, data[1:] // it is no token of its own: before the next one, the Scanner would wait for more
+			}
+		}
+		rest, _, ended := bytes.Cut(data[searched:], []byte("\n"))
+		if end := bytes.IndexByte(rest, '\r'); end >= 0 {
+			rest, ended, cr = rest[:end], true, true // a LF that belongs to it may never come
+		}
+		if searched += len(rest); !ended {
+			return skip, nil, nil
+		}
+		line := data[:searched]
+		searched = 0
+		return skip + len(line) + 1, line, nil
+	})
+}
+
+// next returns the next event that has data, which is the caller's to keep. An event that breaks off is none.
+func (e *eventReader) next() (name string, data []byte, err error) {
+	id := e.lastID
+	for e.lines.Scan() {
+		line := e.lines.Bytes()
+		if e.first {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+			e.first = false
+		}
+		if len(line) == 0 {
+			e.lastID = id
+			if data != nil {
+				return name, data[1:], nil
+			}
+			name = ""
+			continue
+		}
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) { // empty: a comment
+		case "event":
+			name = string(value)
+		case "data":
+			if len(data)+len(value) > e.limit {
+				return "", nil, &BodyTooLongError{e.limit}
+			}
+			data = append(append(data, '\n'), value...)
+		case "id":
+			if bytes.IndexByte(value, 0) < 0 {
+				id = string(value)
+			}
+		case "retry":
+			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
+				e.retry = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	if err = e.lines.Err(); errors.Is(err, bufio.ErrTooLong) {
+		err = &BodyTooLongError{e.limit}
+	}
+	return "", nil, cmp.Or(err, io.ErrUnexpectedEOF)
+}
+
+// outline returns the members of a JSON object as they stand in its text, and passes over what is in them, as a message may be of
+// megabytes. It is nil for a text that breaks off, and empty for an array.
+func outline(text []byte) map[string][]byte {
+	members := make(map[string][]byte)
+	var key string
+	depth, start := 0, 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for slashes := 1; slashes%2 == 1; { // else the quote is not escaped
+				n := bytes.IndexByte(text[i+1:], '"')
+				if n < 0 {
+					return nil
+				}
+				i += n + 1
+				slashes = i - len(bytes.TrimRight(text[:i], `\`))
+			}
+		case '{', '[':
+			if depth++; depth == 1 {
+				start = i + 1
+			}
+		case ':':
+			if depth == 1 {
+				key, start = string(bytes.Trim(text[start:i], "\" \t\r\n")), i+1
+			}
+		case ',', '}', ']':
+			if depth == 1 && key != "" {
+				members[key], key, start = bytes.TrimSpace(text[start:i]), "", i+1
+			}
+			if text[i] != ',' {
+				depth--
+			}
+			if depth == 0 {
+				return members
+			}
+		}
+	}
+	return nil
+}
+
+// jsonText decodes a JSON string. It is empty for anything else.
+func jsonText(raw []byte) (s string) {
+	_ = json.Unmarshal(raw, &s)
+	return s
+}
+
+// plainID makes ids equal that are meant to be: some servers send 1 back as "1", or as 1.0.
+func plainID(id []byte) string { return strings.TrimSuffix(strings.Trim(string(id), `"`), ".0") }
