@@ -15,7 +15,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -113,8 +112,8 @@ func (h *HTTP) init() {
 		DialContext:         (&net.Dialer{Timeout: connectTime}).DialContext,
 		TLSHandshakeTimeout: connectTime,
 		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: 100, // each request at work has a connection
-		IdleConnTimeout:     90 * time.Second,
+		MaxIdleConnsPerHost: 100,             // each request at work has a connection
+		IdleConnTimeout:     4 * time.Second, // Node and Python close theirs after 5 s: a POST that meets that end is lost
 	}}
 	if h.Client != nil {
 		*h.client = *h.Client
@@ -230,7 +229,7 @@ func (h *HTTP) post(ctx context.Context, p *post) error {
 	// The examples of the official SDKs say 400 for what the specification makes a 404.
 	status := response.StatusCode
 	expired := p.session != nil && p.session.id != "" && !accepted && !bytes.Contains(body, []byte("-32601")) &&
-		(status == http.StatusNotFound || status == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session")))
+		(status == http.StatusNotFound || status == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session")) && plainID(outline(body).get("id")) != p.id)
 	if kind == "application/json" && p.id != "" && !expired && status != http.StatusUnauthorized && status != http.StatusForbidden {
 		if answered, err := h.deliver(ctx, p, response, body); answered || err != nil {
 			return err
@@ -252,7 +251,7 @@ func (h *HTTP) do(ctx context.Context, method string, s *httpSession, header htt
 	maps.Copy(request.Header, h.Header)
 	maps.Copy(request.Header, header)
 	if s != nil {
-		request.Header.Set("MCP-Protocol-Version", s.version)
+		request.Header.Set("Mcp-Protocol-Version", s.version)
 		if s.id != "" {
 			request.Header.Set("Mcp-Session-Id", s.id)
 		}
@@ -286,7 +285,7 @@ func readTail(response *http.Response) {
 // deliver gives a message to Read, and says whether it is the answer to p, which is nil on the GET stream.
 func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, message []byte) (answered bool, err error) {
 	m := outline(message)
-	id, result, failure := m["id"], m["result"], m["error"]
+	id, result, failure := m.get("id"), m.get("result"), m.get("error")
 	switch refused := response.StatusCode/100 != 2; {
 	case m != nil && len(m) == 0: // a batch (MCP 2025-03-26)
 		var batch []json.RawMessage
@@ -300,10 +299,10 @@ func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, me
 		return answered, nil
 	case m == nil && p != nil && contentType(response) == "application/json": // else another message may follow
 		return false, h.lost(fmt.Errorf("the answer is cut off, or is no JSON: %s", oneLine(message)))
-	case p == nil || m["method"] != nil || result == nil && failure == nil:
+	case p == nil || m.get("method") != nil || result == nil && failure == nil:
 	case failure != nil && (refused || id == nil || string(id) == "null"):
 		// What was wrong may have kept the server from reading the id, but it is this POST that it answers.
-		message = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, outline(p.message)["id"], failure)
+		message = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, outline(p.message).get("id"), failure)
 		answered = true
 	default:
 		answered = plainID(id) == p.id
@@ -322,7 +321,7 @@ func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, me
 // begin sets the session that the answer to an initialize begins, and ends the one before.
 func (h *HTTP) begin(id string, result []byte) {
 	s := &httpSession{id: id}
-	_ = json.Unmarshal(outline(result)["protocolVersion"], &s.version) // whoever asked reads it, too
+	_ = json.Unmarshal(outline(result).get("protocolVersion"), &s.version) // whoever asked reads it, too
 	s.life, s.end = context.WithCancel(h.life)
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -389,7 +388,10 @@ func (h *HTTP) follow(ctx context.Context, p *post, s *httpSession, response *ht
 		refusal := new(HTTPError)
 		refused := errors.As(err, &refusal) && refusal.Status/100 == 4 && refusal.Status != http.StatusConflict // which is: too soon
 		resumable := p == nil || s != nil && events.lastID != "" && failures < maxFailures
-		if refused || !resumable || errors.As(err, new(*BodyTooLongError)) {
+		switch {
+		case refused && p != nil:
+			return h.lost(fmt.Errorf("the answer broke off, and the server does not resume it: %w", refusal.Err))
+		case refused || !resumable || errors.As(err, new(*BodyTooLongError)):
 			return h.lost(err)
 		}
 		pause := min(cmp.Or(events.retry, retryTime)<<min(failures, 10), maxRetry)
@@ -427,28 +429,28 @@ func (h *HTTP) receive(ctx context.Context, p *post, events *eventReader, respon
 // newPost reads what the transport has to know of a message.
 func (h *HTTP) newPost(message []byte) *post {
 	m := outline(message)
-	params := outline(m["params"])
+	params := outline(m.get("params"))
 	p := &post{
 		message:   message,
-		method:    jsonText(m["method"]),
-		stateless: jsonText(outline(params["_meta"])["io.modelcontextprotocol/protocolVersion"]),
+		method:    jsonText(m.get("method")),
+		stateless: jsonText(outline(params.get("_meta")).get("io.modelcontextprotocol/protocolVersion")),
 		header: http.Header{
 			"Content-Type": {"application/json"},
 			"Accept":       {"application/json, text/event-stream"},
 		},
 	}
 	if p.method != "" { // else the id is that of the server's request
-		p.id = plainID(m["id"])
+		p.id = plainID(m.get("id"))
 	}
 	switch p.method {
 	case "tools/call", "prompts/get":
-		p.name = jsonText(params["name"])
+		p.name = jsonText(params.get("name"))
 	case "resources/read":
-		p.name = jsonText(params["uri"])
+		p.name = jsonText(params.get("uri"))
 	}
 	if p.stateless != "" {
 		// For those between here and the server (MCP 2026-07-28, transports, streamable HTTP, request metadata).
-		p.header.Set("MCP-Protocol-Version", p.stateless)
+		p.header.Set("Mcp-Protocol-Version", p.stateless)
 		p.header.Set("Mcp-Method", p.method)
 		if p.name != "" {
 			p.header.Set("Mcp-Name", HeaderValue(p.name))
@@ -488,7 +490,7 @@ func (h *HTTP) lost(err error) error {
 
 // refusal is the error for an answer with no message in it.
 func (h *HTTP) refusal(response *http.Response, body []byte) *HTTPError {
-	text := oneLine(body)
+	text := cmp.Or(oneLine(body), "nothing more")
 	if _, title, ok := strings.Cut(text, "<title>"); ok {
 		text, _, _ = strings.Cut(title, "</title>")
 	}
@@ -510,8 +512,8 @@ func bareURL(text string) string {
 func (h *HTTP) limit() int { return min(cmp.Or(h.MaxMessage, maxHTTPMessage), math.MaxInt32-1<<10) }
 
 func contentType(response *http.Response) string {
-	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
-	return kind
+	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(kind))
 }
 
 func (h *HTTP) readBody(response *http.Response) ([]byte, error) {

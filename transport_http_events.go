@@ -101,11 +101,30 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 	return "", nil, cmp.Or(err, io.ErrUnexpectedEOF)
 }
 
-// outline returns the members of a JSON object as they stand in its text, and passes over what is in them, as a message may be of
-// megabytes. It is nil for a text that breaks off, and empty for an array.
-func outline(text []byte) map[string][]byte {
-	members := make(map[string][]byte)
-	var key string
+// member is one of a JSON object, as it stands in the text.
+type member struct {
+	key   string
+	value []byte
+}
+
+// outlined are the members of an object.
+type outlined []member
+
+// get returns a member's value, nil if there is none.
+func (m outlined) get(key string) []byte {
+	for i := range m {
+		if m[i].key == key {
+			return m[i].value
+		}
+	}
+	return nil
+}
+
+// outline returns the members of a JSON object, and passes over what is in them, as a message may be of megabytes. It is nil for a
+// text that breaks off, and empty for an array.
+func outline(text []byte) outlined {
+	members := make(outlined, 0, 8)
+	key := ""
 	depth, start := 0, 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -128,7 +147,8 @@ func outline(text []byte) map[string][]byte {
 			}
 		case ',', '}', ']':
 			if depth == 1 && key != "" {
-				members[key], key, start = bytes.TrimSpace(text[start:i]), "", i+1
+				members = append(members, member{key, bytes.TrimSpace(text[start:i])})
+				key, start = "", i+1
 			}
 			if text[i] != ',' {
 				depth--

@@ -43,9 +43,9 @@ func (t *ParamHeaders) Read() ([]byte, error) {
 		return message, err
 	}
 	m := outline(message)
-	if id := plainID(m["id"]); t.listing(id) && m["method"] == nil {
+	if id := plainID(m.get("id")); t.listing(id) && m.get("method") == nil {
 		t.listed(id)
-		message = t.learn(message, outline(m["result"])["tools"])
+		message = t.learn(message, outline(m.get("result")).get("tools"))
 	}
 	return message, nil
 }
@@ -99,7 +99,7 @@ func (t *ParamHeaders) repeat(p *post) error {
 	if len(params) == 0 {
 		return nil
 	}
-	raw := outline(outline(p.message)["params"])["arguments"]
+	raw := outline(outline(p.message).get("params")).get("arguments")
 	if raw == nil {
 		return nil
 	}
