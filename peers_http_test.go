@@ -507,8 +507,8 @@ func httpPeersThatWait() (peers []httpPeerWait) {
 }
 
 // eachHTTPPeer runs a test against each of those servers.
-func eachHTTPPeer(t *testing.T, test func(t *testing.T, peer httpPeerWait, s *httpPeerSession)) {
-	for _, peer := range httpPeersThatWait() {
+func eachHTTPPeer(t *testing.T, peers []httpPeerWait, test func(t *testing.T, peer httpPeerWait, s *httpPeerSession)) {
+	for _, peer := range peers {
 		t.Run(peer.name+"/"+peer.revision, func(t *testing.T) {
 			checkLeaks(t)
 			p := startHTTPPeer(t, peer.command(t), peer.path)
@@ -529,7 +529,7 @@ func (s *httpPeerSession) alive(peer httpPeerWait) {
 }
 
 func TestHTTPCalls(t *testing.T) {
-	eachHTTPPeer(t, func(t *testing.T, peer httpPeerWait, s *httpPeerSession) {
+	eachHTTPPeer(t, httpPeersThatWait(), func(t *testing.T, peer httpPeerWait, s *httpPeerSession) {
 		s.testConnections(peer)
 		s.testInFlight(peer)
 		s.testClosedWhileBusy(peer)
@@ -604,7 +604,10 @@ func (s *httpPeerSession) testClosedWhileBusy(peer httpPeerWait) {
 
 // A client outlives its server: the next one at that address goes on.
 func TestHTTPRestarted(t *testing.T) {
-	eachHTTPPeer(t, func(t *testing.T, peer httpPeerWait, s *httpPeerSession) {
+	peers := slices.DeleteFunc(httpPeersThatWait(), func(p httpPeerWait) bool {
+		return p.name == "python" && p.revision != statelessRevision // else it is as library_rag
+	})
+	eachHTTPPeer(t, peers, func(t *testing.T, peer httpPeerWait, s *httpPeerSession) {
 		sessions := 1
 		if s.stateless() {
 			sessions = 0
@@ -633,13 +636,17 @@ func TestHTTPRestarted(t *testing.T) {
 		before := len(s.log.rpc("tools/call"))
 		outcome := s.begin(peer.tool, peer.arguments)
 		s.peer.kill()
+		if peer.name == "everything" { // which is asked in a second for what is left of the stream
+			s.peer.restart()
+		}
 		err := peerReceive(s.peerSession, outcome)
 		assert.Assert(t, httpPeerLost(err), "%v", err)
 		assert.Equal(t, len(s.log.rpc("tools/call")), before+1, "a call that may have been made is not made again")
-		_, err = s.CallTool(s.ctx, peer.echo, json.RawMessage(`{"message":"on"}`), nil)
-		assert.Assert(t, httpPeerLost(err), "%v", err) // nobody is there
-
-		s.peer.restart()
+		if peer.name != "everything" {
+			_, err = s.CallTool(s.ctx, peer.echo, json.RawMessage(`{"message":"on"}`), nil)
+			assert.Assert(t, httpPeerLost(err), "%v", err) // nobody is there
+			s.peer.restart()
+		}
 		s.alive(peer)
 		if sessions > 0 {
 			sessions++
@@ -654,18 +661,29 @@ func TestHTTPRestarted(t *testing.T) {
 
 // Changes are told of by the server that is there now.
 func TestHTTPListensToRestarted(t *testing.T) {
-	checkLeaks(t)
-	p := startHTTPPeer(t, httpPeerCommand(eraNode(t, "modern_server.mjs"), "http"), "")
-	s := p.session(t, "2025-11-25")
-	l := s.listen(Subscription{Tools: true, URIs: []string{"note://text"}})
-	s.tools()
-	p.restart()
-	s.text("grow", "")
-	assert.DeepEqual(t, s.take(l, 1), map[Change]int{{List: "tools"}: 1})
-	assert.Assert(t, is.Contains(s.tools(), "grown"))
-	s.text("touch", `{"uri":"note://text"}`)
-	assert.DeepEqual(t, s.take(l, 1), map[Change]int{{URI: "note://text"}: 1})
-	assert.ErrorIs(t, l.stop(), context.Canceled)
+	t.Run("lists", func(t *testing.T) {
+		checkLeaks(t)
+		p := startHTTPPeer(t, httpPeerCommand(eraNode(t, "modern_server.mjs"), "http"), "")
+		s := p.session(t, "2025-11-25")
+		l := s.listen(Subscription{Tools: true})
+		s.tools()
+		p.restart()
+		s.text("grow", "")
+		assert.DeepEqual(t, s.take(l, 1), map[Change]int{{List: "tools"}: 1})
+		assert.Assert(t, is.Contains(s.tools(), "grown"))
+		assert.ErrorIs(t, l.stop(), context.Canceled)
+	})
+	t.Run("resources", func(t *testing.T) {
+		checkLeaks(t)
+		p := startHTTPPeer(t, httpEverything(t, "streamableHttp"), "/mcp")
+		s := p.session(t, "")
+		const uri = "demo://resource/dynamic/text/1"
+		l := s.listen(Subscription{URIs: []string{uri}})
+		p.restart()
+		s.text("toggle-subscriber-updates", "")
+		assert.DeepEqual(t, s.take(l, 1), map[Change]int{{URI: uri}: 1})
+		assert.ErrorIs(t, l.stop(), context.Canceled)
+	})
 }
 
 // A stream that breaks off is resumed where it broke off, if the server has the means for it.
@@ -745,8 +763,26 @@ func TestHTTPLibraryRAG(t *testing.T) {
 			} else {
 				s.testEnd(http.StatusNotFound)
 			}
+			if slices.Contains(mode, "json") {
+				p.session(t, "").testKilledBeforeHeaders()
+			}
 		})
 	}
+}
+
+// testKilledBeforeHeaders: an answer that is JSON has not even begun before it is there.
+func (s *httpPeerSession) testKilledBeforeHeaders() {
+	s.peer.command.Env = []string{"LIBRARY_RAG_SECONDS=60"}
+	s.peer.restart()
+	pdf, outcome := s.pdf(), make(chan error, 1)
+	go func() {
+		_, err := s.CallTool(s.ctx, "parse_pdf", json.RawMessage(pdf), nil)
+		outcome <- err
+	}()
+	assert.NilError(s.t, s.peer.stderr.await(s.ctx, "parse_pdf started"))
+	s.peer.kill()
+	err := peerReceive(s.peerSession, outcome)
+	assert.Assert(s.t, httpPeerLost(err), "%v", err)
 }
 
 // A message that is too large is refused, by either side, and the session goes on.
