@@ -122,7 +122,7 @@ type libraryRequest struct {
 	noResource    int64                      // the era's error code for a resource that is not there
 
 	notify func(ctx context.Context, method string, params any) error // tells the client something before the answer
-	gone   <-chan struct{}                                            // closed when no more comes from the client, though it may still read
+	gone   <-chan struct{}                                            // closed when the client sends no more, or the server leaves; the client may still read
 }
 
 func newLibraryRequest(method string, params json.RawMessage) (*libraryRequest, error) {
@@ -269,7 +269,7 @@ func listen(ctx context.Context, r *libraryRequest) (map[string]any, error) {
 	select {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	case <-r.gone: // The client sends no more, so it cannot cancel, but it may still read.
+	case <-r.gone: // The client could not even cancel any more, but it may still read.
 		return make(map[string]any), nil
 	}
 }

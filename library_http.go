@@ -1,5 +1,5 @@
 // library_http.go - the library over Streamable HTTP.
-// Needs: Go 1.25, json.go, rpc.go, search.go, corpus.go, library_tools.go, library.go.
+// Needs: Go 1.25, json.go, rpc.go, search.go, corpus.go, library_tools.go, library.go, library_http_answer.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -19,7 +19,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,9 +31,7 @@ const (
 	maxSessions = 1000             // clients of the handshake era; one more takes the place of the one longest unused
 	headerTime  = 10 * time.Second // for the header of a request to come
 	bodyTime    = 30 * time.Second // for all of it
-	writeTime   = 30 * time.Second // for the client to take what is written
 	idleTime    = 2 * time.Minute  // that a connection is kept for the next request
-	quietTime   = 15 * time.Second // after which a stream says that it is still there; proxies wait a minute
 	leaveTime   = 5 * time.Second  // that Serve, at its end, gives what is at work
 )
 
@@ -108,19 +105,6 @@ func (h *LibraryHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// httpRefusal is an error that is the whole answer, with its status.
-type httpRefusal struct {
-	status int
-	err    error
-}
-
-func (e *httpRefusal) Error() string { return e.err.Error() }
-func (e *httpRefusal) Unwrap() error { return e.err }
-
-func refuse(status int, format string, args ...any) error {
-	return &httpRefusal{status, &Error{Code: CodeInvalidRequest, Message: fmt.Sprintf(format, args...)}}
-}
-
 func (h *LibraryHTTP) serve(a *httpAnswer, r *http.Request) error {
 	if err := h.admit(r); err != nil {
 		return err
@@ -141,9 +125,8 @@ func (h *LibraryHTTP) serve(a *httpAnswer, r *http.Request) error {
 		return refuse(http.StatusServiceUnavailable, "%d messages are at work: try again", maxPosts)
 	}
 	if r.Method == http.MethodDelete {
-		s, err := h.session(r, true)
+		err := h.endSession(r)
 		if err == nil {
-			s.running.Range(func(_, cancel any) bool { cancel.(context.CancelFunc)(); return true })
 			a.w.WriteHeader(http.StatusNoContent)
 		}
 		return err
@@ -205,7 +188,7 @@ func readPost(a *httpAnswer, r *http.Request) (in incoming, err error) {
 	case !validJSON(body):
 		return in, &httpRefusal{http.StatusBadRequest, &Error{Code: CodeParseError, Message: "the message is not JSON"}}
 	case bytes.TrimSpace(body)[0] == '[':
-		// Only 2025-03-26 has batches, and nobody was ever seen to use them.
+		// Left out: they came with 2025-03-26 and went with the next revision.
 		return in, refuse(http.StatusBadRequest, "a batch: POST each message by itself")
 	}
 	if err := in.parse(body); err != nil {
@@ -214,7 +197,6 @@ func readPost(a *httpAnswer, r *http.Request) (in incoming, err error) {
 	if in.method != "" {
 		a.id = in.id
 	}
-	_ = a.control.SetReadDeadline(time.Time{}) // or the request would end with the time that its body had
 	return in, nil
 }
 
@@ -274,7 +256,7 @@ func checkHeaders(header http.Header, q *libraryRequest) error {
 	}
 	for _, member := range body {
 		name, want := member[0], member[1]
-		if value, ok := headerValue(header.Values(name)); !ok || value != want {
+		if value, ok := decodeHeader(header.Values(name)); !ok || value != want {
 			const headerMismatch = -32020
 			return &Error{Code: headerMismatch, Message: fmt.Sprintf("the header %s must be there once and say %q, as the body does, not %q",
 				name, want, header.Values(name))}
@@ -283,8 +265,8 @@ func checkHeaders(header http.Header, q *libraryRequest) error {
 	return q.checkMeta()
 }
 
-// headerValue reads a header that is there once, in plain ASCII or as Base64 (MCP 2026-07-28, Streamable HTTP, value encoding).
-func headerValue(values []string) (value string, ok bool) {
+// decodeHeader reads a header that is there once, in plain ASCII or as Base64 (MCP 2026-07-28, Streamable HTTP, value encoding).
+func decodeHeader(values []string) (value string, ok bool) {
 	special := func(c rune) bool { return c != '\t' && (c < ' ' || c > '~') }
 	if len(values) != 1 || strings.ContainsFunc(values[0], special) {
 		return "", false
@@ -300,7 +282,7 @@ func headerValue(values []string) (value string, ok bool) {
 
 // handshake takes a message of the handshake era that is not initialize.
 func (h *LibraryHTTP) handshake(a *httpAnswer, r *http.Request, in *incoming, q *libraryRequest) error {
-	s, err := h.session(r, false)
+	s, err := h.session(r)
 	if err != nil {
 		return err
 	}
@@ -343,8 +325,8 @@ func (h *LibraryHTTP) addSession(s *libraryHTTPSession) {
 	h.sessions = append(h.sessions, s)
 }
 
-// session finds the session of a request, which is not to use it again if it leaves.
-func (h *LibraryHTTP) session(r *http.Request, leaves bool) (*libraryHTTPSession, error) {
+// session finds the session of a request.
+func (h *LibraryHTTP) session(r *http.Request) (*libraryHTTPSession, error) {
 	if version := r.Header.Get(headerVersion); version != "" && !slices.Contains(libraryRevisions()[1:], version) {
 		return nil, &httpRefusal{http.StatusBadRequest, unsupportedVersion(version)}
 	}
@@ -359,11 +341,24 @@ func (h *LibraryHTTP) session(r *http.Request, leaves bool) (*libraryHTTPSession
 		return nil, refuse(http.StatusNotFound, "the session is unknown or has ended: begin anew with initialize")
 	}
 	s := h.sessions[i]
-	h.sessions = slices.Delete(h.sessions, i, i+1)
-	if !leaves {
-		h.sessions = append(h.sessions, s) // as the last one used
-	}
+	h.sessions = append(slices.Delete(h.sessions, i, i+1), s)
 	return s, nil
+}
+
+// endSession ends the session of a request, and what it has at work.
+func (h *LibraryHTTP) endSession(r *http.Request) error {
+	s, err := h.session(r)
+	if err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sessions = slices.DeleteFunc(h.sessions, func(other *libraryHTTPSession) bool { return other == s })
+	s.running.Range(func(_, cancel any) bool {
+		cancel.(context.CancelFunc)()
+		return true
+	})
+	return nil
 }
 
 // answer runs a request of either era and writes its response.
@@ -384,110 +379,4 @@ func (h *LibraryHTTP) answer(ctx context.Context, a *httpAnswer, s *librarySessi
 	}
 	a.respond(status, message)
 	return nil
-}
-
-// httpAnswer is the answer to one request: JSON if the response is all there is to say, else a stream of server-sent events.
-type httpAnswer struct {
-	w         http.ResponseWriter
-	control   *http.ResponseController
-	id        json.RawMessage // of the JSON-RPC request; nil if there is none, or it is not known yet
-	streaming bool
-
-	writing sync.Mutex // held during a write to the stream, which writeTime bounds
-	ended   chan struct{}
-	alive   sync.WaitGroup // keepAlive
-}
-
-func newHTTPAnswer(w http.ResponseWriter) *httpAnswer {
-	return &httpAnswer{w: w, control: http.NewResponseController(w), ended: make(chan struct{})}
-}
-
-// stream makes the answer a stream.
-func (a *httpAnswer) stream() {
-	if a.streaming {
-		return
-	}
-	a.streaming = true
-	a.w.Header().Set("Content-Type", "text/event-stream")
-	a.w.Header().Set("Cache-Control", "no-store")
-	a.w.Header().Set("X-Accel-Buffering", "no") // or a proxy keeps what comes until there is more
-	a.w.WriteHeader(http.StatusOK)
-	a.alive.Go(a.keepAlive)
-}
-
-// keepAlive sends comments, lest a proxy take a quiet stream for a dead one. It ends with the answer.
-func (a *httpAnswer) keepAlive() {
-	tick := time.NewTicker(quietTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			if a.writing.TryLock() { // else something is being written, which is as good
-				_ = a.write(":\n\n") // a failure ends the request's ctx
-				a.writing.Unlock()
-			}
-		case <-a.ended:
-			return
-		}
-	}
-}
-
-// event sends a message on the stream.
-func (a *httpAnswer) event(message []byte) error {
-	a.writing.Lock()
-	defer a.writing.Unlock()
-	return a.write("data: " + string(message) + "\n\n")
-}
-
-func (a *httpAnswer) write(text string) error {
-	_ = a.control.SetWriteDeadline(time.Now().Add(writeTime))
-	if _, err := io.WriteString(a.w, text); err != nil {
-		return err
-	}
-	return a.control.Flush()
-}
-
-// notify sends a notification before the response.
-func (a *httpAnswer) notify(_ context.Context, method string, params any) error {
-	message, err := appendRequest(0, method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
-	if err != nil {
-		return err
-	}
-	a.stream()
-	return a.event(message)
-}
-
-// respond sends the response. A failure has nobody to be told.
-func (a *httpAnswer) respond(status int, message []byte) {
-	if a.streaming {
-		_ = a.event(message)
-		return
-	}
-	a.w.Header().Set("Content-Type", "application/json")
-	a.w.Header().Set("Content-Length", strconv.Itoa(len(message)))
-	_ = a.control.SetWriteDeadline(time.Now().Add(writeTime))
-	a.w.WriteHeader(status)
-	_, _ = a.w.Write(message)
-}
-
-// refuse sends an error. One that answers no request has no id, not even null (MCP 2026-07-28, Streamable HTTP).
-func (a *httpAnswer) refuse(err error) {
-	answer := struct {
-		Version string          `json:"jsonrpc"`
-		ID      json.RawMessage `json:"id,omitempty"`
-		Error   *Error          `json:"error"`
-	}{"2.0", a.id, &Error{Code: CodeInternalError, Message: err.Error()}}
-	errors.As(err, &answer.Error)
-	status := http.StatusInternalServerError
-	if refusal := (*httpRefusal)(nil); errors.As(err, &refusal) {
-		status = refusal.status
-	}
-	message, _ := json.Marshal(answer)
-	a.respond(status, message)
-}
-
-// end returns when nobody writes to the answer any more.
-func (a *httpAnswer) end() {
-	close(a.ended)
-	a.alive.Wait()
 }

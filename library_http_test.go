@@ -247,7 +247,7 @@ func TestLibraryHTTPRefusals(t *testing.T) {
 		name   string
 		base   []string
 		method string // POST if empty
-		change string // a header, as lhttpHeader has it
+		change string // headers, as lhttpHeader has them, a line each
 		body   string
 		status int
 		want   string // a whole body, but for its end
@@ -260,7 +260,7 @@ func TestLibraryHTTPRefusals(t *testing.T) {
 		{"charset", modern, "", "Content-Type: application/JSON; charset=utf-8", call, 200, ``},
 		{"Accept JSON alone", modern, "", "Accept: application/json", call, 406, invalid + `Accept must list application/json and text/event-stream: an answer can be either"}}`},
 		{"Accept events alone", old, "", "Accept: text/event-stream", list, 406, invalid + `Accept must list `},
-		{"Accept in two lines", modern, "", "+Accept: image/png", call, 200, ``},
+		{"Accept in two lines", modern, "", "Accept: application/json\n+Accept: text/event-stream", call, 200, ``},
 		{"Accept anything", modern, "", "Accept: */*", call, 200, ``},
 		{"Accept families", modern, "", "Accept: text/*;q=0.5, application/*", call, 200, ``},
 		{"no Accept", old, "", "Accept: ", list, 200, ``},
@@ -334,7 +334,7 @@ func TestLibraryHTTPRefusals(t *testing.T) {
 	} {
 		t.Run(cmp.Or(test.name, "as it should be"), func(t *testing.T) {
 			s := &lhttp{t, s.h, s.url, s.client}
-			a := s.do(cmp.Or(test.method, "POST"), lhttpHeader(append(test.base[:len(test.base):len(test.base)], test.change)...), test.body)
+			a := s.do(cmp.Or(test.method, "POST"), lhttpHeader(append(test.base[:len(test.base):len(test.base)], strings.Split(test.change, "\n")...)...), test.body)
 			assert.Equal(t, a.status, test.status, a.body)
 			assert.Assert(t, strings.HasPrefix(a.body, test.want), "%s\nis not\n%s", a.body, test.want)
 			assert.Assert(t, json.Valid([]byte(a.body)), a.body)
@@ -703,6 +703,7 @@ func TestLibraryHTTPSlowClients(t *testing.T) {
 		{"breaks off in the body", head + "Content-Length: 1000\r\n\r\n" + list[:20], true, bodyTime, "HTTP/1.1 400 Bad Request"},
 		{"asks nothing more", fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(list), list), true, idleTime, "HTTP/1.1 200 OK"},
 		{"does not read", fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(list), list), false, writeTime, ""},
+		{"does not read that a notification is accepted", fmt.Sprintf("%sContent-Length: %d\r\n\r\n%s", head, len(libInitialized), libInitialized), false, writeTime, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			lhttpServed(t, libSmall(), func(t *testing.T, s *lhttp, pipes *lhttpPipes, _ func() error) {

@@ -873,3 +873,31 @@ func TestSSEFound(t *testing.T) {
 		})
 	}
 }
+
+func TestProgramOnHTTPPeers(t *testing.T) {
+	for _, test := range []struct {
+		name, path            string
+		command               Command
+		tool, arguments, want string
+	}{
+		{"typescript", "", httpPeerCommand(eraNode(t, "modern_server.mjs"), "http"), "echo", `{"message":"on"}`, "on"},
+		{"everything", "/mcp", httpEverything(t, "streamableHttp"), "get-sum", `{"a":2,"b":3}`, "The sum of 2 and 3 is 5."},
+		{"SSE", "/sse", httpEverything(t, "sse"), "get-sum", `{"a":2,"b":3}`, "The sum of 2 and 3 is 5."},
+		{"library_rag", "", httpPeerCommand(peerPython(t, "0"), "http"), "search_chunks", `{"query":"common name"}`, "Abélard"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			checkLeaks(t)
+			p := peerProgram{t: t, url: startHTTPPeer(t, test.command, test.path).url}
+			p.run("call", test.tool, test.arguments)
+			assert.Equal(t, p.status, 0)
+			assert.Assert(t, is.Contains(p.stdout, test.want))
+
+			model := newModelServer(t, modelCalls(modelCall("aaaaaaaa1", test.tool, test.arguments)), modelText("The answer."))
+			p.env = peerModel(model)
+			p.run("A question?")
+			assert.Equal(t, p.status, 0)
+			assert.Equal(t, p.stdout, "The answer.\n")
+			assert.Assert(t, is.Contains(model.Requests()[1].Last(), test.want))
+		})
+	}
+}

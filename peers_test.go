@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -801,6 +802,7 @@ func TestPeersLargeResult(t *testing.T) {
 type peerProgram struct {
 	t      *testing.T
 	server Command
+	url    string // of the server, if it is not a command
 	env    []string
 	during func(program *os.Process) // runs at the first progress that a tool reports; may be nil
 
@@ -815,7 +817,7 @@ func (p *peerProgram) run(args ...string) {
 	defer cancel()
 	command := exec.CommandContext(ctx, os.Args[0], args...)
 	command.WaitDelay = 5 * time.Second
-	command.Env = slices.Concat(safeEnvironment(os.Environ()), p.env, []string{"MCPAGENT_CHILD=main", "MCP_SERVER=" + peerLine(p.server)})
+	command.Env = slices.Concat(safeEnvironment(os.Environ()), p.env, []string{"MCPAGENT_CHILD=main", "MCP_SERVER=" + cmp.Or(p.url, peerLine(p.server))})
 	var stdout bytes.Buffer
 	progress := make(chan struct{})
 	stderr := &peerStderr{progress: sync.OnceFunc(func() { close(progress) })}
