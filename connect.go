@@ -6,9 +6,11 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // Server says where an MCP server is: a command to start, or a URL.
@@ -33,6 +35,31 @@ func (s *Server) String() string {
 // Connect connects to the server. An address at which nobody speaks Streamable HTTP may be one of HTTP+SSE (MCP 2026-07-28,
 // transports, streamable HTTP, backward compatibility).
 func (s *Server) Connect(ctx context.Context, o ClientOptions) (*Client, error) {
+	client, err := s.connect(ctx, o)
+	if advice := tlsAdvice(err); advice != "" {
+		err = fmt.Errorf("%w; %s", err, advice)
+	}
+	return client, err
+}
+
+// tlsAdvice says what to do about a connection that is not trusted, or is none of TLS.
+func tlsAdvice(err error) string {
+	switch {
+	case errors.As(err, new(x509.UnknownAuthorityError)):
+		return "if it is to be trusted, add its authority to the system's, or name a file of certificates in SSL_CERT_FILE"
+	case errors.As(err, new(x509.HostnameError)):
+		return "its certificate is for another name: use that one in the URL"
+	case errors.As(err, new(x509.CertificateInvalidError)):
+		return "its certificate is out of date, or not for this use: only the server can change that"
+	case err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return "it does not speak TLS there: try http:// in the URL"
+	case err != nil && strings.Contains(err.Error(), "HTTP request to an HTTPS server"):
+		return "it speaks TLS there: try https:// in the URL"
+	}
+	return ""
+}
+
+func (s *Server) connect(ctx context.Context, o ClientOptions) (*Client, error) {
 	old := o
 	old.Protocol = handshakeRevisions()[0]
 	if s.URL == "" {

@@ -286,7 +286,10 @@ func readTail(response *http.Response) {
 func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, message []byte) (answered bool, err error) {
 	m := outline(message)
 	id, result, failure := m.get("id"), m.get("result"), m.get("error")
-	switch refused := response.StatusCode/100 != 2; {
+	refused := response.StatusCode/100 != 2
+	switch {
+	case refused && outline(failure).get("code") == nil: // a page, or JSON that is no JSON-RPC
+		return false, nil
 	case m != nil && len(m) == 0: // a batch (MCP 2025-03-26)
 		var batch []json.RawMessage
 		_ = json.Unmarshal(message, &batch)
