@@ -139,7 +139,7 @@ func (h *LibraryHTTP) serve(a *httpAnswer, r *http.Request) error {
 	switch {
 	case err != nil:
 		return &httpRefusal{http.StatusBadRequest, err}
-	case in.method == "initialize" && in.id != nil:
+	case in.method == "initialize" && in.id != nil && !(allowed == "POST" && q.meta[metaVersion] != nil):
 		return h.initialize(a, r, q)
 	case q.stateless() || allowed == "POST":
 		return h.stateless(a, r, &in, q)
@@ -224,6 +224,9 @@ func (h *LibraryHTTP) stateless(a *httpAnswer, r *http.Request, in *incoming, q 
 	}
 	if err := checkHeaders(r.Header, q); err != nil {
 		return &httpRefusal{http.StatusBadRequest, err}
+	}
+	if q.method == "initialize" { // which says with all that it has that it is not the other era's
+		return &httpRefusal{http.StatusNotFound, &Error{Code: CodeMethodNotFound, Message: "method not found: initialize"}}
 	}
 	return h.answer(r.Context(), a, &librarySession{library: h.library}, q)
 }

@@ -160,6 +160,7 @@ func TestLibraryHTTPStateless(t *testing.T) {
 		{"tools/list", "", `"cursor":"9",`, 200, `"error":{"code":-32602,"message":"tools/list: unknown cursor \"9\""}`},
 		{"ping", "", "", 404, `"error":{"code":-32601,"message":"method not found: ping"}`},
 		{"x/y", "", "", 404, `"error":{"code":-32601,"message":"method not found: x/y"}`},
+		{"initialize", "", `"protocolVersion":"2025-11-25",`, 404, `"error":{"code":-32601,"message":"method not found: initialize"}`},
 	} {
 		for _, id := range []string{`7`, `"a"`} {
 			a := s.modern(id, test.method, test.name, test.params)

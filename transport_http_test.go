@@ -583,6 +583,10 @@ func TestHTTPAnswers(t *testing.T) {
 		"SSE CR":    {stream(strings.ReplaceAll(": c\nevent: message\ndata: "+htResult("2")+"\n\n", "\n", "\r")), []string{htResult("2")}},
 		"SSE BOM":   {stream("\ufeff" + htEvent(htResult("2"))), []string{htResult("2")}},
 		"SSE lines": {stream("data:{\ndata:\"jsonrpc\":\"2.0\",\ndata: \"id\":2,\"result\":{}}\n\n"), []string{"{\n\"jsonrpc\":\"2.0\",\n\"id\":2,\"result\":{}}"}},
+		"SSE endless": {func(w http.ResponseWriter) {
+			htStream(w, htEvent(htResult("2")))
+			htEndless("", ":", strings.Repeat("x", 1000))(w, nil, htMessage{})
+		}, []string{htResult("2")}},
 		"SSE 10 MiB": {stream(htEvent(`{"jsonrpc":"2.0","id":2,"result":"` + long + `"}`)),
 			[]string{`{"jsonrpc":"2.0","id":2,"result":"` + long + `"}`}},
 		"JSON 10 MiB": {json(200, `{"jsonrpc":"2.0","id":2,"result":"`+long+`"}`), []string{`{"jsonrpc":"2.0","id":2,"result":"` + long + `"}`}},
@@ -620,6 +624,11 @@ func TestHTTPNotification(t *testing.T) {
 			htAnswer(w, 200, `{"jsonrpc":"2.0","result":{}}`)
 		},
 		func(w http.ResponseWriter, r *http.Request, _ htMessage) { htStream(w); <-r.Context().Done() },
+		func(w http.ResponseWriter, r *http.Request, _ htMessage) {
+			w.Header().Set("Content-Encoding", "gzip") // of which nothing comes, and for which net/http waits with a lock held
+			htStream(w)
+			<-r.Context().Done()
+		},
 	} {
 		script.set(accepts)
 		p.say(notification)
@@ -702,6 +711,14 @@ func htBadAnswers() map[string]htBad {
 			io.WriteString(c, "220 mail.example.com ESMTP\r\n")
 			c.Close()
 		}, lost: true, want: []string{"malformed HTTP"}},
+		"endless header": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
+			c, _, _ := w.(http.Hijacker).Hijack()
+			defer c.Close()
+			_, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nX: ")
+			for part := strings.Repeat("x", 1<<16); err == nil; {
+				_, err = io.WriteString(c, part)
+			}
+		}, lost: true, want: []string{"headers exceeded"}},
 		"SSE empty": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htStream(w) }, lost: true, want: []string{"unexpected EOF"}},
 		"SSE ends": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
 			htStream(w, ": nothing\n\n", "data: "+htResult("2")+"\n") // not the end of the event
@@ -1044,8 +1061,13 @@ func TestHTTPOneConnection(t *testing.T) {
 			asked++
 			answers[asked%len(answers)](w)
 		})
-		for range 10 * len(answers) {
-			_ = p.write(request("tools/call", `"name":"t",`))
+		for range 10 {
+			for range answers {
+				_ = p.write(request("tools/call", `"name":"t",`))
+			}
+			for range answers {
+				_ = p.write(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+			}
 		}
 		assert.Equal(t, s.connections(), 1)
 		for range 10 {
@@ -1113,8 +1135,8 @@ func TestHTTPGetStream(t *testing.T) {
 		switch {
 		case r.Method == http.MethodGet:
 			more := make(chan string)
-			htStream(w)
 			opened <- func(event string) { more <- event }
+			htStream(w)
 			for {
 				select {
 				case event := <-more:
@@ -1198,8 +1220,9 @@ func TestHTTPExpired(t *testing.T) {
 		{404, "application/json", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`, true, false},
 		{404, "application/json", fmt.Sprintf(code, -32601, "no such method"), false, true},
 		{400, "application/json", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`, true, false},
-		{400, "text/plain", "Invalid session", true, false},
+		{400, "text/plain", "Session expired", true, false},
 		{400, "application/json", fmt.Sprintf(code, -32602, "no such tool"), false, true},
+		{400, "application/json", fmt.Sprintf(code, -32602, "no such tool: session_start"), false, true},
 		{400, "text/plain", "what?", false, false},
 		{500, "text/plain", "no session", false, false},
 		{200, "application/json", fmt.Sprintf(code, -32000, "Session not found"), false, true},
@@ -1221,6 +1244,7 @@ func TestHTTPExpired(t *testing.T) {
 				assert.Assert(t, !refusal.Lost())
 			} else {
 				assert.NilError(t, err)
+				assert.Assert(t, c.answered || session == "", c.body)
 				<-p.in
 			}
 			p.close()
@@ -1268,20 +1292,98 @@ func TestHTTPClose(t *testing.T) {
 	assert.Equal(t, requests[len(requests)-1], "DELETE")
 }
 
+// TestHTTPCloseWaits: when Close returns nothing is left, nor has the end of the session been sent before all else was over.
+func TestHTTPCloseWaits(t *testing.T) {
+	checkLeaks(t)
+	synctest.Test(t, func(t *testing.T) {
+		s, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) {
+			if r.Method == http.MethodGet {
+				htStream(w)
+			}
+			<-r.Context().Done()
+		}))
+		var left atomic.Int32
+		slow := htSlow{client.Transport, &left}
+		p := htOpen(t, &HTTP{URL: "http://memory/", Client: &http.Client{Transport: slow}}).handshake()
+		for range 10 {
+			go func() { _ = p.write(htRequest(2, "tools/call", `"name":"t"`)) }()
+		}
+		synctest.Wait()
+		assert.Equal(t, left.Load(), int32(10))
+		begun := time.Now()
+		p.close()
+		assert.Equal(t, left.Load(), int32(0))
+		assert.Equal(t, time.Since(begun), time.Second)
+		assert.Equal(t, s.requests()[13], "DELETE")
+	})
+}
+
+// htSlow takes a second to notice that nobody waits for an answer any more. It counts those that it is waiting for.
+type htSlow struct {
+	http.RoundTripper
+	left *atomic.Int32
+}
+
+func (s htSlow) RoundTrip(r *http.Request) (*http.Response, error) {
+	s.left.Add(1)
+	defer s.left.Add(-1)
+	response, err := s.RoundTripper.RoundTrip(r)
+	if err != nil {
+		time.Sleep(time.Second)
+	}
+	return response, err
+}
+
+// TestHTTPCloseConnections: Close keeps no connection for later, of whichever transport.
+func TestHTTPCloseConnections(t *testing.T) {
+	checkLeaks(t)
+	closed := make(chan struct{}, 10)
+	s := htUnstarted(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		if r.Method == http.MethodGet {
+			htStream(w, htEndpoint("/x"))
+			<-r.Context().Done()
+			return
+		}
+		htAnswer(w, 200, htResult(string(m.ID)))
+	})
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	s.Start()
+	p := htOpen(t, &HTTP{URL: s.URL})
+	p.say(htModern(2, "tools/list", ""))
+	p.expect(htResult("2"))
+	p.close()
+	<-closed
+	old, err := StartSSE(t.Context(), &HTTP{URL: s.URL})
+	assert.NilError(t, err)
+	p = htOpen(t, old)
+	p.say(initializeLine)
+	p.close()
+	<-closed // the stream's
+	<-closed // that of the POST
+}
+
 // TestHTTPCloseUnread: a message that nobody reads keeps nobody.
 func TestHTTPCloseUnread(t *testing.T) {
 	checkLeaks(t)
-	s := htServe(t, func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htAnswer(w, 200, htResult("2")) })
-	h := &HTTP{URL: s.URL}
-	failed := make(chan error)
-	go func() { failed <- h.Write(context.Background(), []byte(htModern(2, "tools/list", ""))) }()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- h.Write(ctx, []byte(htModern(2, "tools/list", ""))) }()
-	cancel()
-	assert.ErrorIs(t, <-ended, context.Canceled)
-	assert.NilError(t, h.Close())
-	assert.ErrorIs(t, <-failed, net.ErrClosed)
+	synctest.Test(t, func(t *testing.T) {
+		_, client := htInMemory(func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htAnswer(w, 200, htResult("2")) })
+		h := &HTTP{URL: "http://memory/", Client: client}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancelled, closed := make(chan error, 1), make(chan error, 1)
+		go func() { cancelled <- h.Write(ctx, []byte(htModern(2, "tools/list", ""))) }()
+		go func() { closed <- h.Write(t.Context(), []byte(htModern(2, "tools/list", ""))) }()
+		synctest.Wait()
+		cancel(io.ErrNoProgress)
+		assert.Equal(t, <-cancelled, io.ErrNoProgress)
+		synctest.Wait()
+		assert.Equal(t, len(closed), 0)
+		assert.NilError(t, h.Close())
+		assert.Equal(t, <-closed, net.ErrClosed)
+	})
 }
 
 // TestHTTPCloseUnused: a transport that did nothing has nothing to end.
@@ -1622,6 +1724,157 @@ func TestHTTPTail(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, ended, 1)
 	})
+}
+
+// TestHTTPInvalidAnswer: a call ends with an answer that only looks like one, and does not wait for its time to be over.
+func TestHTTPInvalidAnswer(t *testing.T) {
+	for _, answer := range []string{
+		`{"jsonrpc":"2.0","id":2,"result":{bad}}`,
+		`{"jsonrpc":"2.0","id":2,"result":{"a":NaN}}`,
+		`{"jsonrpc":"2.0","id":2,"result":{}}` + htResult("2"),
+		`{"jsonrpc":"2.0","id":2,"result":{"a":"` + "\x00" + `"}}`,
+		`{"jsonrpc":"2.0","id":2,"result":[}}`,
+		`{"jsonrpc":"1.0","id":2,"result":{}}`,
+		`{"id":2,"result":{}}`,
+		`{"jsonrpc":"2.0","id":2}`,
+		`{"jsonrpc":"2.0","id":2,"error":"no"}`,
+		`{"jsonrpc":"2.0","id":2,"error":{"code":"no"}}`,
+		`{"jsonrpc":"2.0","id":2,"result":{},"error":{"code":1,"message":"no"}}`,
+		`{"jsonrpc":"2.0","id":2.0,"result":{"content":[]}}`,
+		`{}`, `[]`, `[[]]`, `[{}]`, `null`, `2`, `}`, `,`,
+	} {
+		for _, streaming := range []bool{false, true} {
+			checkLeaks(t)
+			synctest.Test(t, func(t *testing.T) {
+				_, client := htInMemory(htSession("s", func(w http.ResponseWriter, _ *http.Request, m htMessage) {
+					if streaming {
+						htStream(w, htEvent(answer))
+						return
+					}
+					htAnswer(w, 200, answer)
+				}))
+				c, err := Connect(t.Context(), &HTTP{URL: "http://memory/", Client: client}, &ClientOptions{Protocol: "2025-11-25"})
+				assert.NilError(t, err)
+				begun := time.Now()
+				_, err = c.CallTool(t.Context(), "t", nil, nil)
+				assert.Check(t, err != nil || strings.Contains(answer, "content"), answer)
+				assert.Check(t, time.Since(begun) == 0, "%s: %v after %s", answer, err, time.Since(begun))
+				assert.Check(t, !errors.Is(err, ErrClosed), "%v", err)
+				assert.NilError(t, c.Close())
+			})
+		}
+	}
+}
+
+// TestHTTP2: the same over one connection of HTTP/2.
+func TestHTTP2(t *testing.T) {
+	checkLeaks(t)
+	begun, ended := make(chan struct{}, 10), make(chan struct{}, 10)
+	s := htUnstarted(t, htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		switch {
+		case r.ProtoMajor != 2:
+			w.WriteHeader(http.StatusHTTPVersionNotSupported)
+		case r.Method == http.MethodGet:
+			htStream(w, htEvent(htResult("9")))
+			<-r.Context().Done()
+			ended <- struct{}{}
+		case m.Method == "tools/call":
+			htStream(w, htEvent(htResult(string(m.ID))))
+		default:
+			htStream(w, ": wait\n\n")
+			begun <- struct{}{}
+			<-r.Context().Done()
+			ended <- struct{}{}
+		}
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	client := s.Client()
+	defer client.CloseIdleConnections()
+	p := htOpen(t, &HTTP{URL: s.URL, Client: client}).handshake()
+	p.expect(htResult("9"))
+	for range 10 {
+		p.say(htRequest(2, "tools/call", `"name":"t"`))
+		p.expect(htResult("2"))
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	failed := make(chan error, 2)
+	go func() { failed <- p.Write(ctx, []byte(htRequest(3, "prompts/list", ""))) }()
+	<-begun
+	cancel(io.ErrNoProgress)
+	assert.Equal(t, <-failed, io.ErrNoProgress)
+	<-ended
+	go func() { failed <- p.write(htRequest(3, "prompts/list", "")) }()
+	<-begun
+	p.close()
+	assert.ErrorIs(t, <-failed, net.ErrClosed)
+	<-ended
+	<-ended
+	assert.Equal(t, s.connections(), 1)
+	assert.Equal(t, s.last(t, "DELETE").Header.Get("Mcp-Session-Id"), "s")
+}
+
+// TestHTTPAtOnce: many messages at once, each with its own answer.
+func TestHTTPAtOnce(t *testing.T) {
+	htEras(t, func(t *testing.T, _ func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
+		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10}}
+		defer client.CloseIdleConnections()
+		h := &HTTP{Client: client, Header: http.Header{"X-Key": {"k"}}}
+		p, _ := open(h, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+			if len(m.ID)%2 == 0 {
+				htStream(w, htEvent(`{"jsonrpc":"2.0","method":"`+string(m.ID)+`"}`), htEvent(htResult(string(m.ID))))
+				return
+			}
+			htAnswer(w, 200, htResult(string(m.ID)))
+		})
+		const writes = 100
+		var all sync.WaitGroup
+		want := []string{}
+		for id := range writes {
+			all.Go(func() {
+				message := htRequest(id, "tools/call", `"name":"t"`)
+				if strings.Contains(t.Name(), "/stateless") {
+					message = htModern(id, "tools/call", `"name":"t",`)
+				}
+				assert.Check(t, p.write(message))
+			})
+			want = append(want, htResult(fmt.Sprint(id)))
+			if id >= 10 {
+				want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"%d"}`, id))
+			}
+		}
+		got := []string{}
+		for range want {
+			got = append(got, <-p.in)
+		}
+		all.Wait()
+		slices.Sort(got)
+		slices.Sort(want)
+		assert.DeepEqual(t, got, want)
+		assert.Assert(t, client.CheckRedirect == nil, "a Client that was given is not changed")
+		p.close()
+	})
+}
+
+// TestHTTPEarlyAnswer: a server that refuses a message before it has read it keeps nobody, whether its answer comes through or not.
+func TestHTTPEarlyAnswer(t *testing.T) {
+	checkLeaks(t)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		htAnswer(w, http.StatusRequestEntityTooLarge, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"too large"}}`)
+	}))
+	defer s.Close()
+	h := &HTTP{URL: s.URL}
+	p := htOpen(t, h)
+	defer p.close()
+	message := htModern(2, "tools/call", `"name":"t","arguments":{"a":"`+strings.Repeat("x", 8<<20)+`"},`)
+	if err := p.write(message); err != nil {
+		var refusal *HTTPError
+		assert.Assert(t, errors.As(err, &refusal), "%v", err)
+		assert.Assert(t, refusal.Lost())
+		return
+	}
+	p.expect(`{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"too large"}}`)
 }
 
 // TestHTTPTimes: a server that never answers is waited for as long as the Client says, and its end of session for a moment.
