@@ -393,6 +393,8 @@ func TestLibraryHTTPProgress(t *testing.T) {
 	for _, era := range []string{"modern", "old"} {
 		gate := lhttpGate()
 		s := newLHTTP(t, NewLibrary(gate))
+		release := sync.OnceFunc(func() { close(gate.release) })
+		t.Cleanup(release)
 		meta := strings.TrimSuffix(libMeta, "}") + `,"progressToken":"p"}`
 		header := lhttpModern("tools/call", "list_documents")
 		if era == "old" {
@@ -404,7 +406,7 @@ func TestLibraryHTTPProgress(t *testing.T) {
 			return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"message":"indexing %s","progress":%d,"progressToken":"p","total":2}}`, name, done)
 		}
 		assert.Equal(t, events.next(), progress(1, "0.md"))
-		close(gate.release)
+		release()
 		assert.Equal(t, events.next(), progress(2, "1.txt"))
 		assert.Assert(t, is.Contains(events.next(), `{"jsonrpc":"2.0","id":1,"result":{`))
 		assert.Equal(t, events.next(), "")

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -64,6 +65,7 @@ type nginxRun struct {
 	url     string // of the MCP endpoint behind it
 	dir     string
 	command *exec.Cmd
+	end     io.Closer // its stdin
 	stderr  bytes.Buffer
 }
 
@@ -71,7 +73,8 @@ type nginxRun struct {
 func startNginx(t *testing.T, servers ...string) *nginxRun {
 	t.Helper()
 	n := &nginxRun{t: t, dir: t.TempDir()}
-	n.command = exec.Command(requireNginx(t, "nginx"), "-p", n.dir, "-c", "nginx.conf")
+	// The shell ends nginx at the end of its stdin: also where the tests break off and clean nothing up.
+	n.command = exec.Command("sh", "-c", `"$@" & read -r _; kill $!; wait`, "sh", requireNginx(t, "nginx"), "-p", n.dir, "-c", "nginx.conf")
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
 	address := free.Addr().String()
@@ -105,7 +108,8 @@ http {
 `
 	assert.NilError(t, os.WriteFile(filepath.Join(n.dir, "nginx.conf"), []byte(configuration), 0o600))
 	n.command.Stderr = &n.stderr
-	n.command.WaitDelay = 10 * time.Second
+	n.end, err = n.command.StdinPipe()
+	assert.NilError(t, err)
 	assert.NilError(t, n.command.Start())
 	t.Cleanup(n.stop)
 	for late := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -122,10 +126,8 @@ http {
 
 // stop ends nginx. Its log is whole then.
 func (n *nginxRun) stop() {
+	_ = n.end.Close()
 	if n.command.ProcessState == nil {
-		kill := time.AfterFunc(10*time.Second, func() { _ = n.command.Process.Kill() })
-		defer kill.Stop()
-		_ = n.command.Process.Signal(syscall.SIGTERM)
 		_ = n.command.Wait()
 	}
 }
@@ -181,11 +183,12 @@ func TestNginxPassesProgress(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			gate := lhttpGate()
 			_, address := nginxLibrary(t, NewLibrary(gate))
+			release := sync.OnceFunc(func() { close(gate.release) })
+			t.Cleanup(release)
 			var seen []string
 			result, err := startNginx(t, address).connect(revision).CallTool(t.Context(), "list_documents", nil, func(p Progress) {
-				if seen = append(seen, p.Message); len(seen) == 1 {
-					close(gate.release)
-				}
+				seen = append(seen, p.Message)
+				release()
 			})
 			assert.NilError(t, err)
 			assert.Assert(t, !result.IsError)
@@ -356,12 +359,20 @@ func TestNginxReplicaKilled(t *testing.T) {
 	close(dead)
 	work.Wait()
 	assert.NilError(t, c.Close())
-	n.stop()
 
-	log, err := os.ReadFile(filepath.Join(n.dir, "calls.log"))
-	assert.NilError(t, err)
+	var log [][]string
+	nginxAwait(t, func() bool { // nginx is done with a request only after the client is
+		text, err := os.ReadFile(filepath.Join(n.dir, "calls.log"))
+		assert.NilError(t, err)
+		log = regexp.MustCompile(`(?m)^(\d+) (\d+) (?:.*, )?(\S+)$`).FindAllStringSubmatch(string(text), -1)
+		logged := make(map[string]bool)
+		for _, line := range log {
+			logged[line[1]] = true
+		}
+		return len(logged) == len(calls)
+	})
 	used := make(map[string]int)
-	for _, line := range regexp.MustCompile(`(?m)^(\d+) (\d+) (?:.*, )?(\S+)$`).FindAllStringSubmatch(string(log), -1) {
+	for _, line := range log {
 		number, _ := strconv.Atoi(line[1])
 		calls[number].replica = line[3]
 		calls[number].tries++
@@ -372,8 +383,6 @@ func TestNginxReplicaKilled(t *testing.T) {
 	lost, again := 0, 0
 	for number, call := range calls {
 		switch {
-		case call.tries == 0:
-			t.Errorf("call %d is not in nginx's log", number)
 		case call.tries == 2 && call.repeatable && call.err == nil:
 			again++
 		case call.tries > 1:
