@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
@@ -15,10 +16,11 @@ import (
 
 // Server says where an MCP server is: a command to start, or a URL.
 type Server struct {
-	Command Command     // of a server on stdio
-	URL     string      // of a server on HTTP; empty if there is a command
-	Header  http.Header // sent to the URL with every request
-	SSE     bool        // the URL is known to be of HTTP+SSE, and nothing else is tried
+	Command Command      // of a server on stdio
+	URL     string       // of a server on HTTP; empty if there is a command
+	Header  http.Header  // sent to the URL with every request
+	Client  *http.Client // for the URL; nil: see HTTP.Client
+	SSE     bool         // the URL is known to be of HTTP+SSE, and nothing else is tried
 
 	Wrap func(Transport) Transport // put around every transport, as a trace is; may be nil
 	Warn func(text string)         // told what of the server is left out, and why; may be nil
@@ -53,7 +55,9 @@ func tlsAdvice(err error) string {
 		return "its certificate is out of date, or not for this use: only the server can change that"
 	case err != nil && strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
 		return "it does not speak TLS there: try http:// in the URL"
-	case err != nil && strings.Contains(err.Error(), "HTTP request to an HTTPS server"):
+	case err != nil && (strings.Contains(err.Error(), "HTTP request to an HTTPS server") || // in Go
+		strings.Contains(err.Error(), "HTTP request was sent to HTTPS port") || // nginx
+		strings.Contains(err.Error(), "plain HTTP to an SSL-enabled server")): // Apache
 		return "it speaks TLS there: try https:// in the URL"
 	}
 	return ""
@@ -61,9 +65,12 @@ func tlsAdvice(err error) string {
 
 func (s *Server) connect(ctx context.Context, o ClientOptions) (*Client, error) {
 	old := o
-	old.Protocol = handshakeRevisions()[0]
+	old.Protocol = cmp.Or(o.Protocol, handshakeRevisions()[0]) // HTTP+SSE is older than server/discover
 	if s.URL == "" {
 		return s.open(ctx, s.stdio, o)
+	}
+	if s.SSE && o.Protocol == statelessRevision {
+		return nil, fmt.Errorf("HTTP+SSE does not carry revision %s", statelessRevision)
 	}
 	if s.SSE {
 		return s.open(ctx, s.sse, old)
@@ -112,9 +119,9 @@ func connectTo(ctx context.Context, start func(context.Context) (Transport, erro
 func (s *Server) stdio(context.Context) (Transport, error) { return StartStdio(s.Command) }
 
 func (s *Server) http(context.Context) (Transport, error) {
-	return &ParamHeaders{HTTP: &HTTP{URL: s.URL, Header: s.Header}, Warn: s.Warn}, nil
+	return &ParamHeaders{HTTP: &HTTP{URL: s.URL, Header: s.Header, Client: s.Client}, Warn: s.Warn}, nil
 }
 
 func (s *Server) sse(ctx context.Context) (Transport, error) {
-	return StartSSE(ctx, &HTTP{URL: s.URL, Header: s.Header})
+	return StartSSE(ctx, &HTTP{URL: s.URL, Header: s.Header, Client: s.Client})
 }

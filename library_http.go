@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"mime"
 	"net"
 	"net/http"
@@ -73,6 +74,7 @@ func (h *LibraryHTTP) Serve(ctx context.Context, listener net.Listener) error {
 	})
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
+		ErrorLog: log.New(io.Discard, "", 0), // of what clients did wrong, who are told
 	}
 	failed := make(chan error, 1)
 	var work sync.WaitGroup

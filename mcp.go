@@ -80,7 +80,7 @@ type ClientOptions struct {
 // Client is a connection to one MCP server. All methods may be called from any goroutine.
 //
 // Errors name the method and what it was about. They wrap an *Error of the server, a *TimeoutError, a *ProtocolError, the cause
-// of ctx, or ErrClosed with the reason. When ctx or the time ends a request, the server is told and nobody waits.
+// of ctx, what the transport's Write said, or ErrClosed with the reason. When ctx or the time ends a request, the server is told and nobody waits.
 type Client struct {
 	Server ServerInfo // set by Connect, then only read
 
@@ -170,7 +170,9 @@ func (c *Client) begin(ctx context.Context) error {
 		defer cancel()
 	}
 	var modern *ProtocolError
-	switch err := c.discover(probe); {
+	err := c.discover(probe)
+	slow := errors.Is(err, context.DeadlineExceeded)
+	switch {
 	case err == nil || ctx.Err() != nil || errors.As(err, &modern) || isModern(err):
 		return err
 	case forced != "":
@@ -178,8 +180,9 @@ func (c *Client) begin(ctx context.Context) error {
 	case errors.Is(err, ErrClosed):
 		return fmt.Errorf("%w: %w", ErrProbe, err)
 	}
-	err := c.introduce(ctx, handshakeRevisions()[0])
-	if isModern(err) {
+	err = c.introduce(ctx, handshakeRevisions()[0])
+	var refusal *Error
+	if isModern(err) || slow && errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
 		return c.discover(ctx) // it had been slow to answer
 	}
 	return err
@@ -349,7 +352,8 @@ func (c *Client) complete(ctx context.Context, ref map[string]string, name, valu
 	return &result.Completion, nil
 }
 
-// Close ends the connection and the transport. MCP has no message for it: the end of stdin is the end.
+// Close ends the connection and the transport. MCP has no message for it: on stdio it is the end of stdin, over HTTP the DELETE of
+// the session.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	c.clock.Stop()

@@ -46,6 +46,9 @@ func (c *Client) handshake(ctx context.Context, offer string) (ServerInfo, error
 		err = &ProtocolError{fmt.Sprintf("the server wants protocol revision %q; this client speaks %s",
 			answer.ProtocolVersion, strings.Join(Revisions(), ", "))}
 	}
+	if known := c.Server.ProtocolVersion; err == nil && known != "" && known != answer.ProtocolVersion {
+		err = &ProtocolError{fmt.Sprintf("the server has changed from revision %s to %s", known, answer.ProtocolVersion)}
+	}
 	if err != nil {
 		return ServerInfo{}, fmt.Errorf("initialize: %w", err)
 	}

@@ -82,11 +82,7 @@ func (c *Client) renew(ctx context.Context, expired int) error {
 	if done {
 		return nil
 	}
-	server, err := c.handshake(ctx, c.Server.ProtocolVersion)
-	if err == nil && server.ProtocolVersion != c.Server.ProtocolVersion {
-		err = &ProtocolError{fmt.Sprintf("the server has changed from revision %s to %s", c.Server.ProtocolVersion, server.ProtocolVersion)}
-	}
-	if err != nil {
+	if _, err := c.handshake(ctx, c.Server.ProtocolVersion); err != nil {
 		return fmt.Errorf("the session has expired, and there is no new one: %w", err)
 	}
 	c.forgetLists("")

@@ -98,6 +98,23 @@ func (s *repairSessions) forget() {
 	s.known = false
 }
 
+// unready counts the requests that came in a session before the client said that it was ready.
+func (s *repairServer) unready() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ready := make(map[string]bool)
+	for _, asked := range s.asked {
+		method, session, _ := strings.Cut(asked, " ")
+		switch {
+		case method == "notifications/initialized":
+			ready[session] = true
+		case session != "" && !ready[session]:
+			n++
+		}
+	}
+	return n
+}
+
 func (s *repairSessions) answer(w http.ResponseWriter, r *http.Request, method, id string, _ json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,6 +164,7 @@ func TestSessionRenewed(t *testing.T) {
 			}
 			calls.Wait()
 			assert.Check(t, is.Equal(server.count("initialize"), 2))
+			assert.Check(t, is.Equal(server.unready(), 0))
 			for _, method := range []string{"notifications/initialized", "logging/setLevel", "resources/subscribe"} {
 				assert.Check(t, is.Equal(server.count(method+" s2"), 1), method)
 			}
@@ -307,4 +325,24 @@ func TestSlowProbe(t *testing.T) {
 		defer mu.Unlock()
 		assert.DeepEqual(t, asked, []string{"server/discover", "initialize", "server/discover"})
 	})
+}
+
+// A server that never says that it took a notification does not hold a call for ever.
+func TestUnacceptedNotification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, client := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
+			<-r.Context().Done()
+		})
+		h := &HTTP{URL: "http://memory/", Client: client}
+		err := h.Write(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.NilError(t, h.Close())
+	})
+}
+
+// A forced revision is the one that is offered over HTTP+SSE, too.
+func TestForcedOverSSE(t *testing.T) {
+	s := Server{URL: "http://127.0.0.1:1/sse", SSE: true}
+	_, err := s.Connect(t.Context(), ClientOptions{Protocol: statelessRevision})
+	assert.Error(t, err, "HTTP+SSE does not carry revision 2026-07-28")
 }

@@ -381,7 +381,7 @@ func (c *Conn) dispatch(message []byte) {
 	}
 	if err == nil {
 		err = c.route(&in)
-	} else if id, ok := responseID(in.id); ok && in.method == "" && bytes.HasSuffix(message, []byte("}")) {
+	} else if id, ok := responseID(in.id); ok && in.method == "" && bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
 		// A whole answer, but not in JSON: servers in Python write NaN. Nothing else is going to end its call.
 		if p, ok := c.take(id); ok {
 			p.done <- response{err: fmt.Errorf("the answer is not valid: %w", err)}

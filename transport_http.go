@@ -26,10 +26,10 @@ import (
 // HTTPError says why a message was not answered as the protocol has it.
 type HTTPError struct {
 	URL     string      // without its query, which may hold a key
-	Status  int         // 0 if the connection failed or broke off; the server may have acted all the same
+	Status  int         // 0 if the connection could not be made, or broke off; the server may have acted all the same
 	Header  http.Header // of the answer; nil if there was none
 	Err     error       // what the connection or the body says; never io.EOF, with which a Transport ends for good
-	expired bool
+	expired bool        // see SessionExpired
 }
 
 func (e *HTTPError) Error() string {
@@ -46,9 +46,15 @@ func (e *HTTPError) Error() string {
 
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// Lost says that nobody knows what became of the message: not even a proxy does, where it could not reach the server.
+// Lost says that the message may not have reached the server, or its answer not the client: also where a proxy says so.
 func (e *HTTPError) Lost() bool {
-	return (e.Status == 0 || e.Status > http.StatusInternalServerError) && !errors.As(e.Err, new(*BodyTooLongError))
+	switch e.Status {
+	case 0:
+		return !errors.As(e.Err, new(*BodyTooLongError))
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
 }
 
 // SessionExpired says that the server knows the session no more, and did nothing: a new initialize begins another session.
@@ -56,6 +62,7 @@ func (e *HTTPError) SessionExpired() bool { return e.expired }
 
 const (
 	connectTime    = 15 * time.Second      // for TCP, and for TLS
+	acceptTime     = 30 * time.Second      // for what has no answer but that it came
 	openTime       = 3 * time.Second       // for the headers of the GET stream: some servers send none before they have something to say
 	tailTime       = 50 * time.Millisecond // for the end of a stream behind the answer, after which its connection is used again
 	deleteTime     = 2 * time.Second       // for the end of a session
@@ -72,7 +79,7 @@ const (
 // what the server says by itself, and streams that are resumed (MCP 2025-11-25, transports, streamable HTTP).
 type HTTP struct {
 	URL        string       // the MCP endpoint
-	Client     *http.Client // nil: one of its own, which uses the proxies of the environment
+	Client     *http.Client // nil: one of its own, with the proxies of the environment. Redirects are not left to it; its Timeout would end streams
 	Header     http.Header  // sent with every request
 	MaxMessage int          // bytes of one message; 64 MiB if 0
 
@@ -84,6 +91,7 @@ type HTTP struct {
 
 	mu      sync.Mutex     // guards the following; never held across I/O
 	session *httpSession   // nil before the answer to initialize, and in the stateless era
+	next    *httpSession   // takes its place when the server has been told that the client is ready
 	closed  bool           // nothing may be added to work
 	work    sync.WaitGroup // Writes and the GET stream
 }
@@ -144,7 +152,7 @@ func (h *HTTP) Read() ([]byte, error) {
 
 // Write sends one message. For a request it returns when Read has been given the answer, and before it what came on the same
 // stream. When ctx ends, the stream is closed. The error is an *HTTPError or the cause of ctx; but a JSON-RPC error is an
-// answer, whatever status it comes with.
+// answer, with any status but 401 and 403, unless it says that the session has expired.
 func (h *HTTP) Write(ctx context.Context, message []byte) error {
 	return h.write(ctx, h.newPost(message))
 }
@@ -163,10 +171,14 @@ func (h *HTTP) write(ctx context.Context, p *post) error {
 	if p.method == "notifications/cancelled" && p.session == nil {
 		return nil // to close the stream was to say so
 	}
-	if p.method == "notifications/initialized" && p.session != nil {
+	ready := p.method == "notifications/initialized" && p.session != nil
+	if ready {
 		h.listen(ctx, p.session)
 	}
 	err := h.post(ctx, p)
+	if ready {
+		h.adopt(p.session, err == nil)
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -178,10 +190,10 @@ func (h *HTTP) Close() error {
 	h.once.Do(h.init)
 	h.mu.Lock()
 	h.closed = true
-	s := h.session
 	h.mu.Unlock()
 	h.end()
 	h.work.Wait()
+	s := h.session // which nobody sets any more
 	if s != nil && s.id != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 		defer cancel()
@@ -208,6 +220,11 @@ func (h *HTTP) enter() bool {
 
 // post sends a message and sees to the answer.
 func (h *HTTP) post(ctx context.Context, p *post) error {
+	if p.id == "" {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, acceptTime)
+		defer cancel()
+	}
 	response, err := h.do(ctx, http.MethodPost, p.session, p.header, p.message)
 	if err != nil {
 		return err
@@ -220,9 +237,9 @@ func (h *HTTP) post(ctx context.Context, p *post) error {
 	}
 	kind := contentType(response)
 	if accepted && kind == "text/event-stream" {
-		return h.follow(ctx, p, p.session, response)
+		return h.follow(ctx, p, p.session, response, nil)
 	}
-	body, err := h.readBody(response)
+	body, err := readBody(response, h.limit())
 	if err != nil {
 		return h.lost(err)
 	}
@@ -230,7 +247,7 @@ func (h *HTTP) post(ctx context.Context, p *post) error {
 	status := response.StatusCode
 	expired := p.session != nil && p.session.id != "" && !accepted && !bytes.Contains(body, []byte("-32601")) &&
 		(status == http.StatusNotFound || status == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session")) && plainID(outline(body).get("id")) != p.id)
-	if kind == "application/json" && p.id != "" && !expired && status != http.StatusUnauthorized && status != http.StatusForbidden {
+	if (kind == "application/json" || !accepted) && p.id != "" && !expired && status != http.StatusUnauthorized && status != http.StatusForbidden {
 		if answered, err := h.deliver(ctx, p, response, body); answered || err != nil {
 			return err
 		}
@@ -250,6 +267,7 @@ func (h *HTTP) do(ctx context.Context, method string, s *httpSession, header htt
 	}
 	maps.Copy(request.Header, h.Header)
 	maps.Copy(request.Header, header)
+	request.Host = request.Header.Get("Host") // where else net/http does not take it from; empty: the URL's
 	if s != nil {
 		request.Header.Set("Mcp-Protocol-Version", s.version)
 		if s.id != "" {
@@ -265,30 +283,13 @@ func (h *HTTP) do(ctx context.Context, method string, s *httpSession, header htt
 	return response, nil
 }
 
-type cancelBody struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (b cancelBody) Close() error {
-	b.cancel()
-	return b.ReadCloser.Close()
-}
-
-// readTail reads an answer to its end if that is near, so that its connection can be used again.
-func readTail(response *http.Response) {
-	late := time.AfterFunc(tailTime, func() { response.Body.Close() })
-	defer late.Stop()
-	_, _ = io.Copy(io.Discard, response.Body)
-}
-
 // deliver gives a message to Read, and says whether it is the answer to p, which is nil on the GET stream.
 func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, message []byte) (answered bool, err error) {
 	m := outline(message)
 	id, result, failure := m.get("id"), m.get("result"), m.get("error")
 	refused := response.StatusCode/100 != 2
 	switch {
-	case refused && outline(failure).get("code") == nil: // a page, or JSON that is no JSON-RPC
+	case refused && result == nil && outline(failure).get("code") == nil: // a page, or JSON that is no JSON-RPC
 		return false, nil
 	case m != nil && len(m) == 0: // a batch (MCP 2025-03-26)
 		var batch []json.RawMessage
@@ -305,10 +306,18 @@ func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, me
 	case p == nil || m.get("method") != nil || result == nil && failure == nil:
 	case failure != nil && (refused || id == nil || string(id) == "null"):
 		// What was wrong may have kept the server from reading the id, but it is this POST that it answers.
-		message = fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":%s}`, outline(p.message).get("id"), failure)
 		answered = true
 	default:
 		answered = plainID(id) == p.id
+	}
+	if answered && !(bytes.HasPrefix(message, []byte(`{"jsonrpc":"2.0","id":`)) && bytes.HasSuffix(message, []byte("}")) && plainID(id) == p.id) {
+		// In the order in which whoever waits is found first, even if what follows is no JSON.
+		message = fmt.Appendf(nil, `{"jsonrpc":%s,"id":%s,`, cmp.Or(string(m.get("jsonrpc")), "null"), outline(p.message).get("id"))
+		if result != nil {
+			message = append(append(append(message, `"result":`...), result...), '}')
+		} else {
+			message = append(append(append(message, `"error":`...), failure...), '}')
+		}
 	}
 	if answered && p.method == "initialize" && result != nil {
 		h.begin(response.Header.Get("Mcp-Session-Id"), result)
@@ -321,17 +330,30 @@ func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, me
 	}
 }
 
-// begin sets the session that the answer to an initialize begins, and ends the one before.
+// begin takes down the session that the answer to an initialize begins. If it is not the first, the one before, which has
+// expired, stays until adopt: who uses it learns that, and no message overtakes the end of the handshake.
 func (h *HTTP) begin(id string, result []byte) {
 	s := &httpSession{id: id}
 	_ = json.Unmarshal(outline(result).get("protocolVersion"), &s.version) // whoever asked reads it, too
 	s.life, s.end = context.WithCancel(h.life)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.session != nil {
-		h.session.end()
+	if h.next = s; h.session == nil {
+		h.session = s
 	}
-	h.session = s
+}
+
+// adopt ends a handshake.
+func (h *HTTP) adopt(s *httpSession, accepted bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !accepted:
+		s.end()
+	case h.session != s:
+		h.session.end()
+		h.session = s
+	}
 }
 
 // listen opens the GET stream, before the server is told that the client is ready: what it has to say or to ask then, it says
@@ -345,8 +367,8 @@ func (h *HTTP) listen(ctx context.Context, s *httpSession) {
 		defer h.work.Done()
 		response, err := h.get(s.life, s, "")
 		close(opened)
-		if err == nil { // else the server has none
-			_ = h.follow(s.life, nil, s, response)
+		if refusal := new(HTTPError); err == nil || errors.As(err, &refusal) && refusal.Lost() { // else the server has none
+			_ = h.follow(s.life, nil, s, response, err)
 		}
 	}()
 	late := time.NewTimer(openTime)
@@ -367,7 +389,7 @@ func (h *HTTP) get(ctx context.Context, s *httpSession, lastID string) (*http.Re
 	response, err := h.do(ctx, http.MethodGet, s, header, nil)
 	if err == nil && (response.StatusCode != http.StatusOK || contentType(response) != "text/event-stream") {
 		defer response.Body.Close()
-		body, _ := h.readBody(response)
+		body, _ := readBody(response, h.limit())
 		return nil, h.refusal(response, body)
 	}
 	return response, err
@@ -375,9 +397,8 @@ func (h *HTTP) get(ctx context.Context, s *httpSession, lastID string) (*http.Re
 
 // follow reads the stream that has the answer to p, or where p is nil the GET stream until ctx ends. In the handshake era one that
 // breaks off is resumed, not before the time that the server asked for (MCP 2025-11-25, transports, resumability).
-func (h *HTTP) follow(ctx context.Context, p *post, s *httpSession, response *http.Response) error {
+func (h *HTTP) follow(ctx context.Context, p *post, s *httpSession, response *http.Response, err error) error {
 	events := &eventReader{limit: h.limit()}
-	var err error
 	for failures := 0; ; failures++ {
 		if err == nil {
 			lastID, opened := events.lastID, time.Now()
@@ -462,7 +483,11 @@ func (h *HTTP) newPost(message []byte) *post {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if p.method != "initialize" {
+	switch p.method {
+	case "initialize":
+	case "notifications/initialized":
+		p.session = h.next
+	default:
 		p.session = h.session
 	}
 	return p
@@ -513,27 +538,3 @@ func bareURL(text string) string {
 }
 
 func (h *HTTP) limit() int { return min(cmp.Or(h.MaxMessage, maxHTTPMessage), math.MaxInt32-1<<10) }
-
-func contentType(response *http.Response) string {
-	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
-	return strings.ToLower(strings.TrimSpace(kind))
-}
-
-func (h *HTTP) readBody(response *http.Response) ([]byte, error) {
-	limit := h.limit()
-	var body bytes.Buffer
-	body.Grow(bytes.MinRead + int(max(0, min(response.ContentLength, 1<<20))))
-	if _, err := body.ReadFrom(io.LimitReader(response.Body, int64(limit)+1)); err != nil {
-		return nil, err
-	}
-	if body.Len() > limit {
-		return nil, &BodyTooLongError{limit}
-	}
-	return body.Bytes(), nil
-}
-
-// oneLine is the beginning of a text that a server sent, for an error.
-func oneLine(text []byte) string {
-	line := strings.Join(strings.Fields(string(text[:min(len(text), 2000)])), " ")
-	return strings.ToValidUTF8(line[:min(len(line), 300)], "")
-}

@@ -1,5 +1,5 @@
 // transport_http_events.go - what an answer over HTTP is made of: server-sent events, and messages.
-// Needs: Go 1.25.
+// Needs: Go 1.25, transport_http.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -8,10 +8,12 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -121,7 +123,7 @@ func (m outlined) get(key string) []byte {
 }
 
 // outline returns the members of a JSON object, and passes over what is in them, as a message may be of megabytes. It is nil for a
-// text that breaks off, and empty for an array.
+// text that breaks off, and empty for an array. The values are parts of text, and not clipped.
 func outline(text []byte) outlined {
 	members := make(outlined, 0, 8)
 	key := ""
@@ -169,3 +171,45 @@ func jsonText(raw []byte) (s string) {
 
 // plainID makes ids equal that are meant to be: some servers send 1 back as "1", or as 1.0.
 func plainID(id []byte) string { return strings.TrimSuffix(strings.Trim(string(id), `"`), ".0") }
+
+func contentType(response *http.Response) string {
+	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+// readBody reads an answer that is no stream.
+func readBody(response *http.Response, limit int) ([]byte, error) {
+	var body bytes.Buffer
+	body.Grow(bytes.MinRead + int(max(0, min(response.ContentLength, 1<<20))))
+	if _, err := body.ReadFrom(io.LimitReader(response.Body, int64(limit)+1)); err != nil {
+		return nil, err
+	}
+	if body.Len() > limit {
+		return nil, &BodyTooLongError{limit}
+	}
+	return body.Bytes(), nil
+}
+
+// oneLine is the beginning of a text that a server sent, for an error.
+func oneLine(text []byte) string {
+	line := strings.Join(strings.Fields(string(text[:min(len(text), 2000)])), " ")
+	return strings.ToValidUTF8(line[:min(len(line), 300)], "")
+}
+
+// cancelBody is the body of an answer whose Close ends the request first.
+type cancelBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b cancelBody) Close() error {
+	b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// readTail reads an answer to its end if that is near, so that its connection can be used again.
+func readTail(response *http.Response) {
+	late := time.AfterFunc(tailTime, func() { response.Body.Close() })
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, response.Body)
+}

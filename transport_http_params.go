@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -24,6 +25,8 @@ import (
 type ParamHeaders struct {
 	*HTTP
 	Warn func(text string) // told which tools were left out, and why, by Read; may be nil
+
+	warned map[string]string // what Warn was told of, by tool; only Read uses it
 
 	mu    sync.Mutex               // guards the following; never held across I/O or a callback
 	lists map[string]bool          // ids of the tools/list requests at work
@@ -57,7 +60,7 @@ func (t *ParamHeaders) Write(ctx context.Context, message []byte) error {
 	case p.stateless != "" && p.method == "tools/list":
 		t.list(p.id)
 		err := t.write(ctx, p)
-		if err != nil {
+		if errors.As(err, new(*HTTPError)) {
 			t.listed(p.id) // else Read does, to which the answer may come only after this
 		}
 		return err
@@ -139,6 +142,9 @@ func (t *ParamHeaders) learn(message, tools []byte) []byte {
 	if json.Unmarshal(tools, &list) != nil {
 		return message // for the reader to refuse
 	}
+	if t.warned == nil {
+		t.warned = make(map[string]string)
+	}
 	found := make(map[string][]paramHeader)
 	var kept [][]byte
 	for _, raw := range list {
@@ -154,8 +160,9 @@ func (t *ParamHeaders) learn(message, tools []byte) []byte {
 		switch found[tool.Name] = f.found; {
 		case f.wrong == "":
 			kept = append(kept, raw)
-		case t.Warn != nil:
+		case t.Warn != nil && t.warned[tool.Name] != f.wrong:
 			t.Warn(fmt.Sprintf("the tool %q is left out: %s", tool.Name, f.wrong))
+			t.warned[tool.Name] = f.wrong
 		}
 	}
 	t.mu.Lock()
@@ -185,7 +192,8 @@ func (f *paramFinder) schema(schema any, path []string, reachable bool) {
 		if name, ok := s["x-mcp-header"]; ok {
 			f.param(name, s["type"], path, reachable)
 		}
-		for key, part := range s {
+		for _, key := range slices.Sorted(maps.Keys(s)) {
+			part := s[key]
 			switch key {
 			case "default", "const", "enum", "examples": // are values
 			case "properties", "patternProperties", "dependentSchemas", "$defs", "definitions": // have names of any kind in them

@@ -241,7 +241,7 @@ func TestParamHeadersUntouched(t *testing.T) {
 	const good = "{ \"name\" : \"g\\u006fod\",\t\"x\":1e5, \"inputSchema\":{ \"properties\":{\"a\":{\"x-mcp-header\":\"\\u0058\",\"type\":\"string\"}}}}"
 	for _, c := range []struct{ list, want string }{
 		{"\n{ \"result\" : {\"nextCursor\":\"]\\\"}\" , \"tools\" : [ " + good + " , " + bad + " ] ,\"ttlMs\": 1.50, \"_meta\":{\"tools\":[" + bad + "]}} ,\"id\":1 , \"jsonrpc\":\"2.0\"} ",
-			"\n{ \"result\" : {\"nextCursor\":\"]\\\"}\" , \"tools\" : [" + good + "] ,\"ttlMs\": 1.50, \"_meta\":{\"tools\":[" + bad + "]}} ,\"id\":1 , \"jsonrpc\":\"2.0\"} "},
+			"{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"nextCursor\":\"]\\\"}\" , \"tools\" : [" + good + "] ,\"ttlMs\": 1.50, \"_meta\":{\"tools\":[" + bad + "]}}}"},
 		{htListed("1", bad), htListed("1")},
 		{htListed("1", bad, bad), htListed("1")},
 		{htListed("1", good), htListed("1", good)},

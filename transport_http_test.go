@@ -555,7 +555,7 @@ func TestHTTPAnswers(t *testing.T) {
 			w.Header().Set("Content-Type", "Application/JSON; charset=utf-8")
 			io.WriteString(w, htResult("2"))
 		}, []string{htResult("2")}},
-		"spaces":        {json(200, " \r\n"+htResult("2")+"\n"), []string{" \r\n" + htResult("2") + "\n"}},
+		"spaces":        {json(200, " \r\n"+htResult("2")+"\n"), []string{htResult("2")}},
 		"id string":     {json(200, htResult(`"2"`)), []string{htResult(`"2"`)}},
 		"id number":     {json(200, htResult(`2.0`)), []string{htResult(`2.0`)}},
 		"error":         {json(200, refused), []string{refused}},
@@ -579,10 +579,11 @@ func TestHTTPAnswers(t *testing.T) {
 			"event: message\nid: 6\ndata: "+htResult("2")+"\n\n"), []string{htResult("2")}},
 		"SSE no JSON": {stream(htEvent("hello"), htEvent(`{"jsonrpc":`), htEvent(htResult("2"))),
 			[]string{"hello", `{"jsonrpc":`, htResult("2")}},
-		"SSE CRLF":  {stream(strings.ReplaceAll(": c\nevent: message\ndata: "+htResult("2")+"\n\n", "\n", "\r\n")), []string{htResult("2")}},
-		"SSE CR":    {stream(strings.ReplaceAll(": c\nevent: message\ndata: "+htResult("2")+"\n\n", "\n", "\r")), []string{htResult("2")}},
-		"SSE BOM":   {stream("\ufeff" + htEvent(htResult("2"))), []string{htResult("2")}},
-		"SSE lines": {stream("data:{\ndata:\"jsonrpc\":\"2.0\",\ndata: \"id\":2,\"result\":{}}\n\n"), []string{"{\n\"jsonrpc\":\"2.0\",\n\"id\":2,\"result\":{}}"}},
+		"SSE CRLF":     {stream(strings.ReplaceAll(": c\nevent: message\ndata: "+htResult("2")+"\n\n", "\n", "\r\n")), []string{htResult("2")}},
+		"SSE CR":       {stream(strings.ReplaceAll(": c\nevent: message\ndata: "+htResult("2")+"\n\n", "\n", "\r")), []string{htResult("2")}},
+		"SSE BOM":      {stream("\ufeff" + htEvent(htResult("2"))), []string{htResult("2")}},
+		"SSE lines":    {stream("data:{\ndata:\"jsonrpc\":\"2.0\",\ndata: \"id\":2,\"result\":{}}\n\n"), []string{htResult("2")}},
+		"result first": {json(200, `{"result":{"a":[1]},"jsonrpc":"2.0","id":2}`), []string{`{"jsonrpc":"2.0","id":2,"result":{"a":[1]}}`}},
 		"SSE endless": {func(w http.ResponseWriter) {
 			htStream(w, htEvent(htResult("2")))
 			htEndless("", ":", strings.Repeat("x", 1000))(w, nil, htMessage{})
@@ -678,7 +679,7 @@ func htBadAnswers() map[string]htBad {
 		"502":       {answer: text(502, "text/html", page), status: 502, lost: true, want: []string{"502 Bad Gateway"}},
 		"503":       {answer: text(503, "text/html", page), status: 503, lost: true, want: []string{"503 Service Unavailable"}},
 		"504":       {answer: text(504, "text/html", page), status: 504, lost: true, want: []string{"504 Gateway Timeout"}},
-		"600":       {answer: text(600, "text/plain", "what?"), status: 600, lost: true, want: []string{"600"}},
+		"600":       {answer: text(600, "text/plain", "what?"), status: 600, want: []string{"600"}},
 		"400 half":  {answer: text(400, "application/json", `{"jsonrpc":"2.0","id":2,"err`), status: 400, want: []string{"400 Bad Request", `"err`}},
 		"404 JSON":  {answer: text(404, "application/json", `{"error":"no such page"}`), status: 404, expired: true, want: []string{"404 Not Found", "no such page"}},
 		"500 JSON":  {answer: text(500, "application/json", `{"error":{"message":"oh"}}`), status: 500, want: []string{"500 Internal Server Error", "oh"}},
@@ -1735,6 +1736,8 @@ func TestHTTPInvalidAnswer(t *testing.T) {
 		`{"jsonrpc":"2.0","id":2,"result":{"a":"` + "\x00" + `"}}`,
 		`{"jsonrpc":"2.0","id":2,"result":[}}`,
 		`{"jsonrpc":"1.0","id":2,"result":{}}`,
+		`{"jsonrpc":"2.0","id":2,"result":{"a":NaN}}` + "\n",
+		`{"result":{"a":NaN},"jsonrpc":"2.0","id":2}`,
 		`{"id":2,"result":{}}`,
 		`{"jsonrpc":"2.0","id":2}`,
 		`{"jsonrpc":"2.0","id":2,"error":"no"}`,

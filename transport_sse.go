@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 )
 
 // SSE carries messages over HTTP+SSE (MCP 2024-11-05, transports): the server's come on one stream of events, whose first names
@@ -54,11 +55,14 @@ func (s *SSE) start() (err error) {
 		}
 		here := s.response.Request.URL
 		there, err := here.Parse(string(data))
-		if err != nil || there.Scheme != here.Scheme || there.Host != here.Host {
-			return s.stream.lost(fmt.Errorf("it wants messages posted to %s, which is of another origin", oneLine(data)))
+		if err != nil {
+			return s.stream.lost(fmt.Errorf("it wants messages posted to what is no URL: %s", oneLine(data)))
+		}
+		if there.Scheme != here.Scheme || !strings.EqualFold(there.Host, here.Host) {
+			return s.stream.lost(fmt.Errorf("it wants messages posted to %s, which is of another origin", bareURL(there.String())))
 		}
 		there.User = here.User
-		s.posts = &HTTP{URL: there.String(), Client: s.stream.client, Header: s.stream.Header}
+		s.posts = &HTTP{URL: there.String(), Client: s.stream.client, Header: s.stream.Header, MaxMessage: s.stream.MaxMessage}
 		s.posts.once.Do(s.posts.init)
 		return nil
 	}
@@ -99,7 +103,7 @@ func (s *SSE) Write(ctx context.Context, message []byte) error {
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
-		body, _ := s.posts.readBody(response)
+		body, _ := readBody(response, s.posts.limit())
 		return s.posts.refusal(response, body)
 	}
 	readTail(response)
