@@ -61,16 +61,15 @@ func (e *HTTPError) Lost() bool {
 func (e *HTTPError) SessionExpired() bool { return e.expired }
 
 const (
-	connectTime    = 15 * time.Second      // for TCP, and for TLS
-	acceptTime     = 30 * time.Second      // for what has no answer but that it came
-	openTime       = 3 * time.Second       // for the headers of the GET stream: some servers send none before they have something to say
-	tailTime       = 50 * time.Millisecond // for the end of a stream behind the answer, after which its connection is used again
-	deleteTime     = 2 * time.Second       // for the end of a session
-	retryTime      = time.Second           // before a stream is resumed, if the server does not say; doubled with each failure
-	maxRetry       = time.Minute           // where that ends
-	steadyTime     = maxRetry / 2          // after which a stream that breaks off was no failure
-	maxFailures    = 3                     // in a row, of a stream that has the answer to a request
-	maxHTTPMessage = 64 << 20              // bytes, where HTTP.MaxMessage does not say
+	connectTime    = 15 * time.Second // for TCP, and for TLS
+	acceptTime     = 30 * time.Second // for what has no answer but that it came
+	openTime       = 3 * time.Second  // for the headers of the GET stream: some servers send none before they have something to say
+	deleteTime     = 2 * time.Second  // for the end of a session
+	retryTime      = time.Second      // before a stream is resumed, if the server does not say; doubled with each failure
+	maxRetry       = time.Minute      // where that ends
+	steadyTime     = maxRetry / 2     // after which a stream that breaks off was no failure
+	maxFailures    = 3                // in a row, of a stream that has the answer to a request
+	maxHTTPMessage = 64 << 20         // bytes, where HTTP.MaxMessage does not say
 )
 
 // HTTP carries messages over Streamable HTTP: each is a POST of its own, answered with JSON or with a stream of server-sent

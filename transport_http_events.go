@@ -1,5 +1,5 @@
 // transport_http_events.go - what an answer over HTTP is made of: server-sent events, and messages.
-// Needs: Go 1.25, transport_http.go.
+// Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -206,6 +206,9 @@ func (b cancelBody) Close() error {
 	b.cancel()
 	return b.ReadCloser.Close()
 }
+
+// tailTime is for the end of a stream behind the answer, after which its connection is used again.
+const tailTime = 50 * time.Millisecond
 
 // readTail reads an answer to its end if that is near, so that its connection can be used again.
 func readTail(response *http.Response) {
