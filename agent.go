@@ -73,6 +73,7 @@ const (
 	Run    Action = iota // run it
 	Answer               // give the model Decision.Text as its result, and do not run it
 	Refuse               // tell the model that it was refused, for the reason Decision.Text
+	Edit                 // run it with the arguments Decision.Text, a JSON object, and tell the model so
 )
 
 // Decision is the caller's word on one call. The zero value runs it.
@@ -96,7 +97,7 @@ const (
 type Event struct {
 	Kind     EventKind
 	Turn     int           // model turn of the question, from 1
-	Call     ToolCall      // as the history has it
+	Call     ToolCall      // as the history has it, but with the arguments of an Edit
 	Took     time.Duration // of the model's answer with its retries, or of the tool alone
 	Bytes    int           // of the tool's text, before it was cut to MaxResult
 	Err      error         // nil for a call that went well
@@ -276,7 +277,8 @@ func (x *exchange) callAll(ctx context.Context, response *ChatResponse) {
 
 // job is a call on its way to its answer in the history.
 type job struct {
-	call   ToolCall
+	call   ToolCall // as it runs
+	edited bool     // with other arguments than the model's
 	answer *Message
 	output ToolOutput // these three are the running goroutine's until it hands the job back
 	err    error
@@ -328,6 +330,14 @@ func (x *exchange) approve(ctx context.Context, j *job) bool {
 		return true
 	case decision.Action == Answer:
 		j.output.Text = decision.Text
+	case decision.Action == Edit:
+		object, _, err := parseArguments(decision.Text)
+		if err != nil {
+			j.err = fmt.Errorf("%w: the user changed the arguments, but %w", ErrRefused, err)
+			return false
+		}
+		j.call.Arguments, j.edited = object, true
+		return true
 	default:
 		j.err = fmt.Errorf("%w: %s", ErrRefused, cmp.Or(decision.Text, "no reason was given"))
 	}
@@ -387,7 +397,11 @@ func (x *exchange) end(j *job) {
 	if j.err != nil {
 		text = failure(j.err)
 	}
-	text = strings.ToValidUTF8(cmp.Or(text, "(The tool returned no text.)"), "\uFFFD")
+	text = cmp.Or(text, "(The tool returned no text.)")
+	if j.edited { // first, where clip leaves it
+		text = fmt.Sprintf("(The user changed the arguments of this call to %s.)\n%s", j.call.Arguments, text)
+	}
+	text = strings.ToValidUTF8(text, "\uFFFD")
 	j.answer.Content = Text(clip(text, cmp.Or(x.MaxResult, 64<<10)))
 	x.observe(Event{Kind: CallEnded, Call: j.call, Took: j.took, Bytes: bytes, Err: j.err})
 }

@@ -6,52 +6,101 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 )
 
-// hostPeer is a server in memory whose list of tools can change and fail.
+// hostPeer is a server in memory, through all its starts. Its tools can change, and all that it does can fail.
 type hostPeer struct {
-	mu     sync.Mutex
-	names  []string
-	failed *Error // what tools/list answers, if set
-	lists  int    // how often it was asked for
+	t    *testing.T
+	name string
+
+	// Set before the host starts. Each may be nil.
+	start   func(ctx context.Context) error              // runs as the server starts
+	answer  func(ctx context.Context, method string) any // what is not nil is answered as it is: an error, a result, or hostDies
+	wrap    func(Transport) Transport
+	options ClientOptions
+	timeout time.Duration
+	allows  func(tool string) bool
+
+	mu     sync.Mutex // guards the following
+	names  []string   // of its tools
+	failed *Error     // what tools/list answers, if set
+	lists  int        // how often it was asked for them
 	called []string
+	starts []time.Time
+	server *Conn // of the last start, as is the next
+	client *Client
 }
 
-// hostOver connects over what start starts.
-func hostOver(start func() (Transport, error)) func(context.Context, ClientOptions) (*Client, error) {
-	return func(ctx context.Context, o ClientOptions) (*Client, error) {
-		return connectTo(ctx, func(context.Context) (Transport, error) { return start() }, o)
-	}
+// hostDies is an answer: none, as the server has died.
+type hostDies struct{}
+
+// newHostPeer is a server that has tools of these names.
+func newHostPeer(t *testing.T, name string, tools ...string) *hostPeer {
+	return &hostPeer{t: t, name: name, names: tools}
 }
 
-// newHostPeer starts a session with a server that has tools of these names.
-func newHostPeer(t *testing.T, names ...string) (*Host, *Conn, *hostPeer) {
+// startHost starts a host of these servers.
+func startHost(t *testing.T, peers ...*hostPeer) *Host {
 	t.Helper()
-	p := &hostPeer{names: names}
+	var servers []HostServer
+	for _, p := range peers {
+		servers = append(servers, HostServer{p.name, p.connect, p.options, p.timeout, p.allows})
+	}
+	host := StartHost(t.Context(), servers)
+	t.Cleanup(func() { host.Close() })
+	return host
+}
+
+func (p *hostPeer) connect(ctx context.Context, o ClientOptions) (*Client, error) {
+	p.mu.Lock()
+	p.starts = append(p.starts, time.Now())
+	p.mu.Unlock()
+	if p.start != nil {
+		if err := p.start(ctx); err != nil {
+			return nil, err
+		}
+	}
 	ours, theirs := memoryPair()
 	server := NewConn(theirs, Handler{Request: p.request})
-	t.Cleanup(func() { server.Close() })
-	host, err := StartHost(t.Context(), hostOver(func() (Transport, error) { return ours, nil }), ClientOptions{})
-	assert.NilError(t, err)
-	t.Cleanup(func() { host.Close() })
-	return host, server, p
+	p.t.Cleanup(func() { server.Close() })
+	var transport Transport = ours
+	if p.wrap != nil {
+		transport = p.wrap(ours)
+	}
+	client, err := Connect(ctx, transport, &o)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server, p.client = server, client
+	return client, err
 }
 
-func (p *hostPeer) request(_ context.Context, _ *Conn, method string, params json.RawMessage) (any, error) {
+func (p *hostPeer) request(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+	if p.answer != nil {
+		switch answer := p.answer(ctx, method).(type) {
+		case nil:
+		case hostDies:
+			hostEnds(ctx, c)
+			return nil, nil
+		case error:
+			return nil, answer
+		default:
+			return answer, nil
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch method {
 	case "initialize":
-		return json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"peer","version":"1"}}`), nil
+		return json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"` + p.name + `","version":"1"}}`), nil
 	case "tools/list":
 		if p.lists++; p.failed != nil {
 			return nil, p.failed
@@ -62,35 +111,56 @@ func (p *hostPeer) request(_ context.Context, _ *Conn, method string, params jso
 			if support, ok := strings.CutSuffix(name, "-task"); ok {
 				tool.Execution = json.RawMessage(`{"taskSupport":"` + support + `"}`)
 			}
+			if strings.HasSuffix(name, "-safe") {
+				tool.Annotations = json.RawMessage(`{"readOnlyHint":true}`)
+			}
 			tools = append(tools, tool)
 		}
-		return map[string]any{"tools": tools}, nil
+		return map[string]any{"tools": tools, "ttlMs": 60 * 60 * 1000}, nil
 	case "tools/call":
 		var call struct{ Name string }
 		if err := json.Unmarshal(params, &call); err != nil {
 			return nil, err
 		}
 		p.called = append(p.called, call.Name)
-		return json.RawMessage(`{"content":[{"type":"text","text":"done"}]}`), nil
+		return json.RawMessage(`{"content":[{"type":"text","text":"done by ` + p.name + `"}]}`), nil
 	}
 	return nil, &Error{Code: CodeMethodNotFound, Message: method}
 }
 
+// hostEnds ends a server that is asked something, without an answer. The cleanup waits for the end.
+func hostEnds(ctx context.Context, c *Conn) {
+	c.CancelRequest(RequestID(ctx)) // else the end could come after an answer
+	go c.Close()
+}
+
 // change makes the server tell of other tools, and returns when the host has heard of it: a server's request is
 // answered by the client after it has read what came before.
-func (p *hostPeer) change(t *testing.T, server *Conn, failed *Error, names ...string) {
-	t.Helper()
+func (p *hostPeer) change(failed *Error, names ...string) {
+	p.t.Helper()
 	p.mu.Lock()
 	p.names, p.failed = names, failed
 	p.mu.Unlock()
-	assert.NilError(t, server.Notify(t.Context(), "notifications/tools/list_changed", nil))
-	assert.NilError(t, server.Call(t.Context(), "ping", nil, nil))
+	assert.NilError(p.t, p.server.Notify(p.t.Context(), "notifications/tools/list_changed", nil))
+	assert.NilError(p.t, p.server.Call(p.t.Context(), "ping", nil, nil))
+}
+
+// die ends the server, and returns when the host can know it.
+func (p *hostPeer) die() {
+	p.server.Close()
+	<-p.client.conn.life.Done()
 }
 
 func (p *hostPeer) listed() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lists
+}
+
+func (p *hostPeer) started() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.starts)
 }
 
 // hostFunctions are the names that a model would be offered.
@@ -105,300 +175,334 @@ func hostFunctions(t *testing.T, h *Host) string {
 	return strings.Join(names, " ")
 }
 
-func TestHostFunctions(t *testing.T) {
+// hostCall calls a tool, and says what came of it.
+func hostCall(t *testing.T, h *Host, name string) string {
+	t.Helper()
+	result, err := h.CallTool(t.Context(), name, nil, nil)
+	if err != nil {
+		return err.Error()
+	}
+	return ModelText(result)
+}
+
+// hostErrors are the errors in Status, by server.
+func hostErrors(h *Host) map[string]string {
+	errs := make(map[string]string)
+	for _, s := range h.Status() {
+		if s.Err != nil {
+			errs[s.Name] = s.Err.Error()
+		}
+	}
+	return errs
+}
+
+var errNotNow = &Error{Code: CodeInternalError, Message: "not now"}
+
+func TestHostOfOne(t *testing.T) {
 	checkLeaks(t)
-	host, _, peer := newHostPeer(t, "search", "files.read")
+	peer := newHostPeer(t, "one", "search", "files.read")
+	host := startHost(t, peer)
 	functions, err := host.Functions(t.Context())
 	assert.NilError(t, err)
 	assert.DeepEqual(t, functions, []Function{
 		{Name: "search", Description: "about search", Parameters: json.RawMessage(`{"type":"object"}`)},
 		{Name: "files_read", Description: "about files.read", Parameters: json.RawMessage(`{"type":"object"}`)},
 	})
-	assert.Equal(t, host.Client.Server.Implementation.Name, "peer")
+	assert.Equal(t, host.Status()[0].Info.Implementation.Name, "one")
 
-	// The function's name and the tool's own reach the same tool; a name that is neither reaches the server as it is.
-	for _, name := range []string{"files_read", "files.read", "unheard-of"} {
-		result, err := host.CallTool(t.Context(), name, nil, nil)
+	// The function's name and the tool's own reach the same tool.
+	assert.Equal(t, hostCall(t, host, "files_read"), "done by one")
+	assert.Equal(t, hostCall(t, host, "files.read"), "done by one")
+	assert.Equal(t, hostCall(t, host, "unheard-of"), `no server has a tool "unheard-of"`)
+	assert.DeepEqual(t, peer.called, []string{"files.read", "files.read"})
+
+	for _, name := range []string{"", "one"} {
+		client, err := host.Client(t.Context(), name)
 		assert.NilError(t, err)
-		assert.Equal(t, ModelText(result), "done")
+		assert.Assert(t, client == peer.client)
 	}
-	assert.DeepEqual(t, peer.called, []string{"files.read", "files.read", "unheard-of"})
+	assert.Equal(t, peer.started(), 1)
 }
 
-// What can only be run as a task is not offered to a model, which would have nothing but errors of it. It is there all the same.
-func TestHostTasks(t *testing.T) {
+func TestHostOfNone(t *testing.T) {
 	checkLeaks(t)
-	host, _, _ := newHostPeer(t, "required-task", "a.b", "optional-task", "forbidden-task")
-	assert.Equal(t, hostFunctions(t, host), "a_b optional-task forbidden-task")
-	tools, names, err := host.Tools(t.Context())
-	assert.NilError(t, err)
-	assert.Equal(t, len(tools), 4)
-	assert.DeepEqual(t, names, []string{"required-task", "a_b", "optional-task", "forbidden-task"})
-}
-
-// A list that did not change is not asked for again; one that did is, before the next Functions, however often the
-// server says so.
-func TestHostListChanged(t *testing.T) {
-	checkLeaks(t)
-	host, server, peer := newHostPeer(t, "a", "b")
-	assert.Equal(t, hostFunctions(t, host), "a b")
-	assert.Equal(t, hostFunctions(t, host), "a b")
-	assert.Equal(t, peer.listed(), 1)
-
-	peer.change(t, server, nil, "a")
-	peer.change(t, server, nil, "b", "c.d")
-	assert.Equal(t, peer.listed(), 1, "the list is read when it is needed, and on the reader it cannot be")
-	assert.Equal(t, hostFunctions(t, host), "b c_d")
-	assert.Equal(t, hostFunctions(t, host), "b c_d")
-	assert.Equal(t, peer.listed(), 2)
-	_, err := host.CallTool(t.Context(), "c_d", nil, nil)
-	assert.NilError(t, err)
-	assert.DeepEqual(t, peer.called, []string{"c.d"})
-}
-
-// A changed list that cannot be read is an error, and asked for again the next time. Calls go on meanwhile.
-func TestHostListFails(t *testing.T) {
-	checkLeaks(t)
-	host, server, peer := newHostPeer(t, "a.b")
-	assert.Equal(t, hostFunctions(t, host), "a_b")
-	peer.change(t, server, &Error{Code: CodeInternalError, Message: "not now"})
-	for range 2 {
-		_, err := host.Functions(t.Context())
-		assert.Error(t, err, "tools/list: not now (error -32603)")
-	}
-	_, err := host.CallTool(t.Context(), "a_b", nil, nil)
-	assert.NilError(t, err)
-	assert.DeepEqual(t, peer.called, []string{"a.b"})
-
-	peer.mu.Lock()
-	peer.names, peer.failed = []string{"c"}, nil
-	peer.mu.Unlock()
-	assert.Equal(t, hostFunctions(t, host), "c")
-	assert.Equal(t, peer.listed(), 4)
-}
-
-// A server need not have tools.
-func TestHostWithoutTools(t *testing.T) {
-	checkLeaks(t)
-	host, server, peer := newHostPeer(t, "a")
-	peer.change(t, server, &Error{Code: CodeMethodNotFound, Message: "no tools here"})
+	host := startHost(t)
 	assert.Equal(t, hostFunctions(t, host), "")
+	assert.Equal(t, hostCall(t, host, "a"), `no server has a tool "a"`)
+	_, err := host.Client(t.Context(), "")
+	assert.Error(t, err, "there are 0 servers: which?")
+	assert.Equal(t, len(host.Status()), 0)
+	assert.Equal(t, host.Instructions(), "")
+	assert.NilError(t, host.Close())
 }
 
-// hostServers starts one server after the other, each with its own way to answer server/discover and initialize.
-type hostServers struct {
-	t      *testing.T
-	how    []func(method string) (any, error) // neither result nor error: the server ends
-	starts int
+// Of several servers, each tool has a name of its own, in the order of the servers.
+func TestHostOfMany(t *testing.T) {
+	checkLeaks(t)
+	files, git, more := newHostPeer(t, "files", "read", "list"), newHostPeer(t, "git", "log", "list"), newHostPeer(t, "git__x", "log", "files__read")
+	host := startHost(t, files, git, more)
+	assert.Equal(t, hostCall(t, host, "git__log"), "done by git", "nobody asked for lists yet")
+	assert.Equal(t, hostFunctions(t, host), "files__read files__list git__log git__list git_x__log git_x__files__read")
+	tools, err := host.Tools(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(tools), 6)
+	assert.Equal(t, tools[4].Server, "git__x")
+	assert.Equal(t, tools[4].Function, "git_x__log")
+	assert.Equal(t, tools[4].Tool.Name, "log")
 
-	mu    sync.Mutex // guards asked
-	asked []string   // the start and the method
-}
-
-func (s *hostServers) start() (Transport, error) {
-	if s.starts == len(s.how) {
-		return nil, errors.New("no such server")
-	}
-	s.starts++
-	start := s.starts
-	ours, theirs := memoryPair()
-	server := NewConn(theirs, Handler{Request: func(ctx context.Context, c *Conn, method string, _ json.RawMessage) (any, error) {
-		s.mu.Lock()
-		s.asked = append(s.asked, fmt.Sprint(start, " ", method))
-		s.mu.Unlock()
-		if result, err := s.how[start-1](method); result != nil || err != nil {
-			return result, err
-		}
-		go c.Close() // for which the cleanup waits
-		<-ctx.Done()
-		return nil, nil
-	}})
-	s.t.Cleanup(func() { server.Close() })
-	return ours, nil
-}
-
-// A server that ends when it is asked what it speaks is started once more, and then not asked. No other failure is a reason to
-// start anything again. What fails leaves nothing.
-func TestStartHost(t *testing.T) {
-	handshake := json.RawMessage(`{"protocolVersion":"2025-06-18","capabilities":{}}`)
-	ends := func(string) (any, error) { return nil, nil }
-	answers := func(method string) (any, error) {
-		if method == "initialize" {
-			return handshake, nil
-		}
-		return nil, &Error{Code: CodeMethodNotFound, Message: method}
-	}
-	refuses := func(string) (any, error) { return nil, &Error{Code: CodeInternalError, Message: "out of order"} }
-	for _, test := range []struct {
-		what   string
-		how    []func(string) (any, error)
-		forced string
-		asked  string
-		err    string // a regular expression; empty if it succeeds
-	}{
-		{"of the handshake era", []func(string) (any, error){answers}, "", "1 server/discover, 1 initialize", ""},
-		{"ends when probed", []func(string) (any, error){ends, answers}, "", "1 server/discover, 2 initialize", ""},
-		{"ends always", []func(string) (any, error){ends, ends, answers}, "", "1 server/discover, 2 initialize", "^initialize: connection closed: .*$"},
-		{"is there only once", []func(string) (any, error){ends}, "", "1 server/discover", "^no such server$"},
-		{"is not there", nil, "", "", "^no such server$"},
-		{"refuses all", []func(string) (any, error){refuses, answers}, "", "1 server/discover, 1 initialize", `^initialize: out of order \(error -32603\)$`},
-		{"ends, forced", []func(string) (any, error){ends, answers}, "2024-11-05", "1 initialize", "^initialize: connection closed: .*$"},
-		{"ends, forced to the stateless era", []func(string) (any, error){ends, answers}, "2026-07-28", "1 server/discover", "connection closed: .*$"},
+	for name, want := range map[string]string{
+		"files__read": "done by files", // a function, though another server has a tool of that name
+		"files__list": "done by files",
+		"git__list":   "done by git",
+		"git_x__log":  "done by git__x",
+		"read":        "done by files",
+		"log":         `several servers have a tool "log": git__log, git_x__log`,
+		"git__x__log": `no server has a tool "git__x__log"`,
+		"":            `no server has a tool ""`,
 	} {
-		t.Run(test.what, func(t *testing.T) {
-			checkLeaks(t)
-			servers := &hostServers{t: t, how: test.how}
-			host, err := StartHost(t.Context(), hostOver(servers.start), ClientOptions{Protocol: test.forced})
-			assert.Equal(t, strings.Join(servers.asked, ", "), test.asked)
-			if test.err == "" {
-				assert.NilError(t, err)
-				assert.NilError(t, host.Close())
-				return
-			}
-			assert.Assert(t, is.Regexp(test.err, fmt.Sprint(err)))
-			assert.Assert(t, host == nil)
-		})
+		assert.Equal(t, hostCall(t, host, name), want, name)
+		tool, ok := host.Tool(name)
+		if ok != strings.HasPrefix(want, "done by ") || ok && "done by "+tool.Server != want {
+			t.Errorf("%s is %+v, %v", name, tool, ok)
+		}
 	}
+	assert.Equal(t, files.listed(), 1)
+
+	client, err := host.Client(t.Context(), "git")
+	assert.NilError(t, err)
+	assert.Assert(t, client == git.client)
+	_, err = host.Client(t.Context(), "")
+	assert.Error(t, err, "there are 3 servers: which?")
+	_, err = host.Client(t.Context(), "got")
+	assert.Error(t, err, `there is no server "got"`)
+}
+
+// A tool that Allows leaves out is not offered to a model, nor is one that can only be run as a task, of which a model would
+// have nothing but errors. They are there all the same.
+func TestHostOffers(t *testing.T) {
+	checkLeaks(t)
+	peer := newHostPeer(t, "one", "required-task", "a.b", "optional-task", "forbidden-task", "a.c")
+	peer.allows = func(tool string) bool { return tool != "a.c" }
+	host := startHost(t, peer, newHostPeer(t, "two", "a.c"))
+	assert.Equal(t, hostFunctions(t, host), "one__a_b one__optional-task one__forbidden-task two__a_c")
+	tools, err := host.Tools(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(tools), 6)
+	assert.Equal(t, host.Status()[0].Tools, 5)
 }
 
 func TestHostTooManyTools(t *testing.T) {
 	checkLeaks(t)
-	names := make([]string, maxFunctions+1)
+	names := make([]string, maxFunctions)
 	for i := range names {
 		names[i] = fmt.Sprint("tool", i)
 	}
-	host, server, peer := newHostPeer(t, names...)
+	peer := newHostPeer(t, "one", names...)
+	allowed := ""
+	peer.allows = func(tool string) bool { return tool != allowed }
+	host := startHost(t, peer, newHostPeer(t, "two", "a"))
 	_, err := host.Functions(t.Context())
 	var tooMany *TooManyToolsError
 	assert.Assert(t, errors.As(err, &tooMany))
 	assert.Equal(t, tooMany.Tools, 129)
-	assert.Error(t, err, "the server has 129 tools; a model can be offered 128")
-	tools, _, err := host.Tools(t.Context()) // which a caller without a model can use
+	assert.Error(t, err, "there are 129 tools, and a model can be offered 128: choose with allowedTools or excludedTools in the configuration")
+	tools, err := host.Tools(t.Context()) // which a caller without a model can use
 	assert.NilError(t, err)
 	assert.Equal(t, len(tools), 129)
 
-	peer.change(t, server, nil, names[:maxFunctions]...)
+	allowed = "tool7"
 	functions, err := host.Functions(t.Context())
 	assert.NilError(t, err)
 	assert.Equal(t, len(functions), 128)
 }
 
-// hostNames are the function names of tools of these names.
-func hostNames(names ...string) []string {
-	tools := make([]Tool, len(names))
-	for i, name := range names {
-		tools[i].Name = name
-	}
-	return functionNames(tools)
-}
-
-func TestFunctionNames(t *testing.T) {
-	long := func(end string) string { return strings.Repeat("x", 128-len(end)) + end }
-	for _, test := range []struct {
-		what        string
-		tools, want []string
-	}{
-		{"none", nil, []string{}},
-		{"as they are", []string{"search_chunks", "get-sum", "X1"}, []string{"search_chunks", "get-sum", "X1"}},
-		{"64 characters", []string{long("")[:64]}, []string{long("")[:64]}},
-		{"dots and slashes", []string{"files.read", "git/log", "a b"}, []string{"files_read", "git_log", "a_b"}},
-		{"other scripts", []string{"éa", "読む"}, []string{"_a", "__"}},
-		{"128 characters", []string{long("_first"), long("_second")},
-			[]string{strings.Repeat("x", 51) + "_first_58ca83", strings.Repeat("x", 50) + "_second_ebd00f"}},
-		{"a name that can stay does", []string{"a.b", "a_b"}, []string{"a_b_2e7336", "a_b"}},
-		{"of two that cannot, neither does", []string{"a.b", "a/b"}, []string{"a_b_2e7336", "a_b_c14cdd"}},
-		{"a name that a hash would make", []string{"a.b", "a/b", "a_b_2e7336"}, []string{"a_b_2e7336_2", "a_b_c14cdd", "a_b_2e7336"}},
-		{"one name often", []string{"a", "a", "a", "a"}, []string{"a", "a_ca9781", "a_ca9781_2", "a_ca9781_2_3"}},
-		{"no name", []string{"", ""}, []string{"_e3b0c4", "_e3b0c4_2"}},
-	} {
-		t.Run(test.what, func(t *testing.T) { assert.DeepEqual(t, hostNames(test.tools...), test.want) })
-	}
-}
-
-// Two names that come out alike even with their hashes, which are short, are still told apart, and the same in any order.
-func TestFunctionNamesCollide(t *testing.T) {
-	seen := make(map[string]string) // by function name
-	for i := range 1 << 16 {
-		tool := strings.NewReplacer("0", ".", "1", "/").Replace(fmt.Sprintf("%016b", i))
-		name := hostNames(tool, "________________")[0]
-		other := seen[name]
-		if seen[name] = tool; other == "" {
-			continue
+// What a server says to a model has its bounds: its descriptions and its instructions.
+func TestHostCutsText(t *testing.T) {
+	checkLeaks(t)
+	long := strings.Repeat("x", maxDescription) + "yz"
+	cut := long[:maxDescription] + "\n[… 2 more bytes are left out]"
+	peer := newHostPeer(t, "one")
+	peer.answer = func(_ context.Context, method string) any {
+		switch method {
+		case "initialize":
+			return map[string]any{"protocolVersion": "2025-11-25", "instructions": " " + long + "\n"}
+		case "tools/list":
+			return map[string]any{"tools": []Tool{{Name: "a", Description: long, InputSchema: json.RawMessage(`{}`)}}}
 		}
-		one, two := hostNames(tool, other), hostNames(other, tool)
-		assert.DeepEqual(t, one, []string{two[1], two[0]})
-		assert.Assert(t, one[0] != one[1])
-		return
+		return nil
 	}
-	t.Fatal("no two names have the same hash")
+	host := startHost(t, peer)
+	functions, err := host.Functions(t.Context())
+	assert.NilError(t, err)
+	assert.Assert(t, functions[0].Description == cut)
+	tool, _ := host.Tool("a")
+	assert.Assert(t, tool.Tool.Description == long)
+	assert.Assert(t, host.Instructions() == "The server says of its tools:\n"+cut)
 }
 
-// Whatever the tools are called, their functions have names that the API takes, all different; and which a tool gets
-// does not depend on the order in which the server lists them.
-func TestFunctionNamesProperties(t *testing.T) {
-	valid := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-	pieces := []string{"a", "b", "_", ".", "/", "é", "-", strings.Repeat("long", 20)}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		var tools []string
-		for range random.IntN(8) {
-			name := ""
-			for range random.IntN(4) {
-				name += pieces[random.IntN(len(pieces))]
+func TestHostInstructions(t *testing.T) {
+	checkLeaks(t)
+	var peers []*hostPeer
+	for name, text := range map[string]string{"a b": "Be kind.\nAlways.", "mute": "", "blank": " \n"} {
+		peer := newHostPeer(t, name)
+		peer.answer = func(_ context.Context, method string) any {
+			if method != "initialize" {
+				return nil
 			}
-			if !slices.Contains(tools, name) { // as the protocol has it; TestFunctionNames has the others
-				tools = append(tools, name)
-			}
+			return map[string]any{"protocolVersion": "2025-11-25", "instructions": text}
 		}
-		if len(tools) > 0 { // and one that looks made
-			if name := hostNames(append(tools, "a.b", "a/b")...)[random.IntN(len(tools))]; !slices.Contains(tools, name) {
-				tools = append(tools, name)
-			}
-		}
-		names := hostNames(tools...)
-		got := make(map[string]string) // by the tool's name
-		for i, name := range names {
-			assert.Assert(t, valid.MatchString(name), "%q for %q", name, tools[i])
-			assert.Assert(t, !slices.Contains(names[:i], name), "%q twice for %q", name, tools)
-			got[tools[i]] = name
-		}
-		for tool, name := range got {
-			assert.Assert(t, name == tool || !valid.MatchString(tool), "%q could have stayed, and is %q, of %q", tool, name, tools)
-		}
-		shuffled := slices.Clone(tools)
-		random.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		for i, name := range hostNames(shuffled...) {
-			assert.Equal(t, name, got[shuffled[i]], "for %q, of %q", shuffled[i], shuffled)
-		}
+		peers = append(peers, peer)
 	}
+	same := newHostPeer(t, "other")
+	same.answer = peers[slices.IndexFunc(peers, func(p *hostPeer) bool { return p.name == "a b" })].answer
+	host := startHost(t, append(peers, same)...)
+	assert.Equal(t, host.Instructions(), "The server a b says of its tools, which begin with a_b__:\nBe kind.\nAlways.\n\n"+
+		"The server other says of its tools, which begin with other__:\nBe kind.\nAlways.")
 }
 
-func TestModelText(t *testing.T) {
-	for _, test := range []struct{ what, result, want string }{
-		{"text", `{"content":[{"type":"text","text":"one\ntwo"},{"type":"text","text":"three"}]}`, "one\ntwo\nthree"},
-		{"nothing", `{"content":[]}`, ""},
-		{"structured content alone", `{"content":[],"structuredContent":{"sum": 3}}`, `{"sum": 3}`},
-		{"structured content beside text", `{"content":[{"type":"text","text":"3"}],"structuredContent":{"sum":3}}`, "3"},
-		{"an error", `{"content":[{"type":"text","text":"no such file"}],"isError":true}`, "no such file"},
-		{"image", `{"content":[{"type":"image","data":"AAECAwQ=","mimeType":"image/png"}]}`, "[image: image/png, 5 bytes]"},
-		{"audio", `{"content":[{"type":"audio","data":"AAE=","mimeType":"audio/wav"}]}`, "[audio: audio/wav, 2 bytes]"},
-		{"link", `{"content":[{"type":"resource_link","uri":"file:///a.txt","name":"a","description":"the first"}]}`, "[resource: file:///a.txt a the first]"},
-		{"link without a name", `{"content":[{"type":"resource_link","uri":"file:///a.txt"}]}`, "[resource: file:///a.txt]"},
-		{"embedded text", `{"content":[{"type":"resource","resource":{"uri":"file:///a.txt","mimeType":"text/plain","text":"hello"}}]}`, "[resource: file:///a.txt]\nhello"},
-		{"embedded bytes", `{"content":[{"type":"resource","resource":{"uri":"file:///a.bin","mimeType":"application/zip","blob":"AAEC"}}]}`, "[resource: file:///a.bin application/zip, 3 bytes]"},
-		{"nothing embedded", `{"content":[{"type":"resource"}]}`, "[resource without contents]"},
-		{"of a later revision", `{"content":[{"type":"smell","of":"roses"}]}`, `[smell: {"type":"smell","of":"roses"}]`},
-		{"mixed, in order", `{"content":[{"type":"text","text":"before"},{"type":"image","data":"","mimeType":"image/gif"},{"type":"text","text":"after"}]}`,
-			"before\n[image: image/gif, 0 bytes]\nafter"},
-	} {
-		t.Run(test.what, func(t *testing.T) {
-			result, err := decodeToolResult(json.RawMessage(test.result))
-			assert.NilError(t, err)
-			assert.Equal(t, ModelText(result), test.want)
-		})
-	}
+// A list that did not change is not asked for again; one that did is, before the next Functions, however often the
+// server says so. The lists of others stay as they are.
+func TestHostListChanged(t *testing.T) {
+	checkLeaks(t)
+	peer, other := newHostPeer(t, "one", "a", "b"), newHostPeer(t, "two", "a")
+	host := startHost(t, peer, other)
+	assert.Equal(t, hostFunctions(t, host), "one__a one__b two__a")
+	assert.Equal(t, hostFunctions(t, host), "one__a one__b two__a")
+	assert.Equal(t, peer.listed(), 1)
+
+	peer.change(nil, "a")
+	peer.change(nil, "b", "c.d")
+	assert.Equal(t, peer.listed(), 1, "the list is read when it is needed, and on the reader it cannot be")
+	assert.Equal(t, hostFunctions(t, host), "one__b one__c_d two__a")
+	assert.Equal(t, hostFunctions(t, host), "one__b one__c_d two__a")
+	assert.Equal(t, peer.listed(), 2)
+	assert.Equal(t, other.listed(), 1)
+	assert.Equal(t, hostCall(t, host, "one__c_d"), "done by one")
+	assert.DeepEqual(t, peer.called, []string{"c.d"})
 }
 
+// A server whose changed list cannot be read is left out, until it can. Its calls go on meanwhile, by the names that were
+// known.
+func TestHostListFails(t *testing.T) {
+	checkLeaks(t)
+	peer, other := newHostPeer(t, "one", "a.b", "c"), newHostPeer(t, "two", "a")
+	host := startHost(t, peer, other)
+	assert.Equal(t, hostFunctions(t, host), "one__a_b one__c two__a")
+	peer.change(errNotNow)
+	for range 2 {
+		assert.Equal(t, hostFunctions(t, host), "two__a")
+		assert.DeepEqual(t, hostErrors(host), map[string]string{"one": "tools/list: not now (error -32603)"})
+	}
+	assert.Equal(t, host.Status()[0].Tools, 2)
+	assert.Equal(t, hostCall(t, host, "one__a_b"), "done by one")
+	assert.Equal(t, hostCall(t, host, "c"), "done by one")
+	assert.DeepEqual(t, peer.called, []string{"a.b", "c"})
+
+	peer.mu.Lock()
+	peer.names, peer.failed = []string{"c"}, nil
+	peer.mu.Unlock()
+	assert.Equal(t, hostFunctions(t, host), "one__c two__a")
+	assert.Equal(t, len(hostErrors(host)), 0)
+	assert.Equal(t, peer.listed(), 4)
+	assert.Equal(t, other.listed(), 1)
+	assert.Equal(t, peer.started(), 1)
+}
+
+// A server of several pages whose second fails has no list at all, rather than half of one.
+func TestHostListHalf(t *testing.T) {
+	checkLeaks(t)
+	peer := newHostPeer(t, "one")
+	pages := 0
+	peer.answer = func(_ context.Context, method string) any {
+		if method != "tools/list" {
+			return nil
+		}
+		if pages++; pages > 1 {
+			return errNotNow
+		}
+		return json.RawMessage(`{"tools":[{"name":"a","inputSchema":{}}],"nextCursor":"2"}`)
+	}
+	host := startHost(t, peer, newHostPeer(t, "two", "b"))
+	assert.Equal(t, hostFunctions(t, host), "two__b")
+	_, ok := host.Tool("a")
+	assert.Assert(t, !ok)
+}
+
+// A list that the caller gave up says nothing about the server.
+func TestHostListGivenUp(t *testing.T) {
+	checkLeaks(t)
+	peer := newHostPeer(t, "one", "a")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	reason := errors.New("enough")
+	peer.answer = func(ctx context.Context, method string) any {
+		if method == "tools/list" {
+			cancel(reason)
+			<-ctx.Done()
+		}
+		return nil
+	}
+	host := startHost(t, peer)
+	_, err := host.Tools(ctx)
+	assert.ErrorIs(t, err, reason)
+	assert.NilError(t, host.Status()[0].Err)
+}
+
+// A server need not have tools.
+func TestHostWithoutTools(t *testing.T) {
+	checkLeaks(t)
+	peer := newHostPeer(t, "one", "a")
+	host := startHost(t, peer)
+	peer.change(&Error{Code: CodeMethodNotFound, Message: "no tools here"})
+	assert.Equal(t, hostFunctions(t, host), "")
+	assert.Equal(t, len(hostErrors(host)), 0)
+}
+
+// Where no server can be asked, that is an error, which says of each why.
+func TestHostNobodyThere(t *testing.T) {
+	checkLeaks(t)
+	one, two := newHostPeer(t, "one", "a"), newHostPeer(t, "two", "b")
+	one.failed = errNotNow
+	two.start = func(context.Context) error { return errors.New("no such file") }
+	host := startHost(t, one, two)
+	const want = "server one: tools/list: not now (error -32603)\nserver two: no such file"
+	_, err := host.Tools(t.Context())
+	assert.Error(t, err, want)
+	_, err = host.Functions(t.Context())
+	assert.Error(t, err, want)
+	_, err = host.CallTool(t.Context(), "a", nil, nil)
+	assert.Error(t, err, want)
+	_, err = host.Client(t.Context(), "two")
+	assert.Error(t, err, "server two: no such file")
+
+	one.mu.Lock()
+	one.failed = nil
+	one.mu.Unlock()
+	assert.Equal(t, hostFunctions(t, host), "one__a")
+	assert.DeepEqual(t, hostErrors(host), map[string]string{"two": "no such file"})
+}
+
+// Lists are read at once: all together take no longer than the slowest. One without end is left out, with the reason.
+func TestHostListsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var peers []*hostPeer
+		for i, d := range []time.Duration{time.Second, time.Hour, 2 * time.Second} {
+			peer := newHostPeer(t, string(rune('a'+i)), "tool")
+			peer.answer = func(ctx context.Context, method string) any {
+				if method == "tools/list" {
+					_ = pause(ctx, d)
+				}
+				return nil
+			}
+			peers = append(peers, peer)
+		}
+		peers[1].timeout = 3 * time.Second
+		host := startHost(t, peers...)
+		begun := time.Now()
+		assert.Equal(t, hostFunctions(t, host), "a__tool c__tool")
+		assert.Equal(t, time.Since(begun), 3*time.Second)
+		assert.DeepEqual(t, hostErrors(host), map[string]string{"b": "tools/list: no answer and no progress for 3s"})
+	})
+}
 func TestParseCommand(t *testing.T) {
 	for _, test := range []struct {
 		line string

@@ -1,5 +1,5 @@
 // main.go - the command line.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, transport_http_events.go, transport_http.go, transport_http_params.go, transport_sse.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go, sampling.go, agent.go, connect.go, host.go, search.go, corpus.go, library_tools.go, library.go, library_http_answer.go, library_http.go, offline.go, terminal.go, main_server.go, main_commands.go.
+// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, transport_http_events.go, transport_http.go, transport_http_params.go, transport_sse.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go, sampling.go, agent.go, connect.go, host_server.go, host.go, config.go, mask.go, search.go, corpus.go, library_tools.go, library.go, library_http_answer.go, library_http.go, offline.go, terminal_unix.go, terminal_other.go, terminal_screen.go, terminal.go, terminal_view.go, session.go, main_host.go, main_ask.go, main_chat.go, main_commands.go, main_server.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -27,15 +27,15 @@ import (
 
 const version = "0.1.0"
 
-const usage = `mcpagent asks a language model a question that it answers with the tools of an MCP server.
+const usage = `mcpagent asks a language model a question that it answers with the tools of MCP servers.
 
   mcpagent "question"          ask once: the answer on stdout, everything else on stderr
-  mcpagent                     the same, with the question read from stdin
-  mcpagent tools               list the server's tools
-  mcpagent call TOOL [JSON]    call one tool, no model
-  mcpagent resources           list the server's resources
-  mcpagent read URI            print a resource
-  mcpagent prompts             list the server's prompts
+  mcpagent                     on a terminal: a chat; else the same, with the question read from stdin
+  mcpagent tools               list the tools of every server
+  mcpagent call TOOL [JSON]    call one tool, no model; SERVER__TOOL where several servers have it
+  mcpagent resources           list the resources of every server
+  mcpagent read URI            print a resource; SERVER:URI where several servers have it
+  mcpagent prompts             list the prompts of every server
   mcpagent prompt NAME [KEY=VALUE ...]   fill in a prompt and print its messages
   mcpagent serve [DIR]         be an MCP server on stdio: search over DIR, or over this program's source
   mcpagent serve -http ADDR [DIR]   the same over HTTP; an ADDR without a host (:8080) is for this machine alone
@@ -45,18 +45,22 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MISTRAL_API_KEY                    key of the model's API                             none: the offline stand-in
   MISTRAL_MODEL      -model          the model's name                                   mistral-large-latest
   MISTRAL_BASE_URL                   any chat-completions API (Ollama, vLLM, …)         Mistral's
-  MCP_SERVER         -server         the server's command line; words NAME=VALUE        the built-in library
-                                     before it set its environment; or its URL
+  MCP_CONFIG         -config         the servers: a file of mcpServers, as .mcp.json    ./.mcp.json, else ~/.mcp.json,
+                                     of most hosts is                                   else the built-in library
+  MCP_SERVER         -server         one server instead: its command line, where words  none
+                                     NAME=VALUE set its environment; or its URL
   MCP_HEADERS                        headers for the URL, one "Name: value" a line      none
   MCP_PROTOCOL       -protocol       protocol revision to speak                         auto
   MCP_SYSTEM         -system         system prompt; @FILE reads it from a file          a short one
   MCP_APPROVE        -approve        calls by the model, and the server's own questions ask on a terminal, else never
                                      to it: ask, always, never
   MCP_MAX_TURNS      -max-turns      model turns per question                           20
-  MCP_TIMEOUT        -timeout        of a request to the server without progress        5m
-  MCP_START_TIMEOUT  -start-timeout  of the server's start                              30s
-  MCP_TRACE          -trace          every message on the wire, and the server's        off
+  MCP_TIMEOUT        -timeout        of a request to a server without progress          5m
+  MCP_START_TIMEOUT  -start-timeout  of a server's start                                30s
+  MCP_TRACE          -trace          every message on the wire, and the servers'        off
                                      stderr: 1 for stderr, or a file
+                     -session        a file with the conversation: it is continued,     none
+                                     and kept there
                      -http           where serve is to listen: HOST:PORT, :PORT         stdio
                      -json           machine-readable output                            off
                      -q              nothing but the answer                             off
@@ -92,8 +96,9 @@ func main() { os.Exit(run()) }
 
 // run is the program, but for the call of os.Exit.
 func run() int {
-	p := &program{stderr: &lineWriter{w: os.Stderr}}
-	p.terminal = NewTerminal(os.Stdin, redacted{p})
+	screen := NewScreen(os.Stderr)
+	p := &program{screen: screen, stderr: &lineWriter{w: screen}, terminal: NewTerminal(os.Stdin, screen)}
+	screen.Redact = p.redact
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -103,10 +108,11 @@ func run() int {
 	// A closed stdout (… | head) fails the write; it must not end the program before its server.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() { // until the program ends
+		for <-signals == os.Interrupt && p.breaker.Load().interrupt() { // it ends what the chat is doing
+		}
+		cancel() // the first Ctrl-C cancels what runs, and the servers are asked to end
 		<-signals
-		cancel() // the first Ctrl-C cancels what runs, and the server is asked to end
-		<-signals
-		p.kill() // the next one ends both, whatever they do
+		p.children.kill() // the next one ends both, whatever they do
 		os.Exit(exitInterrupted)
 	}()
 	err := p.run(ctx, os.Args[1:])
@@ -123,7 +129,7 @@ func run() int {
 	}
 	text := cut(p.redact(err.Error()), 2000)
 	if p.json && !p.printed {
-		_ = p.print(map[string]any{"error": text})
+		_ = p.print(failed{text, p.report})
 	}
 	fmt.Fprintln(p.stderr, "mcpagent:", visible(text))
 	return status
@@ -131,13 +137,15 @@ func run() int {
 
 // program is one run of the command line.
 type program struct {
-	stderr *lineWriter
-	key    string // never shown
+	screen *Screen     // stderr, and what changes on its last line
+	stderr *lineWriter // the screen
+	key    string      // never shown
 
 	model, baseURL string
-	server         string      // a command line, or a URL; empty for the built-in library
+	config         string      // the file that -config names
+	server         string      // a command line, or a URL
 	headers        http.Header // for the URL
-	secrets        []string    // what else is never shown
+	session        string      // the file that -session names
 	protocol       string
 	system         string
 	approve        string
@@ -148,11 +156,21 @@ type program struct {
 	trace          string
 	json, quiet    bool
 
+	// These are set by configure.
+	servers []ServerConfig
+	builtIn bool   // the only server is this program
+	from    string // the file that names them, if one does
+
+	report   *report   // of the question, if there is one
 	printed  bool      // there is JSON on stdout
 	approval sync.Once // says once why calls are refused
-
+	mask     Mask      // knows the key, and all that is secret of the servers
 	terminal *Terminal
-	stdio    atomic.Pointer[Stdio] // the server, for kill
+	breaker  atomic.Pointer[breaker] // of the chat, if there is one
+	children children
+
+	mu   sync.Mutex        // guards told
+	told map[string]string // why a server is not there, as the user has been told; by its name
 }
 
 func (p *program) run(ctx context.Context, args []string) error {
@@ -169,6 +187,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 	}
 	if p.http != "" && command != "serve" {
 		return usageError("-http goes with serve")
+	}
+	if p.session != "" && slices.Contains([]string{"serve", "tools", "resources", "prompts", "call", "read", "prompt"}, command) {
+		return usageError("-session goes with a question")
 	}
 	switch command {
 	case "help":
@@ -202,6 +223,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 // parse takes the options from the environment and the flags, which may stand anywhere, and returns the rest.
 func (p *program) parse(args []string) (rest []string, err error) {
 	p.key = os.Getenv("MISTRAL_API_KEY")
+	p.mask.Add("[key]", p.key)
 	p.baseURL = os.Getenv("MISTRAL_BASE_URL")
 	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -209,6 +231,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 		f.StringVar(into, name, cmp.Or(os.Getenv(variable), value), "")
 	}
 	text(&p.model, "model", "MISTRAL_MODEL", "mistral-large-latest")
+	text(&p.config, "config", "MCP_CONFIG", "")
 	text(&p.server, "server", "MCP_SERVER", "")
 	text(&p.protocol, "protocol", "MCP_PROTOCOL", "auto")
 	text(&p.system, "system", "MCP_SYSTEM", defaultSystem)
@@ -217,6 +240,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	text(&p.given.timeout, "timeout", "MCP_TIMEOUT", "5m")
 	text(&p.given.start, "start-timeout", "MCP_START_TIMEOUT", "30s")
 	text(&p.trace, "trace", "MCP_TRACE", "")
+	f.StringVar(&p.session, "session", "", "")
 	f.Func("http", "", p.listenAt)
 	f.BoolVar(&p.json, "json", false, "")
 	f.BoolVar(&p.quiet, "q", false, "")
@@ -234,6 +258,14 @@ func (p *program) parse(args []string) (rest []string, err error) {
 		if len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
 		}
+	}
+	given := make(map[string]bool)
+	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	switch { // a flag is stronger than a variable
+	case given["server"] && !given["config"]:
+		p.config = ""
+	case given["config"] && !given["server"]:
+		p.server = ""
 	}
 	return rest, nil
 }
@@ -256,6 +288,9 @@ func (p *program) check() (err error) {
 	case "", "ask", "always", "never":
 	default:
 		return usageError("MCP_APPROVE: %q is none of ask, always, never", p.approve)
+	}
+	if p.config != "" && p.server != "" {
+		return usageError("MCP_CONFIG and MCP_SERVER both say which servers there are: give one of them")
 	}
 	if err := p.readHeaders(os.Getenv("MCP_HEADERS")); err != nil {
 		return err
@@ -280,205 +315,6 @@ func duration(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("%q is not a duration such as 90s or 5m", text)
 	}
 	return d, nil
-}
-
-// ask is a question to the model.
-func (p *program) ask(ctx context.Context, question string) error {
-	if question == "" {
-		if isTerminal(os.Stdin) {
-			return usageError("no question: give it as an argument or on stdin")
-		}
-		text, err := readAll(ctx, os.Stdin)
-		if err != nil {
-			return err
-		}
-		if question = strings.TrimSpace(text); question == "" {
-			return usageError("the question on stdin is empty")
-		}
-	}
-	model := p.mistral()
-	if _, err := model.target(); err != nil { // rather than after the server's start
-		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
-	}
-	host, done, err := p.host(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	if p.key == "" && p.baseURL == "" {
-		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
-	}
-	report := &report{Model: model.Model, Calls: []callReport{}}
-	agent := &Agent{
-		Model:    model,
-		Tools:    toolbox{p, host},
-		System:   p.system,
-		MaxTurns: p.maxTurns,
-		Decide:   p.decide,
-		Observe:  func(e Event) { p.observe(e, report) },
-	}
-	if instructions := host.Client.Server.Instructions; instructions != "" {
-		agent.System += "\n\nThe server says of its tools:\n" + instructions
-	}
-	answer, err := agent.Chat(ctx, question)
-	report.Usage = agent.Usage
-	var api *APIError
-	var failed *exitError
-	switch {
-	case errors.As(err, &failed):
-		return err
-	case errors.As(err, &api) && (api.Status == 401 || api.Status == 403) && p.key == "":
-		return &exitError{exitModel, fmt.Errorf("%w: set MISTRAL_API_KEY", err)}
-	case err != nil:
-		return &exitError{exitModel, err}
-	}
-	if p.json {
-		report.Answer = answer
-		return p.print(report)
-	}
-	err = p.show(answer)
-	tokens := ""
-	if u := agent.Usage; u != (Usage{}) {
-		tokens = fmt.Sprintf(", %d tokens (%d in, %d out)", u.TotalTokens, u.PromptTokens, u.CompletionTokens)
-	}
-	p.note("%s: %s, %s%s", report.Model, plural(report.Turns, "turn"), plural(len(report.Calls), "call"), tokens)
-	return err
-}
-
-// report is what ask -json prints.
-type report struct {
-	Answer string       `json:"answer"`
-	Calls  []callReport `json:"calls"`
-	Turns  int          `json:"turns"`
-	Usage  Usage        `json:"usage"`
-	Model  string       `json:"model"`
-}
-
-type callReport struct {
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"`
-	Bytes     int             `json:"bytes"` // of the result
-	Seconds   float64         `json:"seconds"`
-	Error     string          `json:"error,omitempty"`
-}
-
-// observe tells what the agent does, one line each.
-func (p *program) observe(e Event, r *report) {
-	name, arguments := e.Call.Name, cut(p.redact(e.Call.Arguments), 160)
-	switch e.Kind {
-	case TurnEnded:
-		r.Turns++
-		r.Model = cmp.Or(e.Response.Model, r.Model)
-		if e.Response.CutOff() {
-			p.note("the model's message was cut off at its length limit")
-		}
-	case CallStarted:
-		p.note("> %s %s", name, arguments)
-	case CallEnded:
-		call := callReport{Name: name, Arguments: json.RawMessage(e.Call.Arguments), Bytes: e.Bytes, Seconds: e.Took.Seconds()}
-		if e.Err != nil {
-			call.Error = p.redact(e.Err.Error())
-		}
-		switch {
-		case e.Err == nil:
-			p.note("< %s %s, %d bytes", name, round(e.Took), e.Bytes)
-		case e.Took == 0: // never started
-			p.note("< %s %s: %s", name, arguments, cut(call.Error, 400))
-		default:
-			p.note("< %s failed after %s: %s", name, round(e.Took), cut(strings.TrimPrefix(call.Error, "tools/call "+name+": "), 400))
-		}
-		r.Calls = append(r.Calls, call)
-	case ToolsFailed:
-		p.note("the tools could not be listed again: %v", e.Err)
-	case LastTurn:
-		p.note("%v: asking for an answer without tools", e.Err)
-	}
-}
-
-// toolbox is the host as the agent sees it.
-type toolbox struct {
-	*program
-	host *Host
-}
-
-func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
-	functions, err := t.host.Functions(ctx)
-	if err != nil {
-		err = &exitError{exitStart, err} // the server has failed, not the model
-	}
-	return functions, err
-}
-
-func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
-	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.progress(call.Name))
-	if err != nil {
-		return ToolOutput{}, err
-	}
-	return ToolOutput{Text: ModelText(result), IsError: result.IsError}, nil
-}
-
-// progress tells how far a call has come, at most ten times a second: a call that is soon done needs no such lines, and a
-// user who is asked something even less.
-func (p *program) progress(tool string) func(Progress) {
-	last := time.Now()
-	return func(progress Progress) {
-		if time.Since(last) < 100*time.Millisecond || p.terminal.Busy() {
-			return
-		}
-		last = time.Now()
-		text := fmt.Sprintf("%g", progress.Progress)
-		if progress.Total > 0 {
-			text += fmt.Sprintf("/%g", progress.Total)
-		}
-		p.note("  %s %s", tool, cut(text+" "+p.redact(progress.Message), 160))
-	}
-}
-
-// decide lets the user decide on a call. The built-in library only reads what everybody may.
-func (p *program) decide(ctx context.Context, call ToolCall) Decision {
-	switch {
-	case p.server == "" || p.approve == "always":
-		return Decision{}
-	case p.approve == "never":
-		return Decision{Refuse, "the user allows no calls"}
-	case !p.terminal.Interactive():
-		p.approval.Do(func() {
-			fmt.Fprintln(p.stderr, "calls are refused, as nobody can be asked without a terminal; MCP_APPROVE=always allows them")
-		})
-		return Decision{Refuse, "nobody is there to allow it"}
-	}
-	return p.terminal.Approve(ctx, call)
-}
-
-// elicit lets the user answer a question of the server.
-func (p *program) elicit(ctx context.Context, r *ElicitRequest) (*ElicitResult, error) {
-	if !p.terminal.Interactive() {
-		p.note("the server asks %q: declined, as nobody can be asked without a terminal", cut(r.Message, 160))
-		return &ElicitResult{Action: "decline"}, nil
-	}
-	return p.terminal.Elicit(ctx, r)
-}
-
-// sample lets the server use the model, if the user allows it. It is not offered where nobody can.
-func (p *program) sample(ctx context.Context, r *SampleRequest) (*SampleResult, error) {
-	switch {
-	case p.approve == "always":
-		p.note("the server asks the model")
-	case !p.terminal.ApproveSample(ctx, r):
-		return nil, &Error{Code: -1, Message: "the user said no"} // the code: MCP 2025-11-25, client, sampling, error handling
-	}
-	return SampleWith(p.mistral())(ctx, r)
-}
-
-// mistral is the model that was chosen.
-func (p *program) mistral() *Mistral {
-	m := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(r Retry) {
-		p.note("%v; trying again in %s", r.Err, round(r.Wait))
-	}}
-	if p.key == "" && p.baseURL == "" {
-		m.Client, m.Model = &http.Client{Transport: Offline{}}, "offline"
-	}
-	return m
 }
 
 // note tells the user something in passing.
@@ -515,50 +351,8 @@ func (p *program) show(text string) error {
 	return err
 }
 
-// redact takes the key and the headers out of a text. What local servers are given for one ("none", "ollama") is no secret, and
-// taking it out would take words apart.
-func (p *program) redact(text string) string {
-	for _, secret := range p.secrets {
-		if len(secret) >= 8 {
-			text = strings.ReplaceAll(text, secret, "[secret]")
-		}
-	}
-	if len(p.key) >= 8 {
-		text = strings.ReplaceAll(text, p.key, "[key]")
-	}
-	return text
-}
-
-// redacted is stderr without the secrets.
-type redacted struct{ p *program }
-
-func (r redacted) Write(text []byte) (int, error) {
-	_, err := io.WriteString(r.p.stderr, r.p.redact(string(text)))
-	return len(text), err
-}
-
-// cut shortens a text to n runes, on one line.
-func cut(text string, n int) string {
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	if len(runes) <= n {
-		return string(runes)
-	}
-	return string(runes[:n-1]) + "…"
-}
-
-func plural(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-func round(d time.Duration) time.Duration {
-	if d < time.Second {
-		return d.Round(time.Millisecond)
-	}
-	return d.Round(100 * time.Millisecond)
-}
+// redact takes all secrets out of a text.
+func (p *program) redact(text string) string { return p.mask.Text(text) }
 
 // readAll reads to the end, or gives up with ctx: the blocked read stays behind, as the program is about to end.
 func readAll(ctx context.Context, r io.Reader) (string, error) {

@@ -57,6 +57,11 @@ func (e *APIError) Error() string {
 	return text
 }
 
+// TooLong says whether the conversation is longer than the model can take.
+func (e *APIError) TooLong() bool {
+	return e.Status == 413 || tooLong.MatchString(e.Message)
+}
+
 // AnswerTooLargeError says that an answer went on after Limit bytes (Mistral.MaxBody). The rest was not read.
 type AnswerTooLargeError struct{ Limit int64 }
 
@@ -676,7 +681,7 @@ func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 		e.Hint = "this is no chat-completions API: check the base URL, and any proxy on the way"
 	case e.Status == 401 || e.Status == 403:
 		e.Hint = "check the API key"
-	case e.Status == 413 || tooLong.MatchString(e.Message):
+	case e.TooLong():
 		e.Hint = "the conversation is too long for this model: shorten it or begin a new one"
 	case e.Code == "1500" || e.Status == 404 && strings.Contains(e.Message, "model"):
 		e.Hint = "check the model's name"

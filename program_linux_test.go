@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -80,6 +81,14 @@ func (p *programTerminal) answer(question, keys string) (status int, screen stri
 	return status, strings.ReplaceAll(p.stderr.String(), "\r\n", "\n")
 }
 
+// programApprove is the question about a call, in a window of 80 columns.
+const programApprove = "[y]es / [n]o / [a]lways this tool / always this [s]erver\n[e]dit arguments / answer in its [p]lace: "
+
+// programWants is what a user is asked about a call of a MCP_SERVER.
+func programWants(tool, arguments string) string {
+	return "The model wants to call\n  server     " + filepath.Base(os.Args[0]) + "\n  tool       " + tool + "\n  arguments  " + arguments + "\n" + programApprove
+}
+
 // On a terminal the user is asked, and what is shown does not steer the terminal.
 func TestProgramTerminal(t *testing.T) {
 	checkLeaks(t)
@@ -91,16 +100,17 @@ func TestProgramTerminal(t *testing.T) {
 		{"yes", "y\n", "a\x1b[31m", 0, "y\n> echo {\"text\":\"a\\u001b[31m\"}\n< echo TIME, 6 bytes\n"},
 		{"yes, in full", " Yes\n", "a\x1b[31m", 0, " Yes\n> echo {\"text\":\"a\\u001b[31m\"}\n< echo TIME, 6 bytes\n"},
 		{"no", "n\n", "Error: the call was refused: the user said no", 0, "n\n< echo {\"text\":\"a\\u001b[31m\"}: the call was refused: the user said no\n"},
-		{"nothing", "\n", "Error: the call was refused: the user said no", 0, "\n< echo {\"text\":\"a\\u001b[31m\"}: the call was refused: the user said no\n"},
+		{"nothing, then no", "\nno\n", "Error: the call was refused: the user said no", 0, "\nno\n" + programApprove +
+			"< echo {\"text\":\"a\\u001b[31m\"}: the call was refused: the user said no\n"},
 		{"the end", "\x04", "Error: the call was refused: the user said no", 0, "\n< echo {\"text\":\"a\\u001b[31m\"}: the call was refused: the user said no\n"},
 		{"Ctrl-C", "\x03", "", 130, "^C\n< echo {\"text\":\"a\\u001b[31m\"}: the question was interrupted before this call had a result\nmcpagent: interrupted\n"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			model := newModelServer(t, modelCalls(modelCall("aaaaaaaa1", "echo", `{"text":"a\u001b[31m"}`)), modelText("red:\x1b[31m\r\ngreen:\u009b32m"))
 			p := newProgramTerminal(t, programModel(model, programServer(t, "prog-tools")), "hi")
-			status, screen := p.answer("[y/n] ", test.keys)
+			status, screen := p.answer(programApprove, test.keys)
 			assert.Equal(t, status, test.status, screen)
-			want := "call echo {\"text\":\"a\\u001b[31m\"}\nrun it? [y/n] " + test.screen
+			want := programWants("echo", `{"text":"a\u001b[31m"}`) + test.screen
 			if test.told != "" {
 				assert.Equal(t, model.Requests()[1].Last(), test.told)
 				want += "red:\uFFFD[31m\ngreen:\uFFFD32m\nmistral-large-latest: 2 turns, 1 call, 30 tokens (20 in, 10 out)\n"
@@ -115,25 +125,20 @@ func TestProgramTerminalAsksFirst(t *testing.T) {
 	checkLeaks(t)
 	model := newModelServer(t, modelCalls(modelCall("aaaaaaaa1", "echo", `{"text":"1"}`), modelCall("aaaaaaaa2", "echo", `{"text":"2"}`)), modelText("done"))
 	p := newProgramTerminal(t, programModel(model, programServer(t, "prog-tools")), "hi")
-	p.types("[y/n] ", "n\n")
-	status, screen := p.answer(`call echo {"text":"2"}`, "y\n")
+	p.types(programApprove, "n\n")
+	status, screen := p.answer(programWants("echo", `{"text":"2"}`), "y\n")
 	assert.Equal(t, status, 0)
-	assert.Equal(t, strings.Count(screen, "run it? [y/n]"), 2)
+	assert.Equal(t, strings.Count(screen, programApprove), 2)
 	messages := model.Requests()[1].Messages
 	assert.Equal(t, messages[len(messages)-2].Content.Text(), "Error: the call was refused: the user said no")
 	assert.Equal(t, messages[len(messages)-1].Content.Text(), "2")
 }
 
-// Without a question, nobody waits for one on a terminal; a server on one says what it is.
-func TestProgramTerminalWithoutQuestion(t *testing.T) {
+// A server on a terminal says what it is.
+func TestProgramTerminalServe(t *testing.T) {
 	checkLeaks(t)
-	p := newProgramTerminal(t, nil)
-	status, screen := p.answer("", "")
-	assert.Equal(t, status, exitUsage)
-	assert.Equal(t, screen, "mcpagent: no question: give it as an argument or on stdin (see: mcpagent help)\n")
-
-	p = newProgramTerminal(t, nil, "serve")
-	status, screen = p.answer("Ctrl-D ends it", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n\x04")
+	p := newProgramTerminal(t, nil, "serve")
+	status, screen := p.answer("Ctrl-D ends it", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n\x04")
 	assert.Equal(t, status, 0)
 	assert.Check(t, is.Contains(screen, `{"jsonrpc":"2.0","id":1,"result":{}}`))
 
@@ -312,7 +317,7 @@ func TestProgramTerminalAsksInTurn(t *testing.T) {
 	p = newProgramTerminal(t, programModel(model, programServer(t, "prog-nosy")), "-q", "hi")
 	want = p.types("the server asks: Who are\n    you?\n(an empty line takes what is in brackets; !no declines, !stop breaks off)\nname [none]: ", "")
 	close(asked)
-	want += p.types("", "Ann\n", "send it (y) or change it (n)? ", "y\n", "call echo {\"text\":\"x\"}\nrun it? [y/n] ", "y\n")
+	want += p.types("", "Ann\n", "send it (y) or change it (n)? ", "y\n", programWants("echo", `{"text":"x"}`), "y\n")
 	status, screen = p.answer("", "")
 	assert.Equal(t, status, 0)
 	assert.Equal(t, screen, want+"done\n")

@@ -19,7 +19,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"gotest.tools/v3/assert"
@@ -221,6 +220,14 @@ func runProgramChild(mode string) (status int, ok bool) {
 	case "prog-exits":
 		fmt.Fprint(os.Stderr, "loading\n\nno such file: library.db\n")
 		return 7, true
+	case "prog-key-exits": // in one line, of which an error has the end
+		fmt.Fprintln(os.Stderr, strings.Repeat("the key is "+os.Getenv("PROGRAM_KEY")+" ", 100))
+		return 7, true
+	case "prog-loud":
+		for i := range 10 {
+			fmt.Fprintln(os.Stderr, "line", i)
+		}
+		return 7, true
 	case "prog-silent":
 		io.Copy(io.Discard, os.Stdin)
 		return 0, true
@@ -266,6 +273,7 @@ var programTools = []struct{ name, description, properties, required string }{
 type programChild struct {
 	mode string
 	key  func(name string) string // if set, all that the server says is key of something
+	name string                   // if set, the server has something that no other has
 }
 
 // say is a text of the server, about what has the name.
@@ -277,7 +285,10 @@ func (p *programChild) say(name, text string) string {
 }
 
 func programServe(key func(name string) string) int {
-	p := &programChild{os.Getenv("MCPAGENT_CHILD"), key}
+	p := &programChild{os.Getenv("MCPAGENT_CHILD"), key, os.Getenv("PROGRAM_NAME")}
+	if delay, err := time.ParseDuration(os.Getenv("PROGRAM_DELAY")); err == nil {
+		time.Sleep(delay) // as a slow server does, before it is there
+	}
 	tells := os.Getenv("PROGRAM_TELLS") != "" // what it is asked, on stderr
 	if tells {
 		fmt.Fprintln(os.Stderr, "started")
@@ -370,12 +381,20 @@ func (p *programChild) answer(ctx context.Context, c *Conn, method string, param
 	case method == "tools/list":
 		return map[string]any{"tools": p.tools()}, nil
 	case method == "resources/list":
-		return map[string]any{"resources": []Resource{
+		resources := []Resource{
 			{URI: "note:///hello", Name: "hello", Description: p.say("hello", "A greeting.\nA short one."), MIMEType: "text/plain", Size: 5},
 			{URI: "note:///bytes", Name: "bytes", Title: "Some bytes"},
-		}}, nil
+		}
+		if p.name != "" {
+			resources = append(resources, Resource{URI: "only:///" + p.name, Name: p.name})
+		}
+		return map[string]any{"resources": resources}, nil
 	case method == "resources/templates/list":
-		return map[string]any{"resourceTemplates": []ResourceTemplate{{URITemplate: "note:///{name}", Name: p.say("any", "any note"), MIMEType: "text/plain"}}}, nil
+		templates := []ResourceTemplate{{URITemplate: "note:///{name}", Name: p.say("any", "any note"), MIMEType: "text/plain"}}
+		if p.name != "" {
+			templates = append(templates, ResourceTemplate{URITemplate: p.name + ":///{name}", Name: "its own"})
+		}
+		return map[string]any{"resourceTemplates": templates}, nil
 	case method == "resources/read":
 		contents := map[string][]ResourceContents{
 			"note:///hello": {{URI: asked.URI, Text: p.say("hello", "hello")}},
@@ -384,6 +403,9 @@ func (p *programChild) answer(ctx context.Context, c *Conn, method string, param
 			"note:///all":   {{URI: "note:///hello", Text: "hello\n"}, {URI: "note:///bytes", Blob: []byte("\x00\xff\n")}},
 			"note:///none":  {},
 		}[asked.URI]
+		if p.name != "" && strings.Contains(asked.URI, p.name) {
+			contents = []ResourceContents{{URI: asked.URI, Text: p.name + " has it\n"}}
+		}
 		if contents == nil {
 			return nil, &Error{Code: CodeResourceNotFound, Message: "there is no " + p.say("note", asked.URI)}
 		}
@@ -392,13 +414,17 @@ func (p *programChild) answer(ctx context.Context, c *Conn, method string, param
 		}
 		return map[string]any{"contents": contents}, nil
 	case method == "prompts/list":
-		return map[string]any{"prompts": []Prompt{
+		prompts := []Prompt{
 			{Name: "greet", Description: p.say("greet", "Greets somebody.\nOr something."),
 				Arguments: []PromptArgument{{Name: "who", Required: true}, {Name: "how"}}},
 			{Name: "plain", Title: "Nothing to fill in"},
-		}}, nil
+		}
+		if p.name != "" {
+			prompts = append(prompts, Prompt{Name: "only-" + p.name})
+		}
+		return map[string]any{"prompts": prompts}, nil
 	case method == "prompts/get":
-		text := p.say("prompt", fmt.Sprintf("Greet %q %q.", asked.Arguments["who"], asked.Arguments["how"]))
+		text := p.say("prompt", fmt.Sprintf("Greet %q %q.", asked.Arguments["who"], asked.Arguments["how"])+p.name)
 		return map[string]any{"messages": []PromptMessage{
 			{Role: "user", Content: ContentBlock{Type: "text", Text: text}},
 			{Role: "assistant", Content: ContentBlock{Type: "image", MIMEType: "image/png", Data: []byte{0, 1, 2}}},
@@ -412,6 +438,9 @@ func (p *programChild) tools() []Tool {
 	for _, tool := range programTools {
 		schema := fmt.Sprintf(`{"type":"object","properties":{%s},"required":[%s]}`, tool.properties, tool.required)
 		tools = append(tools, Tool{Name: tool.name, Description: p.say(tool.name, tool.description), InputSchema: json.RawMessage(schema)})
+	}
+	if p.name != "" {
+		tools = append(tools, Tool{Name: "only_" + p.name, InputSchema: json.RawMessage(`{"type":"object"}`)})
 	}
 	for i := range 130 - len(tools) {
 		if p.mode == "prog-many" {
@@ -454,7 +483,9 @@ func (p *programChild) call(ctx context.Context, c *Conn, params json.RawMessage
 	}
 	switch call.Name {
 	case "echo":
-		return text(call.Arguments.Text)
+		return text(p.name + call.Arguments.Text)
+	case "only_" + p.name:
+		return text(p.name + " alone")
 	case "notes.read":
 		return text("the note " + call.Arguments.Name)
 	case "fail":
@@ -760,17 +791,27 @@ func TestProgramResourcesAndPromptsJSON(t *testing.T) {
 		assert.NilError(t, d.Decode(into), o.stdout)
 	}
 	var lists struct {
-		Resources         []Resource
-		ResourceTemplates []ResourceTemplate
+		Resources []struct {
+			Server string
+			Resource
+		}
+		ResourceTemplates []struct {
+			Server string
+			ResourceTemplate
+		}
 	}
 	decode(&lists, "resources")
 	assert.Equal(t, lists.Resources[0].URI+lists.ResourceTemplates[0].URITemplate, "note:///hellonote:///{name}")
+	assert.Check(t, lists.Resources[0].Server != "" && lists.ResourceTemplates[0].Server != "")
 	var contents []ResourceContents
 	decode(&contents, "read", "note:///all")
 	assert.DeepEqual(t, contents, []ResourceContents{{URI: "note:///hello", Text: "hello\n"}, {URI: "note:///bytes", Blob: []byte("\x00\xff\n")}})
 	decode(&contents, "read", "note:///none")
 	assert.DeepEqual(t, contents, []ResourceContents{})
-	var prompts []Prompt
+	var prompts []struct {
+		Server string
+		Prompt
+	}
 	decode(&prompts, "prompts")
 	assert.DeepEqual(t, prompts[0].Arguments, []PromptArgument{{Name: "who", Required: true}, {Name: "how"}})
 	var prompt PromptResult
@@ -987,7 +1028,7 @@ func TestProgramServerFails(t *testing.T) {
 		{"no such file", "MCP_SERVER='" + dir + "/nothing'", "start server " + dir + "/nothing: *no such file*"},
 		{"not executable", "MCP_SERVER='" + plain + "'", "start server " + plain + ": *permission denied*"},
 		{"exits at once", programServer(t, "prog-exits"), "initialize: *ended (exit status 7), stderr: loading | no such file: library.db"},
-		{"silent", programServer(t, "prog-silent"), "server/discover: server * did not answer within 300ms (MCP_START_TIMEOUT)"},
+		{"silent", programServer(t, "prog-silent"), "server/discover: the server was not there within 300ms (MCP_START_TIMEOUT)"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			if runtime.GOOS == "windows" && !strings.Contains(test.server, "MCPAGENT_CHILD") {
@@ -1026,19 +1067,18 @@ func TestProgramBanner(t *testing.T) {
 	assert.Equal(t, o, programOutcome{"still here\n", "", 0})
 }
 
-// A server that dies of a call: the model is told how, and the question still has an answer. The call of a user has not.
+// A server that dies of a call: the model is told how, and finds it there again. The call of a user has no answer.
 func TestProgramServerDies(t *testing.T) {
 	checkLeaks(t)
 	model := newModelServer(t,
 		modelCalls(modelCall("aaaaaaaa1", "die", "{}")),
 		modelCalls(modelCall("aaaaaaaa2", "echo", `{"text":"x"}`)),
-		modelText("The server is gone."))
+		modelText("The server is back."))
 	o := runProgram(t, "", programModel(model, programServer(t, "prog-tools"), "MCP_APPROVE=always"), "hi")
-	assert.Equal(t, o.stdout, "The server is gone.\n")
+	assert.Equal(t, o.stdout, "The server is back.\n")
 	assert.Equal(t, o.status, 0)
-	for _, r := range model.Requests()[1:] {
-		assert.Check(t, is.Regexp(`^Error: tools/call \w+: .*ended \(exit status 9\), stderr: out of memory$`, r.Last()))
-	}
+	assert.Check(t, is.Regexp(`^Error: tools/call die: .*ended \(exit status 9\), stderr: out of memory$`, model.Requests()[1].Last()))
+	assert.Check(t, is.Equal(model.Requests()[2].Last(), "x"))
 	assert.Check(t, is.Regexp(`(?m)^< die failed after TIME: connection closed: .*exit status 9.*out of memory$`, programSteady(o.stderr)))
 
 	o = runProgram(t, "", []string{programServer(t, "prog-tools")}, "call", "die")
@@ -1086,7 +1126,7 @@ func TestProgramWaits(t *testing.T) {
 func TestProgramTooManyTools(t *testing.T) {
 	checkLeaks(t)
 	o := runProgram(t, "", programModel(newModelServer(t), programServer(t, "prog-many")), "hi")
-	o.fails(t, 1, "list tools: the server has 130 tools; a model can be offered 128")
+	o.fails(t, 1, "list tools: there are 130 tools, and a model can be offered 128: choose with allowedTools or excludedTools in the configuration")
 	o = runProgram(t, "", []string{programServer(t, "prog-many")}, "call", "tool118")
 	o.fails(t, 3, "tools/call tool118: *")
 }
@@ -1197,31 +1237,6 @@ func TestProgramOddModels(t *testing.T) {
 		})
 	}
 	assert.Equal(t, again, 5)
-}
-
-// Progress is told not all the time, and not to somebody who is being asked something.
-func TestProgramProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var stderr strings.Builder
-		p := &program{stderr: &lineWriter{w: &stderr}}
-		p.terminal = NewTerminal(os.Stdin, &stderr)
-		report := p.progress("parse")
-		for i := range 5 { // after 0, 60, 120, 180 and 240 ms
-			report(Progress{Progress: float64(i), Total: 4, Message: "page"})
-			time.Sleep(60 * time.Millisecond)
-		}
-		assert.Equal(t, stderr.String(), "  parse 2/4 page\n  parse 4/4 page\n")
-
-		unlock, err := p.terminal.lock(t.Context())
-		assert.NilError(t, err)
-		time.Sleep(time.Second)
-		stderr.Reset()
-		report(Progress{Progress: 5})
-		assert.Equal(t, stderr.String(), "")
-		unlock()
-		report(Progress{Progress: 6})
-		assert.Equal(t, stderr.String(), "  parse 6\n")
-	})
 }
 
 // Without a terminal there is nobody to ask.
@@ -1349,7 +1364,7 @@ func TestProgramServe(t *testing.T) {
 `
 	o := runProgram(t, begin+`{"jsonrpc":"2.0","id":"two","method":"tools/list"}
 {"jsonrpc":"2.0","id":3,"method":"ping"}
-{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"search_chunks","arguments":{"query":"pending","limit":1}}}`, nil, "serve")
+{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"search_chunks","arguments":{"query":"pending map of calls","limit":1}}}`, nil, "serve")
 	assert.Equal(t, o.status, 0, o.stderr)
 	answers := map[string]string{}
 	for line := range strings.Lines(o.stdout) {

@@ -190,10 +190,17 @@ func readBody(response *http.Response, limit int) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
-// oneLine is the beginning of a text that a server sent, for an error.
+// oneLine is the beginning of a text that a server sent, for an error: whole words, as whoever takes a secret out of a text does
+// not find the half of it.
 func oneLine(text []byte) string {
-	line := strings.Join(strings.Fields(string(text[:min(len(text), 2000)])), " ")
-	return strings.ToValidUTF8(line[:min(len(line), 300)], "")
+	line := ""
+	for word := range bytes.FieldsSeq(text) {
+		if len(line)+len(word) > 300 {
+			return line + "…"
+		}
+		line += strings.ToValidUTF8(string(word), "") + " "
+	}
+	return strings.TrimSuffix(line, " ")
 }
 
 // cancelBody is the body of an answer whose Close ends the request first.

@@ -45,7 +45,11 @@ func (e *ServerExitError) Error() string {
 		return text + ", nothing on stderr"
 	}
 	last := strings.Join(lines[max(0, len(lines)-4):], " | ")
-	return text + ", stderr: " + strings.ToValidUTF8(last[max(0, len(last)-600):], "")
+	if over := len(last) - 600; over > 0 { // whole words, as whoever takes a secret out of a text does not find the half of it
+		_, last, _ = strings.Cut(last[over:], " ")
+		last = "… " + last
+	}
+	return text + ", stderr: " + last
 }
 
 func (e *ServerExitError) Unwrap() error { return io.EOF }
