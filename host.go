@@ -133,6 +133,9 @@ func (h *Host) find(name string) (*hosted, HostTool, error) {
 	var server *hosted
 	var tool HostTool
 	var functions []string
+	// What looks like a function of some server is that or nothing, even if the server is not there: no other server can have it
+	// by calling its tool so.
+	function := slices.ContainsFunc(h.servers, func(s *hosted) bool { return s.prefix != "" && strings.HasPrefix(name, s.prefix) })
 	for _, s := range h.servers {
 		known := s.known()
 		i := slices.IndexFunc(known, func(t HostTool) bool { return t.Function == name })
@@ -140,7 +143,7 @@ func (h *Host) find(name string) (*hosted, HostTool, error) {
 			return s, known[i], nil
 		}
 		i = slices.IndexFunc(known, func(t HostTool) bool { return t.Tool.Name == name })
-		if i >= 0 {
+		if i >= 0 && !function {
 			server, tool, functions = s, known[i], append(functions, known[i].Function)
 		}
 	}

@@ -482,6 +482,24 @@ func TestHostClosesLateStart(t *testing.T) {
 	})
 }
 
+// stuckTransport cannot be closed well.
+type stuckTransport struct{ Transport }
+
+func (s stuckTransport) Close() error {
+	_ = s.Transport.Close()
+	return errors.New("stuck")
+}
+
+// A server that does not end well does not keep the others from theirs, and is named.
+func TestHostCloseFails(t *testing.T) {
+	checkLeaks(t)
+	peer, other := newHostPeer(t, "one"), newHostPeer(t, "two")
+	peer.wrap = func(t Transport) Transport { return stuckTransport{t} }
+	host := startHost(t, peer, other)
+	assert.Error(t, host.Close(), "server one: stuck")
+	assert.Assert(t, other.client.conn.life.Err() != nil)
+}
+
 // hostModern is a server of the stateless era that tells of changed tools, to who listens.
 type hostModern struct {
 	*hostPeer

@@ -276,7 +276,8 @@ Ctrl-C cancels what is going on and keeps the conversation; twice, it ends the c
 
 func (c *chat) tools(ctx context.Context, _ string) error { return c.program.tools(ctx, c.host) }
 
-func (c *chat) servers(context.Context, string) error {
+func (c *chat) servers(ctx context.Context, _ string) error {
+	_, _ = c.host.Tools(ctx) // whose number is told, too; a server that fails says so in its status
 	for _, s := range c.host.Status() {
 		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
 		line := fmt.Sprintf("%s: %s, MCP %s, %s", s.Name, name, s.Info.ProtocolVersion, plural(s.Tools, "tool"))

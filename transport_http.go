@@ -288,7 +288,7 @@ func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, me
 	id, result, failure := m.get("id"), m.get("result"), m.get("error")
 	refused := response.StatusCode/100 != 2
 	switch {
-	case refused && result == nil && outline(failure).get("code") == nil: // a page, or JSON that is no JSON-RPC
+	case refused && outline(failure).get("code") == nil: // a page, or JSON that is no JSON-RPC
 		return false, nil
 	case m != nil && len(m) == 0: // a batch (MCP 2025-03-26)
 		var batch []json.RawMessage
@@ -301,8 +301,8 @@ func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, me
 		}
 		return answered, nil
 	case m == nil && p != nil && contentType(response) == "application/json": // else another message may follow
-		return false, h.lost(fmt.Errorf("the answer is cut off, or is no JSON: %s", oneLine(message)))
-	case p == nil || m.get("method") != nil || result == nil && failure == nil:
+		return false, h.lost(fmt.Errorf("the answer is cut off, or is no JSON: %q", oneLine(message)))
+	case p == nil || result == nil && failure == nil:
 	case failure != nil && (refused || id == nil || string(id) == "null"):
 		// What was wrong may have kept the server from reading the id, but it is this POST that it answers.
 		answered = true

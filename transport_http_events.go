@@ -122,8 +122,11 @@ func (m outlined) get(key string) []byte {
 	return nil
 }
 
+// maxMembers are more than any message has.
+const maxMembers = 1000
+
 // outline returns the members of a JSON object, and passes over what is in them, as a message may be of megabytes. It is nil for a
-// text that breaks off, and empty for an array. The values are parts of text, and not clipped.
+// text that breaks off or goes on, and empty for an array. The values are parts of text, and not clipped.
 func outline(text []byte) outlined {
 	members := make(outlined, 0, 8)
 	key := ""
@@ -155,7 +158,10 @@ func outline(text []byte) outlined {
 			if text[i] != ',' {
 				depth--
 			}
-			if depth == 0 {
+			switch {
+			case depth == 0 && len(bytes.TrimSpace(text[i+1:])) > 0, len(members) > maxMembers:
+				return nil
+			case depth == 0:
 				return members
 			}
 		}

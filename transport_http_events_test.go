@@ -166,6 +166,7 @@ func TestEventsLimit(t *testing.T) {
 		{strings.Repeat("data\n", limit) + "\n", true},
 		{strings.Repeat("data\n", limit+2) + "\n", false},
 		{":" + strings.Repeat("x", limit) + "\n" + line(1) + "\n", true},
+		{":" + strings.Repeat("x", limit+100) + "\n" + line(1) + "\n", false},
 		{":" + strings.Repeat("x", 2*limit) + "\n" + line(1) + "\n", false},
 		{"event:" + strings.Repeat("x", 2*limit), false},
 		{strings.Repeat("x", 2*limit), false},
@@ -210,7 +211,7 @@ func FuzzOutline(f *testing.F) {
 		``, `{`, `}`, `[`, `]`, `,`, `:`, `"`, `{}`, `[]`, `null`, `5`, `"a"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `}{`, `]]`, `{]`, `{"a":"\`, `{"a":"\"`,
 		`{"a":1}`, ` { "a" : 1 , "b" : [ 1 , { "c" : "}" } ] } `, `{"a":"\\","b":"\"","c":"\\\"","d":"\\\\"}`, `{"a":{"a":{"a":[]}},"b":[[],[{}]]}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a"}]}}`, `{"a":"x:y,z","b:":",","{":"}"}`, "{\"a\"\t:\r\n-1.5e3\n}", `{"a":tru}`, `{"a":1}}`, `[{"a":1},{"b":2}]`,
-		`{"a":true,"b":false,"c":null,"d":"","e":{},"f":[]}`, `{"a":1,"a":2}`, `{"é":"é"}`,
+		`{"a":true,"b":false,"c":null,"d":"","e":{},"f":[]}`, `{"a":1,"a":2}`, `{"A":1,"a":2}`, `{"é":"é"}`,
 	} {
 		f.Add([]byte(text))
 	}

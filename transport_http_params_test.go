@@ -72,6 +72,8 @@ func TestParamHeaders(t *testing.T) {
 		htTool("t", `"s":{"type":"string","x-mcp-header":"Text"},"i":{"type":"integer","x-mcp-header":"Number"},"b":{"type":"boolean","x-mcp-header":"Flag"},"not":{"type":"string"},`+
 			`"null":{"type":["null","string"],"x-mcp-header":"OrNull"},"m":{"type":"string","x-mcp-header":"Method"},`+
 			`"deep":{"type":"object","properties":{"properties":{"type":"object","properties":{"x-mcp-header":{"type":"string","x-mcp-header":"Deep"}}}}}`),
+		htTool("deep", `"x":{"properties":{"y":{"properties":{"z":{"properties":{`+
+			`"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"},"c":{"type":"string","x-mcp-header":"C"}}}}}}}`),
 		htTool("other", `"s":{"type":"string","x-mcp-header":"Other"}`),
 		htTool("none", `"s":{"type":"string"}`))
 	for _, c := range []struct {
@@ -121,6 +123,7 @@ func TestParamHeaders(t *testing.T) {
 		assert.Check(t, is.DeepEqual(htCall(t, p, s, "t", c.arguments), c.want), c.arguments)
 		assert.Equal(t, s.last(t, "POST").Header.Get("Mcp-Method"), "tools/call")
 	}
+	assert.DeepEqual(t, htCall(t, p, s, "deep", `{"x":{"y":{"z":{"a":"1","b":"2","c":"3"}}}}`), map[string]string{"A": "1", "B": "2", "C": "3"})
 	assert.DeepEqual(t, htCall(t, p, s, "other", `{"s":"x"}`), map[string]string{"Other": "x"})
 	assert.DeepEqual(t, htCall(t, p, s, "none", `{"s":"x"}`), map[string]string{})
 	assert.DeepEqual(t, htCall(t, p, s, "unheard of", `{"s":"x"}`), map[string]string{})
@@ -190,6 +193,14 @@ func TestParamHeadersInvalid(t *testing.T) {
 		`"a":{"unevaluatedItems":` + at(`"X"`) + `}`:                                `not only properties lead`,
 		`}},"x":{"y":{"z":{}`:                                                       ``, // no schema at all, but allowed
 		`"properties":{"items":` + at(`"X"`) + `}`:                                  `not only properties lead`,
+		`"a":{"definitions":{"default":` + at(`"X"`) + `}}`:                         `not only properties lead`,
+		`"a":{"definitions":{"x-mcp-header":{"type":"string"}}}`:                    ``,
+		`"a":{"$defs":{"default":` + at(`"X"`) + `}}`:                               `not only properties lead`,
+		`"a":{"$defs":{"x-mcp-header":{"type":"string"}}}`:                          ``,
+		`"a":{"patternProperties":{"default":` + at(`"X"`) + `}}`:                   `not only properties lead`,
+		`"a":{"patternProperties":{"x-mcp-header":{"type":"string"}}}`:              ``,
+		`"a":{"dependentSchemas":{"default":` + at(`"X"`) + `}}`:                    `not only properties lead`,
+		`"a":{"dependentSchemas":{"x-mcp-header":{"type":"string"}}}`:               ``,
 		// What only looks like one.
 		`"a":{"default":` + at(`"X"`) + `}`:                                    ``,
 		`"a":{"const":` + at(`""`) + `,"enum":[` + at(`""`) + `]}`:             ``,
@@ -261,14 +272,14 @@ func TestParamHeadersUntouched(t *testing.T) {
 			p, s, _ := htParams(t, func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
 				const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}`
 				if streaming {
-					htStream(w, htEvent(progress), htEvent(htListed("77", bad)), "data: "+strings.ReplaceAll(c.list, "\n", "\ndata: ")+"\n\n")
+					htStream(w, htEvent(progress), htEvent(`{"jsonrpc":"2.0","id":1,"method":"ping"}`), htEvent(htListed("77", bad)), "data: "+strings.ReplaceAll(c.list, "\n", "\ndata: ")+"\n\n")
 					return
 				}
 				htAnswer(w, 200, c.list)
 			})
 			p.say(htModern(1, "tools/list", ""))
 			if streaming {
-				p.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}`, htListed("77", bad))
+				p.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}`, `{"jsonrpc":"2.0","id":1,"method":"ping"}`, htListed("77", bad))
 			}
 			p.expect(c.want)
 			if strings.Contains(c.list, good) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -676,6 +677,8 @@ func htBadAnswers() map[string]htBad {
 		"400":       {answer: text(400, "text/plain", "what?"), status: 400, want: []string{"400 Bad Request", "what?"}},
 		"421":       {answer: text(421, "text/plain", "Invalid Host header"), status: 421, want: []string{"421 Misdirected Request", "Invalid Host header"}},
 		"500":       {answer: text(500, "text/plain", "Internal Server Error"), status: 500, want: []string{"500 Internal Server Error"}},
+		"long":      {answer: text(500, "text/plain", strings.Repeat("é\r\n", 100_000)), status: 500, want: []string{"é é é"}},
+		"longer":    {answer: text(500, "text/plain", "x"+strings.Repeat("é", 100_000)), status: 500, want: []string{": …"}},
 		"502":       {answer: text(502, "text/html", page), status: 502, lost: true, want: []string{"502 Bad Gateway"}},
 		"503":       {answer: text(503, "text/html", page), status: 503, lost: true, want: []string{"503 Service Unavailable"}},
 		"504":       {answer: text(504, "text/html", page), status: 504, lost: true, want: []string{"504 Gateway Timeout"}},
@@ -760,7 +763,7 @@ func TestHTTPBadAnswers(t *testing.T) {
 					assert.Check(t, is.Contains(refusal.Error(), want))
 				}
 				assert.Check(t, len(refusal.Error()) < 1000 && utf8.ValidString(refusal.Error()), "%s", refusal)
-				assert.Check(t, !strings.ContainsAny(refusal.Error(), "\r\n"), "%q", refusal)
+				assert.Check(t, !strings.ContainsAny(refusal.Error(), "\r\n") && (c.lost || !strings.HasSuffix(refusal.Error(), ": ")), "%q", refusal)
 				p.say(request("tools/call", `"name":"t",`))
 				p.expect(htResult("2"))
 			})
@@ -997,6 +1000,20 @@ func htEndless(kind, begin, part string) htScript {
 
 // TestHTTPTooLong: a message of the limit passes, and what is longer is read no further. The text says whose answer it was.
 func TestHTTPTooLong(t *testing.T) {
+	t.Run("no limit", func(t *testing.T) {
+		checkLeaks(t)
+		s := htServe(t, func(w http.ResponseWriter, _ *http.Request, m htMessage) {
+			if string(m.ID) == "1" {
+				htAnswer(w, 200, htResult("1"))
+				return
+			}
+			htStream(w, htEvent(htResult("2")))
+		})
+		p := htOpen(t, &HTTP{URL: s.URL, MaxMessage: math.MaxInt})
+		p.say(htModern(1, "tools/list", ""))
+		p.say(htModern(2, "tools/list", ""))
+		p.expect(htResult("1"), htResult("2"))
+	})
 	const limit = 100_000
 	exact := func(n int) string {
 		return `{"jsonrpc":"2.0","id":2,"result":"` + strings.Repeat("x", n-len(`{"jsonrpc":"2.0","id":2,"result":""}`)) + `"}`
@@ -1049,11 +1066,12 @@ func TestHTTPTooLong(t *testing.T) {
 // TestHTTPOneConnection: calls one after the other take one connection, with answers of either kind, with refusals, and beside a GET stream.
 func TestHTTPOneConnection(t *testing.T) {
 	htEras(t, func(t *testing.T, request func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
+		const refused = `{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"no"}}`
 		answers := []func(w http.ResponseWriter){
 			func(w http.ResponseWriter) { htAnswer(w, 200, htResult("2")) },
 			func(w http.ResponseWriter) { htStream(w, htEvent(htResult("1")), htEvent(htResult("2"))) },
 			func(w http.ResponseWriter) { htStream(w, htEvent(htResult("2")), ": the end\n\n") },
-			func(w http.ResponseWriter) { htAnswer(w, 400, htResult("2")) },
+			func(w http.ResponseWriter) { htAnswer(w, 400, refused) },
 			func(w http.ResponseWriter) { htAnswer(w, 503, strings.Repeat("no", 10000)) },
 			func(w http.ResponseWriter) { w.WriteHeader(202) },
 		}
@@ -1072,7 +1090,7 @@ func TestHTTPOneConnection(t *testing.T) {
 		}
 		assert.Equal(t, s.connections(), 1)
 		for range 10 {
-			p.expect(htResult("1"), htResult("2"), htResult("2"), htResult("2"), htResult("2"))
+			p.expect(htResult("1"), htResult("2"), htResult("2"), refused, htResult("2"))
 		}
 	})
 }
@@ -1173,6 +1191,29 @@ func TestHTTPGetStream(t *testing.T) {
 	p.expect(`{"jsonrpc":"2.0","id":"x","method":"ping"}`, `{"jsonrpc":"2.0","id":"y","method":"ping"}`)
 	p.say(`{"jsonrpc":"2.0","id":0,"result":{"roots":[]}}`)
 	assert.Equal(t, string((<-answered).ID), "0")
+}
+
+// TestHTTPGetStreamTooLong: what is too long ends the stream, as it would come again; the session goes on.
+func TestHTTPGetStreamTooLong(t *testing.T) {
+	checkLeaks(t)
+	ended := make(chan struct{})
+	s := htServe(t, htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		if r.Method == http.MethodGet {
+			htStream(w, "id: 1\n"+htEvent(htResult("9")))
+			htEndless("", "data: ", strings.Repeat("x", 1000))(w, r, m)
+			<-r.Context().Done()
+			close(ended)
+			return
+		}
+		htAnswer(w, 200, htResult("2"))
+	}))
+	p := htOpen(t, &HTTP{URL: s.URL, MaxMessage: 10_000}).handshake()
+	p.expect(htResult("9"))
+	<-ended
+	p.say(htRequest(2, "tools/call", `"name":"t"`))
+	p.expect(htResult("2"))
+	p.close()
+	assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
 }
 
 // TestHTTPNoGetStream: not to have one is a server's right, however it says so.
@@ -1353,12 +1394,18 @@ func TestHTTPCloseConnections(t *testing.T) {
 		}
 	}
 	s.Start()
-	p := htOpen(t, &HTTP{URL: s.URL})
+	open := func() *HTTP {
+		h := &HTTP{URL: s.URL}
+		h.once.Do(h.init)
+		h.client.Transport.(*http.Transport).IdleConnTimeout = 0 // else it would do so, later
+		return h
+	}
+	p := htOpen(t, open())
 	p.say(htModern(2, "tools/list", ""))
 	p.expect(htResult("2"))
 	p.close()
 	<-closed
-	old, err := StartSSE(t.Context(), &HTTP{URL: s.URL})
+	old, err := StartSSE(t.Context(), open())
 	assert.NilError(t, err)
 	p = htOpen(t, old)
 	p.say(initializeLine)
@@ -1531,19 +1578,24 @@ func TestHTTPResumeFails(t *testing.T) {
 		at    []time.Duration
 		want  string
 	}{
-		"gone":        {"", func(w http.ResponseWriter) { panic(http.ErrAbortHandler) }, all, "unexpected EOF"},
-		"500":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 500) }, all, "what?"},
-		"502":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 502) }, all, "what?"},
-		"too soon":    {"", func(w http.ResponseWriter) { http.Error(w, "what?", 409) }, all, "what?"},
-		"empty":       {"", func(w http.ResponseWriter) { htStream(w) }, all, "unexpected EOF"},
-		"breaks":      {"", func(w http.ResponseWriter) { htStream(w); panic(http.ErrAbortHandler) }, all, "unexpected EOF"},
-		"same event":  {"", func(w http.ResponseWriter) { htStream(w, "id: 7\ndata: \n\n") }, all, "unexpected EOF"},
-		"JSON":        {"", func(w http.ResponseWriter) { htAnswer(w, 200, htResult("2")) }, all, "application/json"},
+		"gone":       {"", func(w http.ResponseWriter) { panic(http.ErrAbortHandler) }, all, "unexpected EOF"},
+		"500":        {"", func(w http.ResponseWriter) { http.Error(w, "what?", 500) }, all, "what?"},
+		"502":        {"", func(w http.ResponseWriter) { http.Error(w, "what?", 502) }, all, "what?"},
+		"too soon":   {"", func(w http.ResponseWriter) { http.Error(w, "what?", 409) }, all, "what?"},
+		"empty":      {"", func(w http.ResponseWriter) { htStream(w) }, all, "unexpected EOF"},
+		"breaks":     {"", func(w http.ResponseWriter) { htStream(w); panic(http.ErrAbortHandler) }, all, "unexpected EOF"},
+		"same event": {"", func(w http.ResponseWriter) { htStream(w, "id: 7\ndata: \n\n") }, all, "unexpected EOF"},
+		"JSON":       {"", func(w http.ResponseWriter) { htAnswer(w, 200, htResult("2")) }, all, "application/json"},
+		"no stream": {"", func(w http.ResponseWriter) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.WriteHeader(500)
+			htStream(w, htEvent(htResult("2")))
+		}, all, "500 Internal"},
 		"slower":      {"retry: 4000\n", func(w http.ResponseWriter) { http.Error(w, "what?", 500) }, htSeconds(0, 4, 12, 28), "what?"},
 		"much slower": {"retry: 120000\n", func(w http.ResponseWriter) { http.Error(w, "what?", 500) }, htSeconds(0, 120, 240, 360), "what?"},
-		"400":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 400) }, all[:2], "what?"},
-		"404":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 404) }, all[:2], "what?"},
-		"405":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 405) }, all[:2], "what?"},
+		"400":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 400) }, all[:2], "does not resume it: what?"},
+		"404":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 404) }, all[:2], "does not resume it: what?"},
+		"405":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 405) }, all[:2], "does not resume it: what?"},
 		"no id":       {"id\n", func(w http.ResponseWriter) { t.Error("resumed") }, all[:1], "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -112,9 +112,5 @@ func (s *SSE) Write(ctx context.Context, message []byte) error {
 
 // Close ends the stream, which is the end of the session.
 func (s *SSE) Close() error {
-	s.stream.end()
-	if s.response != nil {
-		s.response.Body.Close()
-	}
 	return s.stream.Close()
 }

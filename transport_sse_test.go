@@ -350,3 +350,27 @@ func TestSSEPosts(t *testing.T) {
 	assert.ErrorIs(t, <-failed, net.ErrClosed)
 	close(release)
 }
+
+// TestSSECloseWaits: when Close returns nothing is left.
+func TestSSECloseWaits(t *testing.T) {
+	checkLeaks(t)
+	synctest.Test(t, func(t *testing.T) {
+		_, client := htInMemory(func(w http.ResponseWriter, r *http.Request, _ htMessage) {
+			if r.Method == http.MethodGet {
+				htStream(w, htEndpoint("/x"))
+			}
+			<-r.Context().Done()
+		})
+		var left atomic.Int32
+		transport, err := StartSSE(t.Context(), &HTTP{URL: "http://memory/", Client: &http.Client{Transport: htSlow{client.Transport, &left}}})
+		assert.NilError(t, err)
+		p := htOpen(t, transport)
+		go func() { _ = p.write(initializeLine) }()
+		synctest.Wait()
+		assert.Equal(t, left.Load(), int32(1))
+		begun := time.Now()
+		p.close()
+		assert.Equal(t, left.Load(), int32(0))
+		assert.Equal(t, time.Since(begun), time.Second)
+	})
+}
