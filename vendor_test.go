@@ -156,6 +156,25 @@ func TestReadmeAnswer(t *testing.T) {
 	assert.Assert(t, strings.Contains(o.stdout, sample), "%s\nis not in\n%s", sample, o.stdout)
 }
 
+// TestReadmeNamesTests: the tests that the README names are there.
+func TestReadmeNamesTests(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	assert.NilError(t, err)
+	files, err := filepath.Glob("*_test.go")
+	assert.NilError(t, err)
+	var tests []byte
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		assert.NilError(t, err)
+		tests = append(tests, text...)
+	}
+	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z]+)`").FindAllSubmatch(readme, -1)
+	assert.Assert(t, len(names) > 20)
+	for _, name := range names {
+		assert.Check(t, bytes.Contains(tests, slices.Concat([]byte("\nfunc "), name[1], []byte("("))), "there is no %s", name[1])
+	}
+}
+
 // TestStandardLibraryOnly: the program imports nothing else.
 func TestStandardLibraryOnly(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
