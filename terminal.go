@@ -300,7 +300,7 @@ func setArguments(arguments, change string) (string, error) {
 	var bad error
 	s := scanner{text: []byte(arguments)}
 	s.object(func(key []byte) { // in their order, which a map would forget
-		member := unquote(key, unicodeText)
+		member := string(key)
 		was := s.value()
 		if member == name {
 			found = true

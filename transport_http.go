@@ -82,11 +82,12 @@ type HTTP struct {
 	Header     http.Header  // sent with every request
 	MaxMessage int          // bytes of one message; 64 MiB if 0
 
-	once   sync.Once          // sets the next four, which are then only read
-	client *http.Client       //
-	in     chan []byte        // to Read
-	life   context.Context    // ends with Close
-	end    context.CancelFunc //
+	once    sync.Once          // sets the next five, which are then only read
+	client  *http.Client       //
+	in      chan []byte        // to Read
+	life    context.Context    // ends with Close
+	end     context.CancelFunc //
+	readers sync.Pool          // of *eventReader that are done, for their buffers
 
 	mu      sync.Mutex     // guards the following; never held across I/O
 	session *httpSession   // nil before the answer to initialize, and in the stateless era
@@ -127,6 +128,7 @@ func (h *HTTP) init() {
 	}
 	h.client.CheckRedirect = checkRedirect
 	h.in = make(chan []byte)
+	h.readers.New = func() any { return new(eventReader) }
 	h.life, h.end = context.WithCancel(context.Background())
 }
 
@@ -397,7 +399,9 @@ func (h *HTTP) get(ctx context.Context, s *httpSession, lastID string) (*http.Re
 // follow reads the stream that has the answer to p, or where p is nil the GET stream until ctx ends. In the handshake era one that
 // breaks off is resumed, not before the time that the server asked for (MCP 2025-11-25, transports, resumability).
 func (h *HTTP) follow(ctx context.Context, p *post, s *httpSession, response *http.Response, err error) error {
-	events := &eventReader{limit: h.limit()}
+	events := h.readers.Get().(*eventReader)
+	*events = eventReader{limit: h.limit(), buf: events.buf}
+	defer h.readers.Put(events)
 	for failures := 0; ; failures++ {
 		if err == nil {
 			lastID, opened := events.lastID, time.Now()

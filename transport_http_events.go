@@ -5,15 +5,13 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -31,40 +29,70 @@ type eventReader struct {
 	limit  int           // bytes of an event
 	lastID string        // of the last event, or of the last before it that had one
 	retry  time.Duration // that the server asked for; 0 if it did not
-	lines  *bufio.Scanner
-	first  bool // no line was read of this connection
+
+	connection io.Reader
+	buf        []byte // read from the connection
+	start      int    // of what line has not returned yet
+	first      bool   // no line was read of this connection
+	cr         bool   // the last line ended with CR: a LF that comes next belongs to it
 }
 
 // begin goes on with another connection.
 func (e *eventReader) begin(r io.Reader) {
-	e.lines, e.first = bufio.NewScanner(r), true
-	e.lines.Buffer(nil, e.limit+64) // with the name of a field
-	cr, searched := false, 0        // the last line ended with CR; bytes that come again, and hold no end
-	e.lines.Split(func(data []byte, _ bool) (int, []byte, error) {
-		skip := 0
-		if cr && len(data) > 0 {
-			if cr = false; data[0] == '\n' {
-				skip, data = 1, data[1:] // it is no token of its own: before the next one, the Scanner would wait for more
+	e.connection, e.buf, e.start, e.first, e.cr = r, e.buf[:0], 0, true, false
+}
+
+// line returns the next line without its end, which is LF, CR or CRLF. It holds until the next call.
+func (e *eventReader) line() ([]byte, error) {
+	for searched := 0; ; { // bytes of unread that hold no end
+		unread := e.buf[e.start:]
+		if e.cr && len(unread) > 0 {
+			if e.cr = false; unread[0] == '\n' {
+				e.start++
+				continue
 			}
 		}
-		rest, _, ended := bytes.Cut(data[searched:], []byte("\n"))
+		rest, _, ended := bytes.Cut(unread[searched:], []byte("\n"))
 		if end := bytes.IndexByte(rest, '\r'); end >= 0 {
-			rest, ended, cr = rest[:end], true, true // a LF that belongs to it may never come
+			rest, ended, e.cr = rest[:end], true, true
 		}
-		if searched += len(rest); !ended {
-			return skip, nil, nil
+		switch searched += len(rest); {
+		case searched > e.limit+64: // with the name of a field
+			return nil, &BodyTooLongError{e.limit}
+		case ended:
+			e.start += searched + 1
+			return unread[:searched], nil
 		}
-		line := data[:searched]
-		searched = 0
-		return skip + len(line) + 1, line, nil
-	})
+		if err := e.fill(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fill reads once, behind what line has not returned.
+func (e *eventReader) fill() error {
+	e.buf, e.start = e.buf[:copy(e.buf, e.buf[e.start:])], 0
+	if len(e.buf) == cap(e.buf) {
+		e.buf = append(make([]byte, 0, max(2*cap(e.buf), 4<<10)), e.buf...)
+	}
+	n, err := e.connection.Read(e.buf[len(e.buf):cap(e.buf)])
+	if e.buf = e.buf[:len(e.buf)+n]; n > 0 {
+		return nil // an error comes again
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // next returns the next event that has data, which is the caller's to keep. An event that breaks off is none.
 func (e *eventReader) next() (name string, data []byte, err error) {
 	id := e.lastID
-	for e.lines.Scan() {
-		line := e.lines.Bytes()
+	for {
+		line, err := e.line()
+		if err != nil {
+			return "", nil, err
+		}
 		if e.first {
 			line = bytes.TrimPrefix(line, []byte("\ufeff"))
 			e.first = false
@@ -86,7 +114,7 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 			if len(data)+len(value) > e.limit {
 				return "", nil, &BodyTooLongError{e.limit}
 			}
-			data = append(append(data, '\n'), value...)
+			data = append(append(slices.Grow(data, 1+len(value)), '\n'), value...)
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
 				id = string(value)
@@ -97,17 +125,10 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 			}
 		}
 	}
-	if err = e.lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		err = &BodyTooLongError{e.limit}
-	}
-	return "", nil, cmp.Or(err, io.ErrUnexpectedEOF)
 }
 
 // member is one of a JSON object, as it stands in the text.
-type member struct {
-	key   string
-	value []byte
-}
+type member struct{ key, value []byte }
 
 // outlined are the members of an object.
 type outlined []member
@@ -115,7 +136,7 @@ type outlined []member
 // get returns a member's value, nil if there is none.
 func (m outlined) get(key string) []byte {
 	for i := range m {
-		if m[i].key == key {
+		if string(m[i].key) == key {
 			return m[i].value
 		}
 	}
@@ -128,8 +149,12 @@ const maxMembers = 1000
 // outline returns the members of a JSON object, and passes over what is in them, as a message may be of megabytes. It is nil for a
 // text that breaks off or goes on, and empty for an array. The values are parts of text, and not clipped.
 func outline(text []byte) outlined {
-	members := make(outlined, 0, 8)
-	key := ""
+	var room [8]member // on the stack of the caller: this function is inlined
+	return appendMembers(room[:0], text)
+}
+
+func appendMembers(members outlined, text []byte) outlined {
+	var key []byte
 	depth, start := 0, 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -148,12 +173,12 @@ func outline(text []byte) outlined {
 			}
 		case ':':
 			if depth == 1 {
-				key, start = string(bytes.Trim(text[start:i], "\" \t\r\n")), i+1
+				key, start = bytes.Trim(text[start:i], "\" \t\r\n"), i+1
 			}
 		case ',', '}', ']':
-			if depth == 1 && key != "" {
+			if depth == 1 && len(key) > 0 {
 				members = append(members, member{key, bytes.TrimSpace(text[start:i])})
-				key, start = "", i+1
+				key, start = nil, i+1
 			}
 			if text[i] != ',' {
 				depth--
@@ -171,6 +196,9 @@ func outline(text []byte) outlined {
 
 // jsonText decodes a JSON string. It is empty for anything else.
 func jsonText(raw []byte) (s string) {
+	if len(raw) > 1 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw[1 : len(raw)-1])
+	}
 	_ = json.Unmarshal(raw, &s)
 	return s
 }
