@@ -7,6 +7,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -425,10 +426,11 @@ func secretsOf(name, text string) (secrets []string) {
 	return secrets
 }
 
-// secretsOfURL returns a URL's password, and those of its parameters that look like keys: words have no digits.
+// secretsOfURL returns a URL's password, also as it goes into a header, and those of its parameters that look like keys: words
+// have no digits.
 func secretsOfURL(u *url.URL) (secrets []string) {
 	if password, ok := u.User.Password(); ok {
-		secrets = secretsOf("password", password)
+		secrets = append(secretsOf("password", password), base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
 	}
 	for name, values := range u.Query() {
 		for _, value := range values {

@@ -477,14 +477,14 @@ func TestConfigSecrets(t *testing.T) {
 			[]string{"engineering"}},
 		{`"command": "a", "env": {"API_URL": "http://localhost:8080/v1", "DB": "postgres://ada:planted-pass@db/main",
 			"HOOK": "https://hooks.example/services/T01/planted0key1planted2"}`,
-			[]string{"https://hooks.example/services/T01/planted0key1planted2", "planted-pass"}},
+			[]string{"https://hooks.example/services/T01/planted0key1planted2", "YWRhOnBsYW50ZWQtcGFzcw==", "planted-pass"}},
 		{`"command": "a", "env": {"PEM": "-----BEGIN-----\nplanted-line-1\r\n planted-2\n"}`, []string{"-----BEGIN-----", "planted-line-1", "planted-2"}},
 		{`"command": "a", "env": {"A": "${NONE:-planted-default}"}`, []string{"planted-default"}},
 		{`"command": "a", "env": {"A": "x${API_KEY}y", "B": "${API_KEY}"}`, []string{"xplanted-key-1y", "planted-key-1"}},
 		{`"url": "http://h", "headers": {"Authorization": "Bearer planted-1", "Accept": "application/json", "Accept-Language": "en-gb, en",
 			"content-type": "application/json", "X-Key": "planted-2", "X-Team": "7"}`, []string{"Bearer planted-1", "planted-1", "planted-2"}},
 		{`"url": "https://ada:planted-password@h/mcp?api_key=planted-1%2F2&profile=standard&n=1"`,
-			[]string{"planted-password", "planted-1%2F2", "planted-1/2"}},
+			[]string{"YWRhOnBsYW50ZWQtcGFzc3dvcmQ=", "planted-password", "planted-1%2F2", "planted-1/2"}},
 	}
 	for _, test := range tests {
 		s, _ := configServer(t, test.fields)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -196,6 +197,49 @@ server unset: url: variable NO_SUCH_VARIABLE is not set
 	o.fails(t, 1, "none of the 3 servers is there: server a: initialize: *exit status 7*; server b: start server no-such-command: *; server c: it has neither a command nor a url")
 	o = runProgram(t, "", []string{"MCP_CONFIG=" + programConfig(t, `"c":{}`)}, "tools")
 	o.fails(t, 1, "server c: it has neither a command nor a url")
+}
+
+// Three real servers, in three languages and from three hands, and a fourth that is broken.
+func TestProgramRealServers(t *testing.T) {
+	checkLeaks(t)
+	dir := t.TempDir()
+	programWrite(t, filepath.Join(dir, "birds.txt"), "The heron waits in shallow water.\n")
+	var entries []string
+	for _, server := range []struct {
+		name    string
+		command Command
+	}{
+		{"everything", peerNode(t, "server-everything")},
+		{"files", peerNode(t, "server-filesystem", dir)},
+		{"library", peerPython(t, "0")},
+		{"broken", Command{Path: "node", Args: []string{"-e", "console.error('no licence'); process.exit(3)"}}},
+	} {
+		c := server.command
+		env := make(map[string]string)
+		for _, v := range c.Env {
+			name, value, _ := strings.Cut(v, "=")
+			env[name] = value
+		}
+		entries = append(entries, fmt.Sprintf(`%q:{"command":%s,"args":%s,"env":%s}`, server.name, modelJSON(c.Path), modelJSON(c.Args), modelJSON(env)))
+	}
+	model := newModelServer(t, modelCalls(
+		modelCall("aaaaaaaa1", "everything__echo", `{"message":"hi"}`),
+		modelCall("aaaaaaaa2", "files__list_directory", string(modelJSON(map[string]string{"path": dir}))),
+		modelCall("aaaaaaaa3", "library__environment", `{}`),
+	), modelText("done"))
+	o := runProgram(t, "", programModel(model, "MCP_CONFIG="+programConfig(t, entries...), "MCP_APPROVE=always"), "-json", "-q", "hi")
+	assert.Equal(t, o.status, 0, o.stderr)
+	assert.Check(t, is.Regexp(`^server broken: .* \(exit status 3\), stderr: no licence\n$`, o.stderr))
+	var got report
+	assert.NilError(t, json.Unmarshal([]byte(o.stdout), &got), o.stdout)
+	assert.Equal(t, len(got.Calls), 3)
+	for _, call := range got.Calls {
+		assert.Check(t, is.Equal(call.Error, ""))
+	}
+	messages := model.Requests()[1].Messages
+	for i, want := range []string{"Echo: hi", "birds.txt", "LIBRARY_RAG_SECONDS"} {
+		assert.Check(t, is.Contains(messages[len(messages)-3+i].Content.Text(), want))
+	}
 }
 
 // The commands, over several servers: each is listed under its name, and asked by it where that is needed.
@@ -559,13 +603,14 @@ func TestProgramHidesSecrets(t *testing.T) {
 // What MCP_SERVER and MCP_HEADERS hold is hidden, too.
 func TestProgramHidesSecretsOfOneServer(t *testing.T) {
 	checkLeaks(t)
-	for _, test := range []struct{ server, secret, want string }{
-		{programServer(t, "prog-key", "PROGRAM_KEY="+programSecretEnv), programSecretEnv, "the key is [secret], says echo"},
-		{programServer(t, "prog-key", "'PROGRAM_KEY=https://ada:"+programSecretEnv+"@example.com/'"), programSecretEnv, "the key is https://ada:[secret]@example.com/, says echo"},
-		{"MCP_SERVER=" + programGossip(t), programSecretHeader, "it was told [secret]"},
-		{"MCP_SERVER=" + strings.Replace(programGossip(t), "//", "//ada:"+programSecretEnv+"1@", 1), programSecretEnv, "it was told [secret]"},
+	basic := base64.StdEncoding.EncodeToString([]byte("ada:" + programSecretEnv))
+	for _, test := range []struct{ server, headers, secret, want string }{
+		{programServer(t, "prog-key", "PROGRAM_KEY="+programSecretEnv), "", programSecretEnv, "the key is [secret], says echo"},
+		{programServer(t, "prog-key", "'PROGRAM_KEY=https://ada:"+programSecretEnv+"@example.com/'"), "", programSecretEnv, "the key is https://ada:[secret]@example.com/, says echo"},
+		{"MCP_SERVER=" + programGossip(t), "Authorization: Bearer " + programSecretHeader, programSecretHeader, "it was told [secret]"},
+		{"MCP_SERVER=" + strings.Replace(programGossip(t), "//", "//ada:"+programSecretEnv+"@", 1), "", basic, "it was told Basic [secret]"},
 	} {
-		o := runProgram(t, "", []string{test.server, "MCP_HEADERS=Authorization: Bearer " + programSecretHeader, "MCP_TRACE=1"}, "tools")
+		o := runProgram(t, "", []string{test.server, "MCP_HEADERS=" + test.headers, "MCP_TRACE=1"}, "tools")
 		assert.Equal(t, o.status, 0, o.stderr)
 		assert.Check(t, is.Contains(o.stdout, test.want))
 		assert.Check(t, !strings.Contains(o.stdout+o.stderr, test.secret))
@@ -648,7 +693,7 @@ func TestProgramServersInterrupted(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("no signals can be sent to another process")
 	}
-	config := programConfig(t, programEntry(t, "a", "prog-stubborn", ""), programEntry(t, "b", "prog-stubborn", ""), programEntry(t, "c", "prog-tools", ""))
+	config := programConfig(t, programEntry(t, "a", "prog-immortal", ""), programEntry(t, "b", "prog-immortal", ""), programEntry(t, "c", "prog-tools", ""))
 	p := newProgram(t, []string{"MCP_CONFIG=" + config, "MCP_TRACE=1"}, "call", "c__hang")
 	p.start()
 	p.saw("c !! stderr: hanging\n")

@@ -24,6 +24,12 @@ type programTerminal struct {
 // newProgramTerminal starts the program with a terminal for stdin, stdout and stderr.
 func newProgramTerminal(t *testing.T, variables []string, args ...string) *programTerminal {
 	t.Helper()
+	return newProgram(t, variables, args...).onTerminal()
+}
+
+func (run *programRun) onTerminal() *programTerminal {
+	t := run.t
+	t.Helper()
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		t.Skipf("no terminal to be had: %v", err)
@@ -43,7 +49,7 @@ func newProgramTerminal(t *testing.T, variables []string, args ...string) *progr
 	assert.NilError(t, err)
 	defer tty.Close()
 
-	p := &programTerminal{programRun: newProgram(t, variables, args...), keyboard: ptmx}
+	p := &programTerminal{programRun: run, keyboard: ptmx}
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = tty, tty, tty
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	p.start()

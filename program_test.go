@@ -239,6 +239,11 @@ func runProgramChild(mode string) (status int, ok bool) {
 		return programServe(func(name string) string { return before[name] + "the key is " + key + ", says " + name }), true
 	case "prog-banner":
 		fmt.Print("Welcome to the server!\n\n42\n{\"jsonrpc\":\"2.0\",\n[]\n")
+	case "prog-immortal": // also when the program is gone
+		signal.Ignore(os.Interrupt, syscall.SIGTERM)
+		programServe(nil)
+		time.Sleep(time.Minute)
+		return 0, true
 	case "prog-stubborn":
 		signal.Ignore(os.Interrupt, syscall.SIGTERM)
 		parent := os.Getppid()
