@@ -278,7 +278,10 @@ func (h *HTTP) do(ctx context.Context, method string, s *httpSession, header htt
 	response, err := h.client.Do(request)
 	if err != nil {
 		cancel()
-		return nil, h.lost(err)
+		if err = h.lost(err); response != nil { // refused by checkRedirect
+			err.(*HTTPError).Status = response.StatusCode
+		}
+		return nil, err
 	}
 	response.Body = cancelBody{response.Body, cancel}
 	return response, nil
@@ -290,7 +293,7 @@ func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, me
 	id, result, failure := m.get("id"), m.get("result"), m.get("error")
 	refused := response.StatusCode/100 != 2
 	switch {
-	case refused && outline(failure).get("code") == nil: // a page, or JSON that is no JSON-RPC
+	case refused && result == nil && outline(failure).get("code") == nil: // a page, or JSON that is no JSON-RPC
 		return false, nil
 	case m != nil && len(m) == 0: // a batch (MCP 2025-03-26)
 		var batch []json.RawMessage
@@ -314,10 +317,10 @@ func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, me
 	if answered && !(bytes.HasPrefix(message, []byte(`{"jsonrpc":"2.0","id":`)) && bytes.HasSuffix(message, []byte("}")) && plainID(id) == p.id) {
 		// In the order in which whoever waits is found first, even if what follows is no JSON.
 		message = fmt.Appendf(nil, `{"jsonrpc":%s,"id":%s,`, cmp.Or(string(m.get("jsonrpc")), "null"), outline(p.message).get("id"))
-		if result != nil {
-			message = append(append(append(message, `"result":`...), result...), '}')
-		} else {
+		if failure != nil && string(failure) != "null" {
 			message = append(append(append(message, `"error":`...), failure...), '}')
+		} else {
+			message = append(append(append(message, `"result":`...), result...), '}')
 		}
 	}
 	if answered && p.method == "initialize" && result != nil {
@@ -488,7 +491,7 @@ func (h *HTTP) newPost(message []byte) *post {
 	defer h.mu.Unlock()
 	switch p.method {
 	case "initialize":
-	case "notifications/initialized":
+	case "notifications/initialized", "": // a response is to what came on the new GET stream
 		p.session = h.next
 	default:
 		p.session = h.session

@@ -394,11 +394,12 @@ func htOwn(header http.Header) map[string]string {
 // TestHTTPStatelessHeaders: what a message of the stateless era has beside it, and that no session is kept.
 func TestHTTPStatelessHeaders(t *testing.T) {
 	checkLeaks(t)
-	s := htServe(t, func(w http.ResponseWriter, _ *http.Request, m htMessage) {
+	s := htServe(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		assert.Check(t, is.Equal(r.Host, "mcp.example"))
 		w.Header().Set("Mcp-Session-Id", "of-no-use")
 		htAnswer(w, 200, htResult(string(m.ID)))
 	})
-	h := &HTTP{URL: s.URL + "/mcp?key=1", Header: http.Header{"Authorization": {"Bearer me"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}}}
+	h := &HTTP{URL: s.URL + "/mcp?key=1", Header: http.Header{"Authorization": {"Bearer me"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}, "Host": {"mcp.example"}}}
 	p := htOpen(t, h)
 	for _, c := range []struct{ method, params, name string }{
 		{"server/discover", ``, ""},
@@ -438,7 +439,7 @@ func TestHTTPStatelessHeaders(t *testing.T) {
 	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`) // closing the stream has said it
 	p.close()
 	assert.Equal(t, len(s.all()), 15, "neither a notification, nor a DELETE, nor a GET")
-	assert.DeepEqual(t, h.Header, http.Header{"Authorization": {"Bearer me"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}})
+	assert.DeepEqual(t, h.Header, http.Header{"Authorization": {"Bearer me"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}, "Host": {"mcp.example"}})
 }
 
 // TestHTTPSession: the session and the revision that initialize began with are beside every later message, and DELETE ends it.
@@ -507,11 +508,13 @@ func TestHTTPSessionOfErrors(t *testing.T) {
 	assert.Equal(t, s.last(t, "POST").Header.Get("Mcp-Session-Id"), "")
 }
 
-// TestHTTPSecondSession: a new initialize takes the place of the session, and ends its GET stream.
+// TestHTTPSecondSession: a new session takes the place of the one before when the server has been told that the client is ready, and
+// not earlier: until then messages are of the old one. If the server does not take that, there is no new one.
 func TestHTTPSecondSession(t *testing.T) {
 	checkLeaks(t)
 	var sessions int
-	ended := make(chan string, 2)
+	var refuses atomic.Bool
+	ended := make(chan string, 3)
 	s := htServe(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
 		switch {
 		case r.Method == http.MethodGet:
@@ -522,17 +525,44 @@ func TestHTTPSecondSession(t *testing.T) {
 			sessions++
 			w.Header().Set("Mcp-Session-Id", fmt.Sprint(sessions))
 			htStream(w, htEvent(`{"jsonrpc":"2.0","id":1,"result":`+initializeResult("2025-11-25")+`}`))
-		case m.ID == nil:
+		case m.Method == "notifications/initialized" && refuses.Load():
+			w.WriteHeader(http.StatusBadRequest)
+		case m.ID == nil || m.Method == "":
 			w.WriteHeader(http.StatusAccepted)
+		case m.Method == "tools/call":
+			htAnswer(w, 200, htResult("2"))
 		}
 	})
-	p := htOpen(t, &HTTP{URL: s.URL}).handshake().handshake()
+	p := htOpen(t, &HTTP{URL: s.URL}).handshake()
+	of := func(message string) string {
+		t.Helper()
+		p.say(message)
+		if strings.Contains(message, "tools/call") {
+			p.expect(htResult("2"))
+		}
+		return s.last(t, "POST").Header.Get("Mcp-Session-Id")
+	}
+	call := htRequest(2, "tools/call", `"name":"t"`)
+	assert.Equal(t, of(call), "1")
+	assert.Equal(t, of(initializeLine), "", "initialize is of no session")
+	<-p.in
+	assert.Equal(t, of(call), "1")
+	assert.Equal(t, of(htResult(`"of the server"`)), "2", "what it asks comes on its new stream")
+	assert.Equal(t, of(initializedLine), "2")
 	assert.Equal(t, <-ended, "1")
+	assert.Equal(t, of(call), "2")
+
+	p.say(initializeLine)
+	<-p.in
+	refuses.Store(true)
+	p.fails(initializedLine)
+	assert.Equal(t, <-ended, "3")
+	assert.Equal(t, of(call), "2")
 	p.close()
 	assert.Equal(t, <-ended, "2")
-	assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized",
-		"POST initialize", "GET", "POST notifications/initialized", "DELETE"})
-	assert.Equal(t, s.all()[3].Header.Get("Mcp-Session-Id"), "", "initialize is of no session")
+	assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call",
+		"POST initialize", "POST tools/call", "POST", "GET", "POST notifications/initialized", "POST tools/call",
+		"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
 	assert.Equal(t, s.last(t, "DELETE").Header.Get("Mcp-Session-Id"), "2")
 }
 
@@ -556,22 +586,28 @@ func TestHTTPAnswers(t *testing.T) {
 			w.Header().Set("Content-Type", "Application/JSON; charset=utf-8")
 			io.WriteString(w, htResult("2"))
 		}, []string{htResult("2")}},
-		"spaces":        {json(200, " \r\n"+htResult("2")+"\n"), []string{htResult("2")}},
-		"id string":     {json(200, htResult(`"2"`)), []string{htResult(`"2"`)}},
-		"id number":     {json(200, htResult(`2.0`)), []string{htResult(`2.0`)}},
-		"error":         {json(200, refused), []string{refused}},
-		"error 400":     {json(400, refused), []string{refused}},
-		"error 404":     {json(404, strings.Replace(refused, "-32000", "-32601", 1)), []string{strings.Replace(refused, "-32000", "-32601", 1)}},
-		"error 500":     {json(500, refused), []string{refused}},
-		"error no id":   {json(400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"error id null": {json(406, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"error other":   {json(413, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"error 200":     {json(200, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"batch":         {json(200, "["+progress+","+htResult("2")+"]"), []string{progress, htResult("2")}},
-		"SSE":           {stream(htEvent(htResult("2"))), []string{htResult("2")}},
-		"SSE error":     {stream(htEvent(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)), []string{refused}},
-		"SSE progress":  {stream(htEvent(progress), htEvent(progress), htEvent(htResult("2"))), []string{progress, progress, htResult("2")}},
-		"SSE batch":     {stream(htEvent("["+progress+","+htResult("2")+"]"), "id: 1\n\n"), []string{progress, htResult("2")}},
+		"spaces":         {json(200, " \r\n"+htResult("2")+"\n"), []string{htResult("2")}},
+		"id string":      {json(200, htResult(`"2"`)), []string{htResult(`"2"`)}},
+		"id number":      {json(200, htResult(`2.0`)), []string{htResult(`2.0`)}},
+		"error":          {json(200, refused), []string{refused}},
+		"error 400":      {json(400, refused), []string{refused}},
+		"error 404":      {json(404, strings.Replace(refused, "-32000", "-32601", 1)), []string{strings.Replace(refused, "-32000", "-32601", 1)}},
+		"error 500":      {json(500, refused), []string{refused}},
+		"result 400":     {json(400, htResult("2")), []string{htResult("2")}},
+		"error text":     {func(w http.ResponseWriter) { http.Error(w, refused, 400) }, []string{refused}},
+		"no error":       {json(200, `{"jsonrpc":"2.0","id":2,"result":{},"error":null}`), []string{`{"jsonrpc":"2.0","id":2,"result":{},"error":null}`}},
+		"no error first": {json(200, `{"jsonrpc":"2.0","error":null,"result":{},"id":2}`), []string{htResult("2")}},
+		"no result":      {json(200, `{"jsonrpc":"2.0","result":null,"id":2,"error":{"code":-32000,"message":"no"}}`), []string{refused}},
+		"newline":        {json(200, htResult("2")+"\n"), []string{htResult("2")}},
+		"error no id":    {json(400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`), []string{refused}},
+		"error id null":  {json(406, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`), []string{refused}},
+		"error other":    {json(413, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"no"}}`), []string{refused}},
+		"error 200":      {json(200, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`), []string{refused}},
+		"batch":          {json(200, "["+progress+","+htResult("2")+"]"), []string{progress, htResult("2")}},
+		"SSE":            {stream(htEvent(htResult("2"))), []string{htResult("2")}},
+		"SSE error":      {stream(htEvent(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)), []string{refused}},
+		"SSE progress":   {stream(htEvent(progress), htEvent(progress), htEvent(htResult("2"))), []string{progress, progress, htResult("2")}},
+		"SSE batch":      {stream(htEvent("["+progress+","+htResult("2")+"]"), "id: 1\n\n"), []string{progress, htResult("2")}},
 		"SSE other answer": {stream(htEvent(htResult("77")), htEvent(htResult("2"))),
 			[]string{htResult("77"), htResult("2")}},
 		"SSE request": {stream(htEvent(`{"jsonrpc":"2.0","id":2,"method":"ping"}`), htEvent(htResult("2"))),
@@ -884,7 +920,8 @@ func TestHTTPRedirects(t *testing.T) {
 				redirect(status, location)
 				err := p.fails(message)
 				assert.ErrorContains(t, err, "redirects to ")
-				assert.Assert(t, !err.SessionExpired())
+				assert.Equal(t, err.Status, status)
+				assert.Assert(t, !err.Lost() && !err.SessionExpired(), "nobody did anything")
 			}
 		}
 		p.close()
@@ -1216,7 +1253,7 @@ func TestHTTPGetStreamTooLong(t *testing.T) {
 	assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
 }
 
-// TestHTTPNoGetStream: not to have one is a server's right, however it says so.
+// TestHTTPNoGetStream: not to have one is a server's right, however it says so. It is not asked again.
 func TestHTTPNoGetStream(t *testing.T) {
 	checkLeaks(t)
 	for _, answer := range []func(w http.ResponseWriter){
@@ -1229,20 +1266,23 @@ func TestHTTPNoGetStream(t *testing.T) {
 		func(w http.ResponseWriter) { htAnswer(w, 200, htResult("1")) },
 		func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
 		func(w http.ResponseWriter) { http.Error(w, "no", http.StatusInternalServerError) },
-		func(w http.ResponseWriter) { panic(http.ErrAbortHandler) },
+		func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotImplemented) },
 	} {
-		s, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
-			if r.Method == http.MethodGet {
-				answer(w)
-				return
-			}
-			htStream(w, htEvent(htResult("2")))
-		}))
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
-		p.say(htRequest(2, "tools/call", `"name":"t"`))
-		p.expect(htResult("2"))
-		p.close()
-		assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
+		synctest.Test(t, func(t *testing.T) {
+			s, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
+				if r.Method == http.MethodGet {
+					answer(w)
+					return
+				}
+				htStream(w, htEvent(htResult("2")))
+			}))
+			p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
+			time.Sleep(time.Hour)
+			p.say(htRequest(2, "tools/call", `"name":"t"`))
+			p.expect(htResult("2"))
+			p.close()
+			assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
+		})
 	}
 }
 
@@ -1752,6 +1792,49 @@ func TestHTTPListenAgain(t *testing.T) {
 	})
 }
 
+// TestHTTPListenLost: a GET stream that could not be reached is tried again; a server that refuses it has none.
+func TestHTTPListenLost(t *testing.T) {
+	checkLeaks(t)
+	for _, lost := range []func(w http.ResponseWriter){
+		func(w http.ResponseWriter) { http.Error(w, "not now", http.StatusServiceUnavailable) },
+		func(w http.ResponseWriter) { panic(http.ErrAbortHandler) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var times htTimes
+			_, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) {
+				if times.note() < 3 {
+					lost(w)
+					return
+				}
+				htStream(w, htEvent(htResult("9")))
+				<-r.Context().Done()
+			}))
+			times.begun = time.Now()
+			p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
+			p.expect(htResult("9"))
+			assert.DeepEqual(t, times.all(), htSeconds(0, 1, 3, 7))
+		})
+	}
+}
+
+// TestHTTPAcceptTime: a message that has no answer is not waited for as long as one that has.
+func TestHTTPAcceptTime(t *testing.T) {
+	checkLeaks(t)
+	synctest.Test(t, func(t *testing.T) {
+		_, client := htInMemory(htSession("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) { <-r.Context().Done() }))
+		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
+		for _, message := range []string{`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`, htResult(`"a"`)} {
+			begun := time.Now()
+			err := p.fails(message)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.Equal(t, time.Since(begun), acceptTime)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		assert.Equal(t, p.Write(ctx, []byte(htRequest(2, "tools/call", `"name":"t"`))), context.DeadlineExceeded)
+	})
+}
+
 // TestHTTPTail: a stream that stays open behind the answer is not followed; it is closed after a moment, in which its end may come.
 func TestHTTPTail(t *testing.T) {
 	checkLeaks(t)
@@ -1795,6 +1878,7 @@ func TestHTTPInvalidAnswer(t *testing.T) {
 		`{"jsonrpc":"2.0","id":2,"error":"no"}`,
 		`{"jsonrpc":"2.0","id":2,"error":{"code":"no"}}`,
 		`{"jsonrpc":"2.0","id":2,"result":{},"error":{"code":1,"message":"no"}}`,
+		`{"id":2,"jsonrpc":"2.0","result":{},"error":{"code":1,"message":"no"}}`,
 		`{"jsonrpc":"2.0","id":2.0,"result":{"content":[]}}`,
 		`{}`, `[]`, `[[]]`, `[{}]`, `null`, `2`, `}`, `,`,
 	} {

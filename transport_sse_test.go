@@ -150,7 +150,7 @@ func TestSSEEndpoint(t *testing.T) {
 		p.close()
 	}
 	for _, given := range []string{
-		other.URL + "/messages",
+		other.URL + "/messages?sessionId=s3cret",
 		"//" + other.Listener.Addr().String() + "/messages",
 		strings.Replace(s.URL, "127.0.0.1", "localhost", 1),
 		strings.Replace(s.URL, "http", "https", 1),
