@@ -333,6 +333,52 @@ func TestAgentTellsTheModel(t *testing.T) {
 	}
 }
 
+// A call that the user has changed runs as they want it; the history keeps what the model wanted, and the model is told.
+func TestAgentEdit(t *testing.T) {
+	fail := func(context.Context, string) (ToolOutput, error) { return ToolOutput{}, errors.New("no such bird") }
+	long := func(context.Context, string) (ToolOutput, error) {
+		return ToolOutput{Text: strings.Repeat("x", 10_000)}, nil
+	}
+	tests := []struct{ name, edit, ran, want string }{
+		{"echo", ` {"q": "heron"}`, `{"q": "heron"}`, "(The user changed the arguments of this call to {\"q\": \"heron\"}.)\n{\"q\": \"heron\"}"},
+		{"echo", "", "{}", "(The user changed the arguments of this call to {}.)\n{}"},
+		{"fail", `{"q":1}`, `{"q":1}`, "(The user changed the arguments of this call to {\"q\":1}.)\nError: no such bird"},
+		{"echo", `{"q":`, `{"x":3}`, "Error: the call was refused: the user changed the arguments, but the arguments are not valid JSON (unexpected end of JSON input)"},
+		{"echo", `[1]`, `{"x":4}`, "Error: the call was refused: the user changed the arguments, but the arguments must be a JSON object"},
+		{"long", `{}`, `{}`, "(The user changed the arguments of this call to {}.)\nxxx"},
+	}
+	var calls []ToolCall
+	edits := make(map[string]string)
+	for i, test := range tests {
+		call := modelCall(fmt.Sprintf("aaaaaaaa%d", i), test.name, fmt.Sprintf(`{"x":%d}`, i))
+		calls, edits[call.ID] = append(calls, call), test.edit
+	}
+	a, server := newAgentTest(t, agentTools{"echo": agentEcho, "fail": fail, "long": long}, modelCalls(calls...), modelText("I see."))
+	a.MaxResult = 1000
+	a.Decide = func(_ context.Context, call ToolCall) Decision { return Decision{Edit, edits[call.ID]} }
+	ran, started := make(map[string]string), 0
+	a.Observe = func(e Event) {
+		switch e.Kind {
+		case CallStarted:
+			started++
+		case CallEnded:
+			ran[e.Call.ID] = e.Call.Arguments
+		}
+	}
+	agentAsk(t, a, "I see.")
+	agentHistory(t, a)
+	for i, test := range tests {
+		agentSame(t, "ran", ran[calls[i].ID], test.ran)
+		agentSame(t, "history", server.Requests()[1].Messages[2].ToolCalls[i].Arguments, calls[i].Arguments)
+		if got := a.History[2+i].Content.Text(); got != test.want && !(test.name == "long" && strings.HasPrefix(got, test.want)) {
+			t.Errorf("the model is told %q, want %q", got, test.want)
+		}
+	}
+	if started != 4 {
+		t.Errorf("%d calls were started", started)
+	}
+}
+
 // agentLoose is a model server that takes everything.
 type agentLoose []string
 

@@ -20,9 +20,6 @@ import (
 // errQuit ends a chat at the user's word.
 var errQuit = errors.New("quit")
 
-// errCancelled is the cause of a turn that Ctrl-C has ended.
-var errCancelled = errors.New("cancelled")
-
 // chat is a conversation on a terminal.
 type chat struct {
 	*program
@@ -31,7 +28,7 @@ type chat struct {
 	agent   *Agent
 	breaker *breaker
 
-	kept     *Session     // of -session, as it was last kept
+	session  *Session     // of -session; an empty one if there is none
 	usage    Usage        // of all questions
 	context  int          // tokens of the last request and its answer: what the conversation takes
 	attached []attachment // for the next question
@@ -46,13 +43,16 @@ type attachment struct {
 
 // chat talks to the user until they have had enough. A question, or a command, that fails is told of and ends nothing.
 func (p *program) chat(ctx context.Context, host *Host) error {
-	c := &chat{program: p, host: host, view: p.newView(host), breaker: new(breaker)}
-	c.agent, _ = p.newAgent(host, c.view)
-	var err error
-	if c.kept, err = p.resume(); err != nil {
+	if !isTerminal(os.Stderr) {
+		return usageError("a chat asks on stderr, which is no terminal: give a question as an argument or on stdin")
+	}
+	session, err := p.resume()
+	if err != nil {
 		return err
 	}
-	c.agent.History, c.usage, c.file = c.kept.History, c.kept.Usage, p.session
+	c := &chat{program: p, host: host, view: p.newView(host), breaker: new(breaker), session: session, usage: session.Usage}
+	c.agent, _ = p.newAgent(host, c.view)
+	c.agent.History = session.History
 	c.agent.OnText = c.view.Text
 	observe := c.agent.Observe
 	c.agent.Observe = func(e Event) {
@@ -77,7 +77,7 @@ func (p *program) chat(ctx context.Context, host *Host) error {
 		}
 		turn, done := c.breaker.begin(ctx)
 		err = c.do(turn, line)
-		interrupted := context.Cause(turn) == errCancelled
+		interrupted := context.Cause(turn) == ErrCancelled
 		done()
 		switch {
 		case err == errQuit:
@@ -85,6 +85,7 @@ func (p *program) chat(ctx context.Context, host *Host) error {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case interrupted:
+			c.terminal.Break()
 			c.terminal.Forget(ctx)
 			c.say("(cancelled; what was said so far is kept. Ctrl-C once more ends the chat)")
 		case err != nil:
@@ -104,7 +105,10 @@ func (c *chat) greet() {
 	if tools > 0 {
 		text += ", " + plural(tools, "tool")
 	}
-	c.say("%s. /help tells what there is, Ctrl-D ends the chat.", text)
+	if n := len(c.agent.History); n > 0 {
+		text += ", going on after " + plural(n, "message")
+	}
+	c.say("%s\n/help tells what there is, Ctrl-D ends the chat", text)
 }
 
 // prompt reads what the user wants. An empty line is nothing.
@@ -161,16 +165,14 @@ func (c *chat) question(ctx context.Context, question string) error {
 	c.usage.PromptTokens += c.agent.Usage.PromptTokens
 	c.usage.CompletionTokens += c.agent.Usage.CompletionTokens
 	c.usage.TotalTokens += c.agent.Usage.TotalTokens
-	if err := c.keep(c.kept, c.agent); err != nil {
-		c.fail(err)
-	}
+	saved := c.keep(c.session, c.agent)
 	if api := new(APIError); errors.As(err, &api) && api.TooLong() {
 		return fmt.Errorf("%w\nThe conversation is kept as it is: /save FILE writes it down, /clear begins a new one, /model NAME takes a model that holds more", err)
 	}
 	if err != nil {
-		err = c.modelError(err)
+		return errors.Join(c.modelError(err), saved)
 	}
-	return err
+	return saved
 }
 
 var mention = regexp.MustCompile(`(?:^|\s)@([^\s@]+)`)
@@ -226,8 +228,8 @@ func (c *chat) attach(ctx context.Context, name string) (attachment, error) {
 
 // say tells the user something of the program's own.
 func (c *chat) say(format string, args ...any) {
-	text := wrapped(visible(c.redact(fmt.Sprintf(format, args...))), c.screen.Columns())
-	fmt.Fprintln(c.screen, c.screen.style(faint, text))
+	text := visible(c.redact(fmt.Sprintf(format, args...)))
+	fmt.Fprintln(c.screen, c.screen.style(faint, c.screen.Fold(text)))
 }
 
 var programHint = regexp.MustCompile(` \(see: mcpagent (\w+)\)$`)
@@ -237,7 +239,7 @@ func (c *chat) fail(err error) {
 	text := programHint.ReplaceAllString(err.Error(), " (see: /$1)")
 	lines := strings.Split(visible(c.redact(text)), "\n")
 	for i := range lines {
-		lines[i] = wrapped(cut(lines[i], 2000), c.screen.Columns())
+		lines[i] = c.screen.Fold(cut(lines[i], 2000))
 	}
 	fmt.Fprintln(c.screen, c.screen.style(red, strings.Join(lines, "\n")))
 }
@@ -287,7 +289,7 @@ func (c *chat) servers(ctx context.Context, _ string) error {
 		if s.Restarts > 0 {
 			line += fmt.Sprintf(", started again %s", plural(s.Restarts, "time"))
 		}
-		fmt.Fprintln(c.screen, wrapped(visible(c.redact(line)), c.screen.Columns()))
+		fmt.Fprintln(c.screen, c.screen.Fold(visible(c.redact(line))))
 	}
 	return nil
 }
@@ -325,26 +327,38 @@ func (c *chat) prepared(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	history := slices.Clone(c.agent.History)
-	last := ""
+	before, last := c.agent.History, ""
+	history := slices.Clone(before)
 	for i, m := range result.Messages {
 		text := ModelText(&ToolResult{Content: []ContentBlock{m.Content}})
 		for _, line := range folded(strings.TrimSpace(m.Role + ": " + text)) {
 			fmt.Fprintln(c.screen, "    "+c.screen.style(faint, fit(c.redact(line), c.screen.Columns()-4)))
 		}
-		if i == len(result.Messages)-1 && m.Role == "user" {
+		switch {
+		case strings.TrimSpace(text) == "":
+		case m.Role != "assistant" && i == len(result.Messages)-1:
 			last = text
-		} else {
-			history = append(history, Message{Role: m.Role, Content: Text(text)})
+		case m.Role != "assistant":
+			history = append(history, Message{Role: "user", Content: Text(text)})
+		default:
+			if len(history) == 0 { // which the API does not take
+				history = append(history, Message{Role: "user", Content: Text("(The assistant begins.)")})
+			}
+			history = append(history, Message{Role: "assistant", Content: Text(text)})
 		}
 	}
-	if strings.TrimSpace(last) == "" {
+	if last == "" {
 		c.agent.History = repairHistory(history)
-		return errors.New("the prompt asks nothing: what it says is now part of the conversation")
+		c.say("(the prompt asks nothing; what it says is now part of the conversation)")
+		return nil
 	}
 	c.agent.History = history
 	fmt.Fprintln(c.screen)
-	return c.question(ctx, last)
+	err = c.question(ctx, last)
+	if len(c.agent.History) == len(history) { // nothing came of it
+		c.agent.History = before
+	}
+	return err
 }
 
 func (c *chat) chooseModel(_ context.Context, name string) error {
@@ -451,7 +465,7 @@ func (b *breaker) interrupt() (taken bool) {
 		return false
 	}
 	b.armed = true
-	b.cancel(errCancelled)
+	b.cancel(ErrCancelled)
 	return true
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,16 +19,32 @@ import (
 type programTerminal struct {
 	*programRun
 	keyboard *os.File // the terminal's other side
+	tty      *os.File // the program's side, until that has it
+	tell     *os.File // closed to let the shell end
 	reader   sync.WaitGroup
 }
 
 // newProgramTerminal starts the program with a terminal for stdin, stdout and stderr.
 func newProgramTerminal(t *testing.T, variables []string, args ...string) *programTerminal {
 	t.Helper()
-	return newProgram(t, variables, args...).onTerminal()
+	p := openProgramTerminal(t, 80, variables, args...)
+	p.sit()
+	return p
 }
 
+// onTerminal starts a program that was made before, with a terminal of 80 columns.
 func (run *programRun) onTerminal() *programTerminal {
+	p := run.openTerminal(80)
+	p.sit()
+	return p
+}
+
+// openProgramTerminal is a program that can be started with a terminal, whose window has so many columns.
+func openProgramTerminal(t *testing.T, columns uint16, variables []string, args ...string) *programTerminal {
+	return newProgram(t, variables, args...).openTerminal(columns)
+}
+
+func (run *programRun) openTerminal(columns uint16) *programTerminal {
 	t := run.t
 	t.Helper()
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -39,31 +56,53 @@ func (run *programRun) onTerminal() *programTerminal {
 	assert.NilError(t, err)
 	var number, unlock uint32
 	var failed syscall.Errno
+	size := [4]uint16{24, columns}
 	assert.NilError(t, raw.Control(func(fd uintptr) {
 		if _, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&number))); failed == 0 {
 			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock)))
+		}
+		if failed == 0 {
+			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSWINSZ, uintptr(unsafe.Pointer(&size)))
 		}
 	}))
 	assert.Equal(t, failed, syscall.Errno(0))
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	assert.NilError(t, err)
-	defer tty.Close()
-
-	p := &programTerminal{programRun: run, keyboard: ptmx}
+	t.Cleanup(func() { tty.Close() })
+	p := &programTerminal{programRun: run, keyboard: ptmx, tty: tty}
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = tty, tty, tty
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+
+	// When the leader of its session ends, a terminal forgets what nobody has read yet. So the leader is a shell, which ends
+	// when all has been read: it says NUL, and waits to be told.
+	p.command.Args = append([]string{"sh", "-c", `trap : INT; "$0" "$@"; status=$?; printf '\000'; read end <&3; exit $status`}, p.command.Args...)
+	p.command.Path = "/bin/sh"
+	told, tell, err := os.Pipe()
+	assert.NilError(t, err)
+	t.Cleanup(func() { told.Close(); tell.Close() })
+	p.command.ExtraFiles, p.tell = []*os.File{told}, tell
+	return p
+}
+
+// sit starts the program.
+func (p *programTerminal) sit() {
+	p.t.Helper()
 	p.start()
+	p.tty.Close()        // it is the program's
 	p.reader.Go(func() { // ends with the last of those who have the terminal open
 		buffer := make([]byte, 4096)
 		for {
-			n, err := ptmx.Read(buffer)
-			p.stderr.Write(buffer[:n])
+			n, err := p.keyboard.Read(buffer)
+			output, _, ended := bytes.Cut(buffer[:n], []byte{0})
+			p.stderr.Write(output)
+			if ended {
+				p.tell.Close()
+			}
 			if err != nil {
 				return
 			}
 		}
 	})
-	return p
 }
 
 // types has a conversation: each question, which it waits for, and the keys to answer it with. It returns all of that,

@@ -34,6 +34,10 @@ type Terminal struct {
 	lines  chan typedLine    // what the user enters; closed at the end of in
 	next   *typedLine        // taken from lines, but not by anybody yet. Whoever has the turn
 	always map[standing]bool // what the user has allowed for good. Whoever has the turn
+
+	mu     sync.Mutex                      // guards the following
+	open   map[int]context.CancelCauseFunc // what ends each question that is open or waits for its turn
+	asking int                             // questions so far
 }
 
 // typedLine is a line that the user has entered.
@@ -53,6 +57,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		turn:   make(chan struct{}, 1),
 		lines:  make(chan typedLine, 1000),
 		always: make(map[standing]bool),
+		open:   make(map[int]context.CancelCauseFunc),
 	}
 }
 
@@ -65,7 +70,7 @@ const pasteGap = 15 * time.Millisecond
 // Prompt reads what the user wants to say: a line, more of them after a backslash at the end, or all that was pasted at
 // once. The error is io.EOF, or the cause of ctx.
 func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
-	unlock, err := t.lock(ctx)
+	ctx, unlock, err := t.lock(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -75,7 +80,7 @@ func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
 
 // Forget drops what was entered and not yet read, as an interrupt does with what is being typed.
 func (t *Terminal) Forget(ctx context.Context) {
-	if unlock, err := t.lock(ctx); err == nil {
+	if _, unlock, err := t.lock(ctx); err == nil {
 		t.drop()
 		unlock()
 	}
@@ -117,7 +122,7 @@ func (t *Terminal) ask(ctx context.Context, question string, fresh bool) (typedL
 			fmt.Fprintf(t.screen, "(not taken for an answer, as it was typed before the question: %s)\n", fit(dropped, 60))
 		}
 	}
-	t.screen.ask(question)
+	t.screen.ask(t.screen.Fold(question))
 	line, err := t.take(ctx, 0)
 	t.screen.answered(err == nil)
 	return line, err
@@ -177,7 +182,7 @@ func (t *Terminal) read() {
 
 // Approve asks whether a call may run, unless the user has allowed it for good. They are shown all of it, as it will run.
 func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCall) Decision {
-	unlock, err := t.lock(ctx)
+	ctx, unlock, err := t.lock(ctx)
 	if err != nil {
 		return Decision{Refuse, "nobody has answered"}
 	}
@@ -186,6 +191,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 		return Decision{}
 	}
 	arguments := call.Arguments
+	t.screen.begin(aQuestion)
 	fmt.Fprint(t.screen, t.describe(server, tool, arguments))
 	question := approveFor + " / " + approveBut
 	if width(question) >= t.screen.Columns() {
@@ -197,8 +203,8 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 		}
 		return Decision{Edit, arguments}
 	}
-	for asked := false; ; asked = true {
-		line, err := t.ask(ctx, question, !asked) // again: the first answer was none
+	for first := true; ; first = false {
+		line, err := t.ask(ctx, question, first) // a second answer is no other question's
 		if err != nil {
 			return Decision{Refuse, "the user said no"}
 		}
@@ -219,7 +225,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			}
 			fmt.Fprint(t.screen, t.describe(server, tool, arguments))
 		case "p", "place":
-			text, err := t.text(ctx, "the answer for the model (none goes back): ", true)
+			text, err := t.text(ctx, "your answer, for the model (nothing goes back): ", true)
 			if err != nil {
 				return Decision{Refuse, "the user said no"}
 			}
@@ -367,11 +373,12 @@ func (t *Terminal) ApproveSample(ctx context.Context, who string, r *SampleReque
 
 // approve asks a question that only a clear yes allows.
 func (t *Terminal) approve(ctx context.Context, question string) bool {
-	unlock, err := t.lock(ctx)
+	ctx, unlock, err := t.lock(ctx)
 	if err != nil {
 		return false
 	}
 	defer unlock()
+	t.screen.begin(aQuestion)
 	line, err := t.ask(ctx, visible(question)+" [y/n] ", true)
 	return err == nil && isYes(line.text)
 }
@@ -379,14 +386,17 @@ func (t *Terminal) approve(ctx context.Context, question string) bool {
 // Elicit asks the user what a server wants to know, field by field. A URL is shown, never opened. who is the
 // server, as in "the server asks".
 func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*ElicitResult, error) {
-	unlock, err := t.lock(ctx)
-	if err != nil {
-		return nil, err
+	var content map[string]any
+	ctx, unlock, err := t.lock(ctx)
+	if err == nil {
+		defer unlock()
+		t.screen.begin(aQuestion)
+		content, err = t.fill(ctx, who, r)
 	}
-	defer unlock()
-	content, err := t.fill(ctx, who, r)
 	var none noAnswer
 	switch {
+	case errors.Is(err, errBroken):
+		return &ElicitResult{Action: "cancel"}, nil
 	case errors.As(err, &none):
 		return &ElicitResult{Action: string(none)}, nil
 	case err != nil:
@@ -411,7 +421,7 @@ func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (cont
 	if len(fields) == 0 {
 		return content, t.confirm(ctx, question+"\nyes?")
 	}
-	fmt.Fprintln(t.screen, visible(question)+"\n(an empty line takes what is in brackets; !no declines, !stop breaks off)")
+	fmt.Fprintln(t.screen, t.screen.Fold(visible(question))+"\n(an empty line takes what is in brackets; !no declines, !stop breaks off)")
 	for {
 		for i := range fields {
 			f := &fields[i]
@@ -528,12 +538,39 @@ func isYes(line string) bool {
 // indent keeps what a server says from looking like a question of this program.
 func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n    ") }
 
-// lock waits for the user to be free, and returns what frees them.
-func (t *Terminal) lock(ctx context.Context) (unlock func(), err error) {
+// lock waits for the user to be free, and returns what frees them. The context is for what they are asked meanwhile.
+func (t *Terminal) lock(ctx context.Context) (_ context.Context, unlock func(), err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	t.mu.Lock()
+	t.asking++
+	number := t.asking
+	t.open[number] = cancel
+	t.mu.Unlock()
+	end := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		delete(t.open, number)
+		cancel(nil)
+	}
 	select {
 	case t.turn <- struct{}{}:
-		return func() { <-t.turn }, nil
+		return ctx, func() { <-t.turn; end() }, nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		err := context.Cause(ctx)
+		end()
+		return nil, nil, err
+	}
+}
+
+// errBroken is the cause of a question's end that nobody waits for any more.
+var errBroken = errors.New("the user has broken off")
+
+// Break ends the questions that are open and those that wait: whoever asked gets no answer, as a server does whose call was
+// cancelled but that asks on.
+func (t *Terminal) Break() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, cancel := range t.open {
+		cancel(errBroken)
 	}
 }

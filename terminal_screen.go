@@ -28,12 +28,30 @@ type Screen struct {
 
 	w io.Writer
 
-	mu     sync.Mutex      // guards the following; held during a write
-	status string          // on the last line; empty if there is none
-	open   bool            // the last text did not end its line
-	asking bool            // a question is open
-	held   strings.Builder // written meanwhile
+	mu       sync.Mutex // guards the following; held during a write
+	status   string     // on the last line; empty if there is none
+	open     bool       // the last text did not end its line
+	asking   bool       // a question is open
+	held     []piece    // written meanwhile
+	heldSize int        // of them, in bytes
+	last     paragraph
 }
+
+// piece is a text on its way to a file.
+type piece struct {
+	w    io.Writer
+	text string
+}
+
+// paragraph is a kind of text. Those of another kind, and each question, stand apart.
+type paragraph int
+
+const (
+	noParagraph paragraph = iota // what comes next is the first
+	aText                        // of the model
+	aCall
+	aQuestion
+)
 
 // maxHeld bounds in bytes what waits for a question to be answered. What comes then interrupts it.
 const maxHeld = 1 << 20
@@ -50,17 +68,18 @@ func NewScreen(f *os.File) *Screen {
 	return s
 }
 
-// Write writes a text. It fails as the writer below does.
-func (s *Screen) Write(text []byte) (int, error) {
+// Write writes whole lines. It fails as the writer below does.
+func (s *Screen) Write(lines []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asking && s.held.Len()+len(text) <= maxHeld {
-		return s.held.Write(text)
+	if s.open && !s.asking {
+		_ = s.write(s.w, "\n")
 	}
-	return len(text), s.write(s.w, string(text))
+	return len(lines), s.hold(piece{s.w, string(lines)})
 }
 
-// Over is the screen for a text that belongs to another file, as the answer does to stdout: it may be the same terminal.
+// Over is the screen for a text that belongs to another file, as the answer does to stdout: it may be the same terminal. It may
+// come in pieces.
 func (s *Screen) Over(f io.Writer) io.Writer { return over{s, f} }
 
 type over struct {
@@ -71,10 +90,18 @@ type over struct {
 func (o over) Write(text []byte) (int, error) {
 	o.s.mu.Lock()
 	defer o.s.mu.Unlock()
-	return len(text), o.s.write(o.w, string(text))
+	return len(text), o.s.hold(piece{o.w, string(text)})
 }
 
-// write needs the lock.
+// hold writes a piece, or keeps it for when the open question is answered. It needs the lock, as does write.
+func (s *Screen) hold(p piece) error {
+	if s.asking && s.heldSize+len(p.text) <= maxHeld {
+		s.held, s.heldSize = append(s.held, p), s.heldSize+len(p.text)
+		return nil
+	}
+	return s.write(p.w, p.text)
+}
+
 func (s *Screen) write(w io.Writer, text string) error {
 	if text == "" {
 		return nil
@@ -116,13 +143,14 @@ func (s *Screen) draw(text string) {
 	s.status = text
 }
 
-// EndLine ends the line of a text that has not done so.
-func (s *Screen) EndLine() {
+// begin puts an empty line before a paragraph that is to stand apart from the one before, where somebody looks at it.
+func (s *Screen) begin(next paragraph) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open && !s.asking {
+	if s.Live && !s.asking && next != noParagraph && s.last != noParagraph && (next != s.last || next == aQuestion) {
 		_ = s.write(s.w, "\n")
 	}
+	s.last = next
 }
 
 // ask opens a question, at whose end the cursor stays.
@@ -152,8 +180,10 @@ func (s *Screen) answered(entered bool) {
 		_ = s.write(s.w, "\n")
 	}
 	s.open = false
-	_ = s.write(s.w, s.held.String())
-	s.held.Reset()
+	for _, p := range s.held {
+		_ = s.write(p.w, p.text)
+	}
+	s.held, s.heldSize = nil, 0
 }
 
 // The few styles there are.
@@ -170,6 +200,15 @@ func (s *Screen) style(style, text string) string {
 		return text
 	}
 	return style + text + "\x1b[0m"
+}
+
+// Fold breaks a text's lines between words where the window ends, if it is one.
+func (s *Screen) Fold(text string) string {
+	if !s.Live {
+		return text
+	}
+	w, line := wrapper{columns: s.Columns()}, strings.TrimRight(text, " ")
+	return w.wrap(line) + w.end() + text[len(line):]
 }
 
 // visible is text as a terminal may show it: with U+FFFD for each character that would steer it, but for line breaks and
@@ -305,12 +344,6 @@ func isBullet(word string) bool {
 	number, ok := strings.CutSuffix(word, ".")
 	_, err := strconv.Atoi(number)
 	return ok && err == nil
-}
-
-// wrapped is a text in lines of so many columns.
-func wrapped(text string, columns int) string {
-	w := wrapper{columns: columns}
-	return w.wrap(text) + w.end()
 }
 
 // isTerminal says whether somebody sits at the file. The null device is a character device too.

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// ErrCancelled is the cause of a question's end at the user's word, who needs no reasons.
+var ErrCancelled = errors.New("cancelled")
+
 // View shows what an agent does: its calls, how far they have come, what they gave, and the text of the model. On a terminal
 // that can draw lines again, the last line says what is being waited for; elsewhere each event is a line.
 //
@@ -32,7 +35,6 @@ type View struct {
 	calls   []*viewCall // at work, in the order in which they began
 	model   string      // of this question
 	waiting time.Time   // for the model, since then; zero if it is not waited for
-	last    viewBlock   // shown
 	open    bool        // a text is on its way
 	pending string      // of the text, not shown yet
 	wrapper wrapper
@@ -40,15 +42,6 @@ type View struct {
 	stop func() // ends the spinner
 	done chan struct{}
 }
-
-// viewBlock is a kind of what is shown; an empty line keeps blocks apart.
-type viewBlock int
-
-const (
-	noBlock viewBlock = iota
-	callBlock
-	textBlock
-)
 
 // viewCall is a call at work.
 type viewCall struct {
@@ -72,7 +65,8 @@ const (
 func (v *View) Begin(model string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.last, v.pending = noBlock, ""
+	v.pending = ""
+	v.Screen.begin(noParagraph)
 	v.wrapper = wrapper{columns: min(v.Screen.Columns(), maxAnswerWidth)}
 	v.model, v.waiting = model, time.Now()
 	if v.Quiet || !v.Screen.Live {
@@ -131,7 +125,7 @@ func (v *View) showText(upTo string) {
 	v.pending = v.pending[len(upTo):]
 	if !v.open {
 		v.open = true
-		v.begin(textBlock)
+		v.Screen.begin(aText)
 		upTo = strings.TrimLeft(upTo, "\r\n")
 	}
 	v.waiting = time.Time{}
@@ -153,7 +147,7 @@ func (v *View) endText() {
 		if rest == "" {
 			return
 		}
-		v.begin(textBlock) // of a text that begins like a secret, and is none
+		v.Screen.begin(aText) // of a text that begins like a secret, and is none
 	}
 	v.open = false
 	if v.Screen.Redact != nil {
@@ -169,14 +163,6 @@ func (v *View) endText() {
 
 func (v *View) write(text string) {
 	_, _ = io.WriteString(v.Screen.Over(cmp.Or[io.Writer](v.Answer, v.Screen.w)), text)
-}
-
-// begin keeps the next block apart from the last. It needs the lock.
-func (v *View) begin(next viewBlock) {
-	if v.last != noBlock && v.last != next && v.Screen.Live {
-		fmt.Fprintln(v.Screen)
-	}
-	v.last = next
 }
 
 // Result keeps what a call gave, to be shown when the agent says that the call has ended.
@@ -290,31 +276,34 @@ func (v *View) endedLine(e Event, c *viewCall) {
 
 // ended tells of a call's end in a line of the window's width, with the beginning of what it gave below.
 func (v *View) ended(e Event, c *viewCall) {
-	v.begin(callBlock)
-	s := v.Screen
+	v.Screen.begin(aCall)
+	s, reason := v.Screen, ""
+	if e.Err != nil {
+		reason = cut(v.reason(e), maxShownError)
+	}
 	mark, outcome := s.style(green, "✓"), fmt.Sprintf("%s, %s", round(e.Took), size(e.Bytes))
 	switch {
 	case e.Took == 0 && e.Err != nil:
 		mark, outcome = s.style(red, "✗"), "not run"
 	case e.Took == 0:
 		outcome = "answered by you"
+	case errors.Is(e.Err, ErrCancelled):
+		mark, outcome, reason = s.style(red, "✗"), fmt.Sprintf("cancelled after %s", round(e.Took)), ""
 	case e.Err != nil:
 		mark, outcome = s.style(red, "✗"), fmt.Sprintf("failed after %s", round(e.Took))
 	}
 	columns := s.Columns()
-	name := fit(c.name, columns/2)
-	arguments := fit(v.redact(readableJSON(e.Call.Arguments)), columns-width(name+outcome)-6)
-	if arguments == "{}" {
+	name := fit(c.name, columns-width(outcome)-5)
+	arguments, room := v.redact(readableJSON(e.Call.Arguments)), columns-width(name+outcome)-5
+	if arguments == "{}" || room < min(width(arguments), 8) {
 		arguments = ""
 	}
+	arguments = fit(arguments, room)
 	fmt.Fprintln(s, strings.Join(strings.Fields(mark+" "+s.style(bold, name)), " ")+" "+s.style(faint, strings.TrimLeft(arguments+"  "+outcome, " ")))
-	if e.Err != nil {
-		for _, line := range folded(wrapped(cut(v.reason(e), maxShownError), columns-4)) {
-			fmt.Fprintln(s, "    "+fit(line, columns-4))
-		}
-		return
+	if reason != "" {
+		fmt.Fprintln(s, s.Fold("    "+visible(reason)))
 	}
-	if c.result == nil {
+	if e.Err != nil || c.result == nil {
 		return
 	}
 	shown, files := *c.result, v.files(c.result)
@@ -346,12 +335,12 @@ func folded(text string) []string {
 
 // reason is why a call failed, in fewer words where those before say the rest. It needs the lock.
 func (v *View) reason(e Event) string {
-	text := v.redact(e.Err.Error())
-	tool := e.Call.Name
+	server, tool := "", e.Call.Name
 	if v.Name != nil {
-		_, tool = v.Name(e.Call.Name)
+		server, tool = v.Name(e.Call.Name)
 	}
-	return strings.TrimPrefix(text, "tools/call "+tool+": ")
+	text := strings.TrimPrefix(e.Err.Error(), "server "+server+": ")
+	return v.redact(strings.TrimPrefix(text, "tools/call "+tool+": "))
 }
 
 // files writes what a result has of images and sound into files of their own, and returns what is to be said of each.
@@ -423,11 +412,11 @@ func (v *View) draw(frame int) {
 	switch {
 	case len(v.calls) > 0:
 		c := slices.MaxFunc(v.calls, func(a, b *viewCall) int { return a.told.Compare(b.told) })
-		head := spinner + " " + fit(c.name, columns/2)
+		head := spinner + " " + fit(c.name, columns*2/3)
 		if others := len(v.calls) - 1; others > 0 {
 			head += fmt.Sprintf(" (+%d)", others)
 		}
-		v.Screen.Status(head + c.state(v.redact, columns-width(head)))
+		v.Screen.Status(fit(head+c.state(v.redact, columns-width(head)), columns))
 	case !v.waiting.IsZero():
 		v.Screen.Status(fit(spinner+" "+v.model+elapsed(time.Since(v.waiting)), columns))
 	default:
@@ -456,7 +445,7 @@ func (c *viewCall) state(redact func(string) string, columns int) string {
 	if part > 0 && part < 1 && took >= time.Second {
 		left = ", " + briefly(time.Duration(float64(took)*(1-part)/part)) + " left"
 	}
-	if room := columns - width(bar+left) - 1; room >= 8 && message != "" {
+	if room := columns - width(bar+left) - 1; message != "" && room >= min(8, width(message)) {
 		bar += " " + fit(message, room)
 	}
 	if width(bar+left) > columns {
