@@ -473,7 +473,7 @@ func TestConfigSecrets(t *testing.T) {
 		{`"command": "a", "env": {"A": "short", "LOG_LEVEL": "information", "data_dir": "/var/lib/data", "NODE_ENV": "development",
 			"OPENAI_MODEL": "mistral-large", "HOME": "/home/ada", "DB_PWD": "planted-pwd", "X_ENVY": "planted-envy", "RUN_MODE": "streaming"}`,
 			[]string{"planted-envy", "planted-pwd"}},
-		{`"command": "a", "env": {"PYTHONPATH": "/opt/lib2", "JAVA_HOME": "/opt/java17", "TEAM": "engineering", "ADMIN_PASSWORD": "engineering"}`,
+		{`"command": "a", "env": {"PYTHONPATH": "/opt/lib2", "JAVA_HOME": "/opt/java17", "TEAM": "marketing", "ADMIN_PASSWORD": "engineering"}`,
 			[]string{"engineering"}},
 		{`"command": "a", "env": {"API_URL": "http://localhost:8080/v1", "DB": "postgres://ada:planted-pass@db/main",
 			"HOOK": "https://hooks.example/services/T01/planted0key1planted2"}`,

@@ -131,7 +131,7 @@ func run() int {
 	if p.json && !p.printed {
 		_ = p.print(failed{text, p.report})
 	}
-	fmt.Fprintln(p.stderr, "mcpagent:", visible(text))
+	fmt.Fprintln(p.stderr, p.screen.Fold("mcpagent: "+visible(text)))
 	return status
 }
 
@@ -320,7 +320,7 @@ func duration(text string) (time.Duration, error) {
 // note tells the user something in passing.
 func (p *program) note(format string, args ...any) {
 	if !p.quiet {
-		fmt.Fprintln(p.stderr, visible(p.redact(fmt.Sprintf(format, args...))))
+		fmt.Fprintln(p.stderr, p.screen.Fold(visible(p.redact(fmt.Sprintf(format, args...)))))
 	}
 }
 

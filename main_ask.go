@@ -53,6 +53,9 @@ func (p *program) ask(ctx context.Context, question string) error {
 	view := p.newView(host)
 	agent, report := p.newAgent(host, view)
 	agent.History, p.report = session.History, report
+	if p.screen.Live && isTerminal(os.Stdout) && !p.json {
+		agent.OnText = view.Text
+	}
 	view.Begin(agent.Model.Model)
 	answer, err := agent.Chat(ctx, question)
 	view.End()
@@ -64,7 +67,9 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if report.Answer = answer; p.json {
 		return cmp.Or(saved, p.print(report))
 	}
-	err = p.show(answer)
+	if agent.OnText == nil { // else it is there already
+		err = p.show(answer)
+	}
 	tokens := ""
 	if u := agent.Usage; u != (Usage{}) {
 		tokens = fmt.Sprintf(", %d tokens (%d in, %d out)", u.TotalTokens, u.PromptTokens, u.CompletionTokens)

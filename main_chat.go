@@ -50,7 +50,7 @@ func (p *program) chat(ctx context.Context, host *Host) error {
 	if err != nil {
 		return err
 	}
-	c := &chat{program: p, host: host, view: p.newView(host), breaker: new(breaker), session: session, usage: session.Usage}
+	c := &chat{program: p, host: host, view: p.newView(host), breaker: new(breaker), session: session, usage: session.Usage, file: p.session}
 	c.agent, _ = p.newAgent(host, c.view)
 	c.agent.History = session.History
 	c.agent.OnText = c.view.Text
@@ -232,11 +232,10 @@ func (c *chat) say(format string, args ...any) {
 	fmt.Fprintln(c.screen, c.screen.style(faint, c.screen.Fold(text)))
 }
 
-var programHint = regexp.MustCompile(` \(see: mcpagent (\w+)\)$`)
-
 // fail tells why something did not work.
 func (c *chat) fail(err error) {
-	text := programHint.ReplaceAllString(err.Error(), " (see: /$1)")
+	text := strings.NewReplacer("(see: mcpagent tools)", "(see: /tools)", "(see: mcpagent prompts)", "(see: /prompt)",
+		"(see: mcpagent resources)", "(see: /resource)").Replace(err.Error())
 	lines := strings.Split(visible(c.redact(text)), "\n")
 	for i := range lines {
 		lines[i] = c.screen.Fold(cut(lines[i], 2000))
@@ -306,7 +305,7 @@ func (c *chat) resource(ctx context.Context, name string) error {
 		fmt.Fprintln(c.screen, "    "+fit(c.redact(line), c.screen.Columns()-4))
 	}
 	c.attached = append(c.attached, a)
-	c.say("(%s goes with the next question)", size(len(a.text)))
+	c.say("(%s for the next question)", size(len(a.text)))
 	return nil
 }
 

@@ -91,7 +91,7 @@ func (p *program) tellAbsent(status []HostStatus) {
 			p.told = make(map[string]string)
 		}
 		p.told[s.Name] = s.Err.Error()
-		fmt.Fprintln(p.stderr, visible(cut(p.redact(fmt.Sprintf("server %s: %v", s.Name, s.Err)), 2000)))
+		fmt.Fprintln(p.stderr, p.screen.Fold(visible(cut(p.redact(fmt.Sprintf("server %s: %v", s.Name, s.Err)), 2000))))
 	}
 }
 

@@ -12,13 +12,14 @@ import (
 func TestMask(t *testing.T) {
 	var m Mask
 	assert.Equal(t, m.Text("planted-1"), "planted-1")
-	m.Add("[key]", "planted-1", "short")
+	m.Add("[key]", "planted-1", "short", "planted-1-2")
 	m.Add("[secret]", "planted-1", "a planted-1 too", `quo"te\d<`, "späße & co", "")
 	for text, want := range map[string]string{
 		"":                                    "",
 		"no secret, and short":                "no secret, and short",
 		"planted-1planted-1, planted-":        "[key][key], planted-",
 		"a planted-1 too":                     "[secret]",
+		"planted-1-2 planted-1-":              "[key] [key]-",
 		"a planted-1 to":                      "a [key] to",
 		`{"a":"quo\"te\\d<"}`:                 `{"a":"[secret]"}`,
 		`{"a":"quo\"te\\d\u003c"}`:            `{"a":"[secret]"}`,

@@ -323,6 +323,15 @@ func TestProgramServersCommands(t *testing.T) {
 	o = run("read", "alpha:note:///hello") // for which the others are not asked
 	assert.Check(t, is.Equal(o.stdout, "hello"))
 	assert.Check(t, is.Regexp("^server broken: .*\nserver unset: .*\n$", o.stderr))
+	config = programConfig(t, programEntry(t, "well", "prog-tools", ""), programEntry(t, "sick", "prog-sick", ""))
+	for _, command := range []string{"resources", "prompts"} {
+		o := run(command)
+		assert.Check(t, is.Equal(o.status, 0))
+		assert.Check(t, is.Contains(o.stdout, "well:\n"))
+		assert.Check(t, strings.HasPrefix(o.stderr, "server sick: "+command+"/list: not today (error -32603)\n"), o.stderr)
+	}
+	config = programConfig(t, programEntry(t, "sick", "prog-sick", ""), programEntry(t, "sicker", "prog-sick", ""))
+	run("prompts").fails(t, 1, "prompts/list: not today (error -32603)")
 	config = programConfig(t, programEntry(t, "empty", "prog-none", ""), programEntry(t, "bare", "prog-bare", ""))
 	for _, command := range []string{"tools", "resources", "prompts"} {
 		assert.Check(t, is.Equal(run(command), programOutcome{"", "the servers have no " + command + "\n", 0}))
@@ -381,9 +390,9 @@ func TestProgramConfigApproval(t *testing.T) {
 // A server's own timeout is stronger than the program's.
 func TestProgramConfigTimeout(t *testing.T) {
 	checkLeaks(t)
-	config := programConfig(t, programEntry(t, "a", "prog-tools", `"timeout":"50ms"`))
+	config := programConfig(t, programEntry(t, "a", "prog-tools", `"timeout":"2s"`))
 	o := runProgram(t, "", []string{"MCP_CONFIG=" + config}, "call", "hang")
-	o.fails(t, 3, "tools/call hang: no answer and no progress for 50ms")
+	o.fails(t, 3, "tools/call hang: no answer and no progress for 2s")
 }
 
 // programLogs is the folder of the logs.
@@ -510,7 +519,8 @@ func programGossip(t *testing.T) string {
 			Params struct{ Name string }
 		}
 		_ = json.Unmarshal(body, &m)
-		secret := "it was told " + r.Header.Get("Authorization")
+		kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		secret := fmt.Sprintf("it was told %s %s, that is %s", kind, token, token)
 		if m.ID == nil {
 			w.WriteHeader(http.StatusAccepted)
 			return
@@ -607,7 +617,7 @@ func TestProgramHidesSecretsOfOneServer(t *testing.T) {
 	for _, test := range []struct{ server, headers, secret, want string }{
 		{programServer(t, "prog-key", "PROGRAM_KEY="+programSecretEnv), "", programSecretEnv, "the key is [secret], says echo"},
 		{programServer(t, "prog-key", "'PROGRAM_KEY=https://ada:"+programSecretEnv+"@example.com/'"), "", programSecretEnv, "the key is https://ada:[secret]@example.com/, says echo"},
-		{"MCP_SERVER=" + programGossip(t), "Authorization: Bearer " + programSecretHeader, programSecretHeader, "it was told [secret]"},
+		{"MCP_SERVER=" + programGossip(t), "Authorization: Bearer " + programSecretHeader, programSecretHeader, "it was told [secret], that is [secret]"},
 		{"MCP_SERVER=" + strings.Replace(programGossip(t), "//", "//ada:"+programSecretEnv+"@", 1), "", basic, "it was told Basic [secret]"},
 	} {
 		o := runProgram(t, "", []string{test.server, "MCP_HEADERS=" + test.headers, "MCP_TRACE=1"}, "tools")
@@ -668,6 +678,27 @@ func TestProgramSession(t *testing.T) {
 	for _, command := range []string{"tools", "call", "serve"} {
 		runProgram(t, "", []string{server}, "-session", file, command).fails(t, 2, "-session goes with a question (see: mcpagent help)")
 	}
+}
+
+// What is kept is what was said last, also if it is no longer than what had been kept before.
+func TestProgramKeep(t *testing.T) {
+	p := &program{session: filepath.Join(t.TempDir(), "session")}
+	session, err := p.resume()
+	assert.NilError(t, err)
+	agent := &Agent{Model: &Mistral{Model: "m"}, Usage: Usage{TotalTokens: 5}}
+	for _, text := range []string{"one", "two"} {
+		agent.History = []Message{{Role: "user", Content: Text(text)}, {Role: "assistant", Content: Text("yes")}}
+		assert.NilError(t, p.keep(session, agent))
+	}
+	session, err = p.resume()
+	assert.NilError(t, err)
+	assert.Equal(t, session.History[0].Content.Text(), "two")
+	assert.Equal(t, session.Usage.TotalTokens, 10)
+	assert.Equal(t, session.Model, "m")
+	assert.NilError(t, os.Remove(p.session))
+	assert.NilError(t, p.keep(&Session{History: agent.History}, agent))
+	_, err = os.Stat(p.session)
+	assert.Check(t, os.IsNotExist(err), "nothing new was said")
 }
 
 // With -json, a question that failed tells what had been done.

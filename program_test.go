@@ -252,7 +252,7 @@ func runProgramChild(mode string) (status int, ok bool) {
 			time.Sleep(time.Millisecond)
 		}
 		return 0, true
-	case "prog-tools", "prog-many", "prog-none", "prog-bare", "prog-tasks", "prog-modern", "prog-mute", "prog-mortal", "prog-nosy":
+	case "prog-tools", "prog-sick", "prog-many", "prog-none", "prog-bare", "prog-tasks", "prog-modern", "prog-mute", "prog-mortal", "prog-nosy":
 	default:
 		return 0, false
 	}
@@ -381,6 +381,8 @@ func (p *programChild) answer(ctx context.Context, c *Conn, method string, param
 	}
 	switch {
 	case p.mode == "prog-bare":
+	case p.mode == "prog-sick" && method != "tools/list":
+		return nil, &Error{Code: CodeInternalError, Message: "not today"}
 	case p.mode == "prog-none":
 		return map[string]any{"tools": []any{}, "resources": []any{}, "resourceTemplates": []any{}, "prompts": []any{}}, nil
 	case method == "tools/list":
