@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,14 +19,38 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 )
 
+// viewBuffer is a terminal that remembers. The timers of synctest tell the race detector nothing, so it has a lock of its own.
+type viewBuffer struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (b *viewBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(text)
+}
+
+func (b *viewBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (b *viewBuffer) Reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text.Reset()
+}
+
 // viewScreen is a screen that is looked at by the test.
-func viewScreen(columns int, live bool) (*Screen, *bytes.Buffer) {
-	out := new(bytes.Buffer)
+func viewScreen(columns int, live bool) (*Screen, *viewBuffer) {
+	out := new(viewBuffer)
 	return &Screen{w: out, Live: live, Columns: func() int { return columns }}, out
 }
 
 // viewTakes returns what was written since it was called last.
-func viewTakes(out *bytes.Buffer) string {
+func viewTakes(out *viewBuffer) string {
 	defer out.Reset()
 	return out.String()
 }
