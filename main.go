@@ -43,7 +43,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
 
   variable           flag            meaning                                            default
   MISTRAL_API_KEY                    key of the model's API                             none: the offline stand-in
-  MISTRAL_MODEL      -model          the model's name                                   mistral-large-latest
+  MISTRAL_MODEL      -model, -m      the model's name; ollama:NAME is one of Ollama     mistral-large-latest
   MISTRAL_BASE_URL                   any chat-completions API (Ollama, vLLM, …)         Mistral's
   MCP_CONFIG         -config         the servers: a file of mcpServers, as .mcp.json    ./.mcp.json, else ~/.mcp.json,
                                      of most hosts is                                   else the built-in library
@@ -231,6 +231,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 		f.StringVar(into, name, cmp.Or(os.Getenv(variable), value), "")
 	}
 	text(&p.model, "model", "MISTRAL_MODEL", "mistral-large-latest")
+	f.StringVar(&p.model, "m", p.model, "")
 	text(&p.config, "config", "MCP_CONFIG", "")
 	text(&p.server, "server", "MCP_SERVER", "")
 	text(&p.protocol, "protocol", "MCP_PROTOCOL", "auto")
@@ -272,6 +273,10 @@ func (p *program) parse(args []string) (rest []string, err error) {
 
 // check looks at the options, which help and version have no need of.
 func (p *program) check() (err error) {
+	if name, ok := strings.CutPrefix(p.model, "ollama:"); ok { // as mcphost has it
+		p.model, p.key = name, "" // which is Mistral's
+		p.baseURL = cmp.Or(p.baseURL, "http://localhost:11434/v1")
+	}
 	if p.maxTurns, err = strconv.Atoi(p.given.turns); err != nil || p.maxTurns < 1 {
 		return usageError("MCP_MAX_TURNS: %q is not a number of turns", p.given.turns)
 	}

@@ -13,7 +13,7 @@ import (
 func TestSuccessorChat(t *testing.T) {
 	checkLeaks(t)
 	s := newSuccessor(t, successorConfig, append(slices.Clip(successorScript), successorTurn{text: "Two things."})...)
-	program := newProgram(t, s.variables())
+	program := newProgram(t, s.variables(), "-m", "ollama:mistral-small")
 	s.settle(program)
 	p := program.onTerminal()
 	p.types("\n> ", "What am I to buy?\n", "Buy milk and bread!\n\n> ", "How many things is that?\n")

@@ -164,10 +164,10 @@ func newSuccessor(t *testing.T, config string, script ...successorTurn) *success
 	}
 }
 
-// variables are the environment for the model, which needs no key.
+// variables are the environment: the model is on another port than Ollama's own, and the key is not for it.
 func (s *successor) variables() []string {
 	return []string{
-		"MISTRAL_BASE_URL=" + s.model.url, "MISTRAL_MODEL=mistral-small", "MCP_APPROVE=always",
+		"MISTRAL_BASE_URL=" + s.model.url, "MISTRAL_API_KEY=" + programKey, "MCP_APPROVE=always",
 		"PATH=" + s.path, "NOTES_DIR=" + s.folder, "NPM_CACHE=" + s.cache,
 	}
 }
@@ -186,7 +186,7 @@ func (s *successor) settle(p *programRun) {
 // run runs the program to its end, which must be a good one.
 func (s *successor) run(args ...string) (stdout, stderr string) {
 	s.t.Helper()
-	p := newProgram(s.t, s.variables(), args...)
+	p := newProgram(s.t, s.variables(), append([]string{"-m", "ollama:mistral-small"}, args...)...)
 	s.settle(p)
 	p.start()
 	status := p.end()
