@@ -390,8 +390,12 @@ func TestProgress(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"notifications/progress"}`,
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2.0,"progress":5.5}}`,
 		`{"jsonrpc":"2.0","id":2,"result":{}}`,
-		progressLine(`2`, 6), // late
 	)
+	assert.NilError(t, (<-done).err)
+	peer.send(progressLine(`2`, 6)) // late; what is called next is answered after it
+	done = c.goCall(t.Context(), "t", nil)
+	peer.expect(callLine(3, "t"))
+	peer.send(`{"jsonrpc":"2.0","id":3,"result":{}}`)
 	assert.NilError(t, (<-done).err)
 	assert.DeepEqual(t, got, []Progress{{1, 9, "step"}, {2, 9, "step"}, {5.5, 0, ""}})
 }
