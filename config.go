@@ -553,6 +553,9 @@ func configSyntaxError(text []byte, err error) error {
 		return err
 	}
 	at := max(0, int(syntax.Offset)-1) // Offset counts the byte that is wrong
+	for at > 0 && !utf8.RuneStart(text[min(at, len(text)-1)]) {
+		at--
+	}
 	line := bytes.Count(text[:at], []byte{'\n'})
 	column := utf8.RuneCount(text[bytes.LastIndexByte(text[:at], '\n')+1 : at])
 	reason := err.Error()

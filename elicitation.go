@@ -101,7 +101,7 @@ func (r *ElicitRequest) Form() ([]Field, error) {
 			s.array(func() { required = append(required, s.string()) })
 		case "properties":
 			s.object(func(key []byte) { // a map would forget the order
-				name, raw := unquote(key, false), s.value() // with invalid UTF-8 mended, as in every other string
+				name, raw := unquote(key, plainText), s.value() // with invalid UTF-8 mended, as in every other string
 				if bad != nil || !s.ok() {
 					return
 				}

@@ -22,8 +22,6 @@ type scanner struct {
 	text  []byte
 	at    int // next byte; len(text)+1 after a mistake
 	depth int // of the value being read; encoding/json allows 10,000
-
-	valid bool // the text was read before: of a string only the end is looked for, which is several times as fast
 }
 
 func validJSON(text []byte) bool {
@@ -99,11 +97,11 @@ func (s *scanner) list(opening, closing byte, item func(key []byte)) {
 
 // key reads a member's name, decoded if it has escapes.
 func (s *scanner) key() []byte {
-	raw, escaped := s.quoted()
-	if !escaped {
+	raw, kind := s.quoted()
+	if kind == plainText {
 		return raw
 	}
-	return []byte(unquote(raw, escaped))
+	return []byte(unquote(raw, kind))
 }
 
 // string reads a string and decodes it, exactly as encoding/json does (FuzzScanner).
@@ -188,51 +186,39 @@ func (s *scanner) number() {
 	}
 }
 
-// quoted passes over a string and returns what is between the quotes, and whether there are escapes in it.
-func (s *scanner) quoted() (raw []byte, escaped bool) {
+// What stands between a string's quotes.
+const (
+	plainText   = iota // the string itself, but for invalid UTF-8
+	escapedText        // escapes of two characters
+	unicodeText        // \u escapes, too
+)
+
+// quoted passes over a string and returns what is between the quotes, and of what kind it is.
+func (s *scanner) quoted() (raw []byte, kind int) {
 	if !s.take('"') {
 		s.fail()
-		return nil, false
-	}
-	if s.valid {
-		return s.closed()
+		return nil, plainText
 	}
 	for b, i := s.text, s.at; ; i++ {
 		i = special(b, i)
 		switch {
 		case i == len(b) || b[i] < ' ':
 			s.fail()
-			return nil, false
+			return nil, plainText
 		case b[i] == '"':
 			raw, s.at = b[s.at:i], i+1
-			return raw, escaped
+			return raw, kind
 		}
-		escaped = true
-		i++ // the backslash
+		i++ // a backslash
 		switch {
 		case i < len(b) && unescaped(b[i]) != 0:
+			kind = max(kind, escapedText)
 		case len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]):
+			kind = unicodeText
 			i += 4
 		default:
 			s.fail()
-			return nil, false
-		}
-	}
-}
-
-// closed is the rest of quoted for a valid text, where a quote with an even number of backslashes before it is the end.
-func (s *scanner) closed() (raw []byte, escaped bool) {
-	for i := s.at; ; i++ {
-		n := bytes.IndexByte(s.text[i:], '"')
-		if n < 0 {
-			s.fail()
-			return nil, false
-		}
-		i += n
-		raw = s.text[s.at:i]
-		if slashes := len(raw) - len(bytes.TrimRight(raw, `\`)); slashes%2 == 0 {
-			s.at = i + 1
-			return raw, bytes.IndexByte(raw, '\\') >= 0
+			return nil, plainText
 		}
 	}
 }
@@ -256,28 +242,29 @@ func special(b []byte, i int) int {
 	return i
 }
 
-// unquote decodes what is between a string's quotes. \u and invalid UTF-8 are left to encoding/json.
-func unquote(raw []byte, escaped bool) string {
-	var b strings.Builder
-	simple := utf8.Valid(raw)
-	if simple && !escaped {
+// unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to
+// encoding/json.
+func unquote(raw []byte, kind int) string {
+	if kind == unicodeText || !utf8.Valid(raw) {
+		var decoded string
+		_ = json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &decoded)
+		return decoded
+	}
+	if kind == plainText {
 		return string(raw)
 	}
+	var b strings.Builder
 	b.Grow(len(raw))
-	for rest := raw; simple; {
-		i := bytes.IndexByte(rest, '\\')
+	for {
+		i := bytes.IndexByte(raw, '\\')
 		if i < 0 {
-			b.Write(rest)
+			b.Write(raw)
 			return b.String()
 		}
-		c := unescaped(rest[i+1])
-		b.Write(rest[:i])
-		b.WriteByte(c)
-		rest, simple = rest[i+2:], c != 0
+		b.Write(raw[:i])
+		b.WriteByte(unescaped(raw[i+1]))
+		raw = raw[i+2:]
 	}
-	var decoded string
-	_ = json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &decoded)
-	return decoded
 }
 
 // unescaped returns what a backslash and c stand for, 0 if nothing.

@@ -143,26 +143,3 @@ func TestAppendJSON(t *testing.T) {
 		assert.ErrorContains(t, err, "JSON", "%q", bad)
 	}
 }
-
-// FuzzTrusted: where a text is known to be valid, less is looked at, and the same is found.
-func FuzzTrusted(f *testing.F) {
-	f.Add([]byte(`{"a":"x\\","b":["\"","\u0041\\u"],"resultType":"complete"}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		s := scanner{text: text, valid: true} // which must not panic on anything
-		s.value()
-		s = scanner{text: text, valid: true}
-		s.string()
-		if !json.Valid(text) {
-			return
-		}
-		s = scanner{text: text, valid: true}
-		if s.value(); !s.end() {
-			t.Fatalf("%q", text)
-		}
-		var want string
-		s = scanner{text: text, valid: true}
-		if got := s.string(); json.Unmarshal(text, &want) == nil && string(text) != "null" && len(text) > 0 && (got != want || !s.end()) {
-			t.Fatalf("%q: %q, %q", text, got, want)
-		}
-	})
-}

@@ -415,7 +415,7 @@ func (c *Client) request(ctx context.Context, method string, params membersFunc,
 // resultType is the result's own word on what it is; older servers have none.
 func resultType(raw json.RawMessage) string {
 	kind := "complete"
-	s := scanner{text: raw, valid: true}
+	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		if value := s.value(); string(key) == "resultType" && json.Unmarshal(value, &kind) != nil {
 			kind = string(value)

@@ -361,7 +361,7 @@ func scanTool(s *scanner) (t Tool) {
 
 func decodeToolResult(raw json.RawMessage) (*ToolResult, error) {
 	r := new(ToolResult)
-	s := scanner{text: raw, valid: true}
+	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
