@@ -2,14 +2,19 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"os/signal"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -49,10 +54,6 @@ func runChild(mode string) int {
 		fmt.Fprintln(os.Stderr, "started")
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return 0
-	case "banner":
-		fmt.Print("*** Library server 1.0 ***\n\r\n\n2025-01-01 INFO ready\n")
-		p.noise = "42\n" + `{"jsonrpc":"2.0","id":2,"resu` + "\n"
-		return p.serve()
 	case "noisy":
 		for i := range 1 << 14 {
 			fmt.Fprintf(os.Stderr, "%063d\n", i)
@@ -76,8 +77,7 @@ func runChild(mode string) int {
 
 // puppet is an MCP server that does what the called tool's name says.
 type puppet struct {
-	in    *bufio.Reader
-	noise string // written before every answer
+	in *bufio.Reader
 }
 
 // puppetRequest is what the puppet understands of a message.
@@ -100,13 +100,14 @@ func (p *puppet) serve() int {
 		_ = json.Unmarshal(line, &r)
 		switch r.Method {
 		case "initialize":
-			p.answer(r, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"puppet","version":"1"}}`)
+			p.answer(r, `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},`+
+				`"serverInfo":{"name":"puppet","version":"1"}}`)
 		case "tools/call":
 			if status, end := p.do(r); end {
 				return status
 			}
 		case "server/discover":
-			_, _ = os.Stdout.WriteString(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"error":{"code":-32601,"message":"method not found"}}` + "\n")
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`+"\n", r.ID)
 		}
 	}
 }
@@ -116,7 +117,8 @@ func (p *puppet) do(r puppetRequest) (status int, end bool) {
 	case "pid":
 		p.text(r, strconv.Itoa(os.Getpid()))
 	case "environment":
-		p.text(r, strings.Join(os.Environ(), "\n"))
+		environment := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOCOVERDIR=") })
+		p.text(r, strings.Join(environment, "\n"))
 	case "big": // a text of so many bytes
 		n, _ := strconv.Atoi(arg)
 		p.text(r, strings.Repeat("x", n))
@@ -146,7 +148,7 @@ func (p *puppet) do(r puppetRequest) (status int, end bool) {
 }
 
 func (p *puppet) answer(r puppetRequest, result string) {
-	_, _ = os.Stdout.WriteString(p.noise + `{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":` + result + "}\n")
+	_, _ = os.Stdout.WriteString(`{"jsonrpc":"2.0","id":` + string(r.ID) + `,"result":` + result + "}\n")
 }
 
 func (p *puppet) text(r puppetRequest, text string) {
@@ -155,7 +157,8 @@ func (p *puppet) text(r puppetRequest, text string) {
 }
 
 func (p *puppet) progress(r puppetRequest) {
-	fmt.Println(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(r.ID) + `,"progress":1}}`)
+	const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`
+	fmt.Printf(progress+"\n", r.ID)
 }
 
 // spawn starts this program once more and returns its process id when it is ready.
@@ -167,6 +170,12 @@ func spawn(mode string) int {
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), "MCPAGENT_CHILD="+mode)
 	c.Stdout, c.Stderr, c.ExtraFiles = os.Stdout, os.Stderr, []*os.File{w}
+	c.SysProcAttr = new(syscall.SysProcAttr)
+	// A session of its own: no signal to its old group reaches it. Windows has no such field.
+	setsid := reflect.ValueOf(c.SysProcAttr).Elem().FieldByName("Setsid")
+	if mode == "held-detached" && setsid.IsValid() {
+		setsid.SetBool(true)
+	}
 	err = c.Start()
 	w.Close()
 	if _, eof := r.Read(make([]byte, 1)); err != nil || eof != nil {
@@ -183,10 +192,6 @@ func heldChild(mode string, lifeline *os.File) int {
 		signal.Notify(asked, syscall.SIGTERM)
 	case "held-stubborn":
 		signal.Ignore(syscall.SIGTERM)
-	case "held-detached":
-		if err := detach(); err != nil {
-			return 2
-		}
 	}
 	ready := os.NewFile(3, "ready")
 	_, _ = ready.Write([]byte("!"))
@@ -194,4 +199,357 @@ func heldChild(mode string, lifeline *os.File) int {
 	<-asked
 	_, _ = lifeline.WriteString("asked")
 	return 0
+}
+
+// runPeer is the MCP server of the scripts, which they start as `peer MODE`. ok reports whether mode is one of its
+// own.
+func runPeer(mode string) (status int, ok bool) {
+	mode, ok = strings.CutPrefix(mode, "peer-")
+	if !ok {
+		return 0, false
+	}
+	p := &scriptPeer{mode: mode, name: os.Getenv("PEER_NAME"), tells: os.Getenv("PEER_TELLS") != ""}
+	key := os.Getenv("PEER_KEY")
+	switch mode {
+	case "key": // the key is in everything that it says
+		fmt.Fprintln(os.Stderr, "the key is", key)
+		fmt.Println("the key is", key)
+		// The key stands where a line is cut.
+		before := map[string]string{"refuse": strings.Repeat("x", 374), "slow": strings.Repeat("x", 131)}
+		p.key = func(name string) string { return before[name] + "the key is " + key + ", says " + name }
+	case "banner":
+		fmt.Print("Welcome to the server!\n\n42\n{\"jsonrpc\":\"2.0\",\n[]\n")
+	case "stubborn": // must be killed
+		signal.Ignore(os.Interrupt, syscall.SIGTERM)
+		defer time.Sleep(time.Minute)
+	}
+	p.serve()
+	return 0, true
+}
+
+// scriptTools is what the server offers, by name: the schema's properties, and what is required.
+var scriptTools = []struct{ name, description, properties, required string }{
+	{"echo", "Repeats a text.\nWord for word.", `"text":{"type":"string"}`, `"text"`},
+	{"notes.read", "Reads a note.",
+		`"zone":{"type":"string"},"name":{"type":"string"},"line":{"type":"integer"}`, `"name"`},
+	{"fail", "", "", ""},
+	{"refuse", "Answers with an error of the protocol.", "", ""},
+	{"structured", "Structured content alone.", "", ""},
+	{"image", "An image.", "", ""},
+	{"empty", "Nothing at all.", "", ""},
+	{"slow", "Reports its progress.", "", ""},
+	{"hang", "Waits to be cancelled.", "", ""},
+	{"die", "Ends the server.", "", ""},
+	{"ask", "Asks the client.", `"requests":{"type":"object"}`, `"requests"`},
+}
+
+// scriptPeer is a server on stdin and stdout, or over HTTP.
+type scriptPeer struct {
+	mode  string
+	key   func(name string) string // if set, all that the server says is key of something
+	name  string                   // if set, the server has something that no other has
+	tells bool                     // what it is asked, on stderr
+}
+
+// say is a text of the server, about what has the name.
+func (p *scriptPeer) say(name, text string) string {
+	if p.key != nil {
+		return p.key(name)
+	}
+	return text
+}
+
+// serve answers on stdout until the end of stdin.
+func (p *scriptPeer) serve() {
+	if p.tells {
+		fmt.Fprintln(os.Stderr, "started")
+	}
+	c := NewConn(NewLines(os.Stdin, os.Stdout), Handler{
+		Request: p.request,
+		Notification: func(c *Conn, method string, params json.RawMessage) {
+			switch {
+			case method == "notifications/cancelled":
+				fmt.Fprintln(os.Stderr, "cancelled")
+				var p struct{ RequestID json.RawMessage }
+				if json.Unmarshal(params, &p) == nil {
+					c.CancelRequest(p.RequestID)
+				}
+			case method == "notifications/initialized" && p.mode == "nosy": // asks at once
+				form := `{"message":"Who are\nyou?","requestedSchema":{"type":"object","properties":{"name":{"type":"string"}}}}`
+				go c.Call(context.Background(), "elicitation/create", json.RawMessage(form), nil)
+			}
+		},
+	})
+	err := c.Wait()
+	fmt.Fprintln(os.Stderr, "end of stdin", err)
+	c.Close()
+}
+
+// ServeHTTP is the server over HTTP. It repeats, in everything that it says, the Authorization header of the request.
+func (p *scriptPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	secret := fmt.Sprintf("it was told %s %s, that is %s", kind, token, token)
+	gossip := scriptPeer{mode: "gossip", name: "gossip", key: func(string) string { return secret }}
+	var m struct {
+		ID, Params json.RawMessage
+		Method     string
+	}
+	_ = json.NewDecoder(r.Body).Decode(&m)
+	if m.ID == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	if m.Method == "resources/read" && strings.Contains(string(m.Params), "page") { // of which an error has the beginning
+		http.Error(w, strings.Repeat(secret+" ", 100), http.StatusBadGateway)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	answer := map[string]any{"jsonrpc": "2.0", "id": m.ID}
+	result, err := gossip.request(r.Context(), nil, m.Method, m.Params)
+	if answer["result"] = result; err != nil {
+		delete(answer, "result")
+		answer["error"] = &Error{Code: CodeInternalError, Message: secret}
+	}
+	_, _ = w.Write(modelJSON(answer))
+}
+
+const scriptCapabilities = `"capabilities":{"tools":{},"resources":{},"prompts":{}}`
+
+// request answers in the server's era.
+func (p *scriptPeer) request(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+	if p.tells {
+		fmt.Fprintln(os.Stderr, "asked", method)
+	}
+	if p.mode == "modern" {
+		return p.modern(ctx, c, method, params)
+	}
+	switch {
+	case method == "initialize":
+		var offer struct{ ProtocolVersion string }
+		if err := json.Unmarshal(params, &offer); err != nil {
+			return nil, err
+		}
+		return json.RawMessage(`{"protocolVersion":"` + offer.ProtocolVersion + `",` + scriptCapabilities +
+			`,"serverInfo":` + string(modelJSON(Implementation{Name: p.say("name", "peer"), Version: "1"})) +
+			`,"instructions":` + string(modelJSON(p.say("instructions", "Be kind to it."))) + `}`), nil
+	case method == "server/discover" && p.mode == "mortal":
+		os.Exit(1)
+	case method == "server/discover" && p.mode == "mute":
+		<-ctx.Done()
+	}
+	return p.answer(ctx, c, method, params)
+}
+
+// modern is the server in the stateless era.
+func (p *scriptPeer) modern(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+	var asker struct {
+		Meta struct {
+			Revision string `json:"io.modelcontextprotocol/protocolVersion"`
+		} `json:"_meta"`
+	}
+	if json.Unmarshal(params, &asker) != nil || asker.Meta.Revision != "2026-07-28" {
+		return nil, &Error{Code: CodeInvalidParams, Message: "no revision"}
+	}
+	if method == "server/discover" {
+		return json.RawMessage(`{"resultType":"complete","supportedVersions":["2026-07-28"],` + scriptCapabilities +
+			`,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"peer","version":"1"}}}`), nil
+	}
+	result, err := p.answer(ctx, c, method, params)
+	if object, ok := result.(map[string]any); ok && object["resultType"] == nil {
+		object["resultType"] = "complete"
+	}
+	return result, err
+}
+
+func (p *scriptPeer) answer(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+	var asked struct {
+		URI, Name string
+		Arguments map[string]string
+	}
+	if method == "tools/call" {
+		return p.call(ctx, c, params)
+	}
+	if err := json.Unmarshal(params, &asked); len(params) > 0 && err != nil {
+		return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
+	}
+	switch {
+	case p.mode == "bare":
+	case p.mode == "sick" && method != "tools/list" || p.mode == "gossip" && method == "resources/templates/list":
+		return nil, &Error{Code: CodeInternalError, Message: "not today"}
+	case p.mode == "none":
+		return map[string]any{"tools": []any{}, "resources": []any{}, "resourceTemplates": []any{}, "prompts": []any{}}, nil
+	case method == "tools/list":
+		return map[string]any{"tools": p.tools()}, nil
+	case method == "resources/list":
+		resources := []Resource{
+			{URI: "note:///hello", Name: "hello", MIMEType: "text/plain", Size: 5,
+				Description: p.say("hello", "A greeting.\nA short one.")},
+			{URI: "note:///bytes", Name: "bytes", Title: "Some bytes"},
+		}
+		if p.name != "" {
+			resources = append(resources, Resource{URI: "only:///" + p.name, Name: p.name})
+		}
+		return map[string]any{"resources": resources}, nil
+	case method == "resources/templates/list":
+		note := p.say("any", "any note")
+		templates := []ResourceTemplate{{URITemplate: "note:///{name}", Name: note, MIMEType: "text/plain"}}
+		if p.name != "" {
+			templates = append(templates, ResourceTemplate{URITemplate: p.name + ":///{name}", Name: "its own"})
+		}
+		return map[string]any{"resourceTemplates": templates}, nil
+	case method == "resources/read":
+		return p.read(asked.URI)
+	case method == "prompts/list":
+		prompts := []Prompt{
+			{Name: "greet", Description: p.say("greet", "Greets somebody.\nOr something."),
+				Arguments: []PromptArgument{{Name: "who", Required: true}, {Name: "how"}}},
+			{Name: "plain", Title: "Nothing to fill in"},
+		}
+		if p.name != "" {
+			prompts = append(prompts, Prompt{Name: "only-" + p.name})
+		}
+		return map[string]any{"prompts": prompts}, nil
+	case method == "prompts/get" && asked.Name == "greet" && asked.Arguments["who"] == "":
+		return nil, &Error{Code: CodeInvalidParams, Message: "who is to be greeted?"}
+	case method == "prompts/get":
+		text := p.say("prompt", fmt.Sprintf("Greet %q %q.", asked.Arguments["who"], asked.Arguments["how"])+p.name)
+		return map[string]any{"messages": []PromptMessage{
+			{Role: "user", Content: ContentBlock{Type: "text", Text: text}},
+			{Role: "assistant", Content: ContentBlock{Type: "image", MIMEType: "image/png", Data: []byte{0, 1, 2}}},
+		}}, nil
+	}
+	return nil, &Error{Code: CodeMethodNotFound, Message: p.say("method", "unheard of: "+method)}
+}
+
+func (p *scriptPeer) read(uri string) (any, error) {
+	contents := map[string][]ResourceContents{
+		"note:///hello": {{URI: uri, Text: p.say("hello", "hello")}},
+		"note:///red":   {{URI: uri, Text: "a\x1b[31m\r\n"}},
+		"note:///bytes": {{URI: uri, MIMEType: "application/x-bytes", Blob: []byte(p.say("bytes", "\x00\xff\x1b\n"))}},
+		"note:///all":   {{URI: "note:///hello", Text: "hello\n"}, {URI: "note:///bytes", Blob: []byte("\x00\xff\n")}},
+		"note:///none":  {},
+	}[uri]
+	if p.name != "" && strings.Contains(uri, p.name) {
+		contents = []ResourceContents{{URI: uri, Text: p.say("only", p.name+" has it\n")}}
+	}
+	switch {
+	case contents == nil:
+		return nil, &Error{Code: CodeResourceNotFound, Message: "there is no " + p.say("note", uri)}
+	case len(contents) == 0: // some servers answer so
+		return map[string]any{}, nil
+	}
+	return map[string]any{"contents": contents}, nil
+}
+
+func (p *scriptPeer) tools() []Tool {
+	tools := []Tool{}
+	for _, tool := range scriptTools {
+		schema := fmt.Sprintf(`{"type":"object","properties":{%s},"required":[%s]}`, tool.properties, tool.required)
+		description := p.say(tool.name, tool.description)
+		tools = append(tools, Tool{Name: tool.name, Description: description, InputSchema: json.RawMessage(schema)})
+	}
+	if p.name != "" {
+		tools = append(tools, Tool{Name: "only_" + p.name, InputSchema: json.RawMessage(`{"type":"object"}`)})
+	}
+	for i := range 130 - len(tools) {
+		if p.mode == "many" {
+			tools = append(tools, Tool{Name: fmt.Sprint("tool", i), InputSchema: json.RawMessage(`{"type":"object"}`)})
+		}
+	}
+	if p.mode == "tasks" {
+		for i := range tools[:2] {
+			tools[i].Execution = json.RawMessage(`{"taskSupport":"required"}`)
+		}
+	}
+	return tools
+}
+
+// scriptCall is the params of a tools/call.
+type scriptCall struct {
+	Name      string
+	Arguments struct {
+		Text, Name string
+		Requests   map[string]struct {
+			Method string          `json:"method"`
+			Params json.RawMessage `json:"params"`
+		}
+	}
+	InputResponses json.RawMessage
+	Meta           struct{ ProgressToken json.RawMessage } `json:"_meta"`
+}
+
+func (p *scriptPeer) call(ctx context.Context, c *Conn, params json.RawMessage) (any, error) {
+	var call scriptCall
+	if err := json.Unmarshal(params, &call); err != nil {
+		return nil, err
+	}
+	progress := func(n int, message string) {
+		time.Sleep(300 * time.Millisecond) // what comes faster is not shown
+		c.Notify(ctx, "notifications/progress", map[string]any{
+			"progressToken": call.Meta.ProgressToken, "progress": n, "total": 2, "message": message,
+		})
+	}
+	text := func(text string) (any, error) {
+		block := map[string]any{"type": "text", "text": p.say(call.Name, text)}
+		return map[string]any{"content": []any{block}, "isError": call.Name == "fail"}, nil
+	}
+	switch call.Name {
+	case "echo":
+		return text(p.name + call.Arguments.Text)
+	case "only_" + p.name:
+		return text(p.name + " alone")
+	case "notes.read":
+		return text("the note " + call.Arguments.Name)
+	case "fail":
+		return text("the disk is full")
+	case "structured":
+		return json.RawMessage(`{"content":[],"structuredContent":{"sum":3}}`), nil
+	case "image":
+		return json.RawMessage(`{"content":[{"type":"text","text":"Here:"},` +
+			`{"type":"image","data":"AAEC","mimeType":"image/png"}]}`), nil
+	case "empty":
+		return json.RawMessage(`{}`), nil
+	case "slow":
+		progress(1, p.say("slow", "half\nway"))
+		if p.key == nil {
+			progress(2, "")
+		}
+		return text("slow but sure")
+	case "hang":
+		fmt.Fprintln(os.Stderr, "hanging")
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case "die":
+		fmt.Fprintln(os.Stderr, "out of memory")
+		os.Exit(9)
+	case "ask": // its result is the client's answers
+		if p.mode != "modern" {
+			return text(p.ask(ctx, c, &call))
+		}
+		if call.InputResponses == nil {
+			return map[string]any{"resultType": "input_required", "inputRequests": call.Arguments.Requests}, nil
+		}
+		return text(string(call.InputResponses))
+	}
+	return nil, &Error{Code: CodeInternalError, Message: p.say(call.Name, "first line\nsecond line")}
+}
+
+// ask sends all requests at once and returns the answers, a JSON object.
+func (p *scriptPeer) ask(ctx context.Context, c *Conn, call *scriptCall) string {
+	var asking sync.WaitGroup
+	var mu sync.Mutex // guards answers
+	answers := make(map[string]any)
+	for name, request := range call.Arguments.Requests {
+		asking.Go(func() {
+			var answer json.RawMessage
+			err := c.Call(ctx, request.Method, request.Params, &answer)
+			mu.Lock()
+			defer mu.Unlock()
+			if answers[name] = answer; err != nil {
+				answers[name] = err.Error()
+			}
+		})
+	}
+	asking.Wait()
+	return string(modelJSON(answers))
 }

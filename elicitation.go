@@ -1,14 +1,15 @@
 // elicitation.go - the form of a server's question to the user.
-// Needs: Go 1.25, json.go, mcp_types.go.
+// Needs: Go 1.25, json, rpc, mcp.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"net/mail"
 	"net/url"
@@ -35,8 +36,48 @@ func (e *FormError) Error() string {
 	return fmt.Sprintf("the field %q %s", e.Field, e.Reason)
 }
 
-// Field is one field of a form (schema: PrimitiveSchemaDefinition). Its value is a string, a number (int64 or float64), a bool,
-// or, of one with Many, a []string.
+// ElicitRequest is a server's question to the user.
+type ElicitRequest struct {
+	Mode            string          `json:"mode,omitempty"` // form (or empty), or url
+	Message         string          `json:"message"`
+	RequestedSchema json.RawMessage `json:"requestedSchema,omitempty"` // of a form: a flat object; see Form
+	URL             string          `json:"url,omitempty"`             // opened by the user, never by the program itself
+	ElicitationID   string          `json:"elicitationId,omitempty"`   // of a URL, in 2025-11-25
+}
+
+// ElicitResult is the user's answer.
+type ElicitResult struct {
+	Action  string         `json:"action"`           // accept, decline or cancel
+	Content map[string]any `json:"content,omitzero"` // of an accepted form: strings, numbers, booleans, []string
+}
+
+// ElicitAnswer returns the answer to elicitation/create, for ClientOptions.Answers: ask puts the question to the user.
+// It is not asked what cannot be answered, and an accepted answer that does not fit the form is an error
+// (ElicitRequest.Check).
+func ElicitAnswer(ask func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error)) Responder {
+	return Responder{
+		Capability: "elicitation",
+		Declare:    map[string]any{"form": struct{}{}, "url": struct{}{}},
+		Reply: func(ctx context.Context, params json.RawMessage) (any, error) {
+			r := new(ElicitRequest)
+			err := json.Unmarshal(params, r)
+			if err == nil {
+				err = r.Valid()
+			}
+			if err != nil {
+				return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
+			}
+			answer, err := ask(ctx, r)
+			if err == nil && answer != nil && answer.Action == "accept" {
+				err = r.Check(answer.Content)
+			}
+			return answer, err
+		},
+	}
+}
+
+// Field is one field of a form (schema: PrimitiveSchemaDefinition). Its value is a string, a number (int64 or
+// float64), a bool, or, of one with Many, a []string.
 type Field struct {
 	Name        string // of the value in ElicitResult.Content
 	Type        string // string, number, integer or boolean
@@ -45,7 +86,7 @@ type Field struct {
 	Format      string // of a string: email, uri, date or date-time, which are checked; or anything else
 	Required    bool
 	Default     any      // nil if there is none. Need not fit: it is the server's
-	Min, Max    *float64 // of a number, of a string's length in characters, or of how many options are chosen; nil: no bound
+	Min, Max    *float64 // of a number, a string's length in characters, or the count of options; nil: no bound
 	Options     []Option // what a string has to be one of; nil if any will do
 	Many        bool     // any number of the options is chosen
 }
@@ -81,73 +122,60 @@ func (r *ElicitRequest) Valid() error {
 	return nil
 }
 
-// Form returns the fields to be filled in, in the server's order (MCP 2026-07-28, client, elicitation, requested schema).
-// A schema that is not a flat object of strings, numbers, booleans and choices is a *FormError. What else a schema
-// says, a pattern for one, the protocol leaves to the server.
+// Form returns the fields to be filled in, in the server's order (MCP 2026-07-28, client, elicitation, requested
+// schema). A schema that is not a flat object of strings, numbers, booleans and choices is a *FormError. What else a
+// schema says, a pattern for one, the protocol leaves to the server.
 func (r *ElicitRequest) Form() ([]Field, error) {
 	if r.Mode != "" && r.Mode != "form" {
-		return nil, &FormError{Reason: fmt.Sprintf("is none: the mode is %q", r.Mode)}
+		return nil, &FormError{Reason: fmt.Sprintf("cannot be shown: the mode is %q", r.Mode)}
 	}
-	var kind string
-	var fields []Field
-	var required []string
-	var bad error // the first
-	s := scanner{text: r.RequestedSchema}
+	var schema struct {
+		Type       string
+		Properties fieldList
+		Required   []string
+	}
+	err := json.Unmarshal(r.RequestedSchema, &schema)
+	if errors.As(err, new(*FormError)) {
+		return nil, err
+	}
+	if err != nil || schema.Type != "object" {
+		return nil, &FormError{Reason: "has a schema that is not one of an object"}
+	}
+	for _, name := range schema.Required {
+		f := fieldNamed(schema.Properties, name)
+		if f == nil {
+			return nil, &FormError{name, "is required, but is not there"}
+		}
+		f.Required = true
+	}
+	return schema.Properties, nil
+}
+
+// fieldList has the fields of a form in the order of its properties, which a map would forget.
+type fieldList []Field
+
+func (l *fieldList) UnmarshalJSON(properties []byte) (err error) {
+	s := scanner{text: properties}
 	s.object(func(key []byte) {
-		switch string(key) {
-		case "type":
-			kind = s.string()
-		case "required":
-			s.array(func() { required = append(required, s.string()) })
-		case "properties":
-			s.object(func(key []byte) { // a map would forget the order
-				name, raw := unquote(key, plainText), s.value() // with invalid UTF-8 mended, as in every other string
-				if bad != nil || !s.ok() {
-					return
-				}
-				var f Field
-				if f, bad = newField(name, raw); fieldNamed(fields, name) != nil {
-					bad = &FormError{name, "is there twice"}
-				}
-				if fields = append(fields, f); len(fields) > maxFields {
-					bad = &FormError{Reason: fmt.Sprintf("has more than %d fields", maxFields)}
-				}
-			})
-		default:
-			s.value()
+		name, schema := unquote(key, plainText), s.value() // with invalid UTF-8 mended, as in every other string
+		if err == nil && len(*l) == maxFields {
+			err = &FormError{Reason: fmt.Sprintf("has more than %d fields", maxFields)}
+		}
+		if err == nil {
+			var f Field
+			f, err = newField(name, schema)
+			*l = append(*l, f)
 		}
 	})
-	if bad == nil && (!s.end() || kind != "object") {
-		bad = &FormError{Reason: "has a schema that is not one of an object"}
+	if err == nil && !s.end() {
+		err = errors.New("not an object")
 	}
-	for _, name := range required {
-		if f := fieldNamed(fields, name); f != nil {
-			f.Required = true
-		} else if bad == nil {
-			bad = &FormError{name, "is required, but is not there"}
-		}
-	}
-	if bad != nil {
-		return nil, bad
-	}
-	return fields, nil
+	return err
 }
 
-// Defaults is the content of a form that the user has left as it was: never nil, and empty if it is no valid form.
-func (r *ElicitRequest) Defaults() map[string]any {
-	content := make(map[string]any)
-	fields, _ := r.Form()
-	for _, f := range fields {
-		if f.Default != nil {
-			content[f.Name] = f.Default
-		}
-	}
-	return content
-}
-
-// Check says whether content can be sent as that of an accepted request: with every required field, with none that
-// the server did not ask for, and with values that fit. Where a URL was to be opened there is none; of a form there is always
-// one, if only {}: there are servers to which none is a failure. The error, a *FormError, quotes no value.
+// Check says whether content can be sent as that of an accepted request: with every required field, with none that the
+// server did not ask for, and with values that fit. Where a URL was to be opened there is none; of a form there is
+// always one, if only {}: there are servers to which none is a failure. The error, a *FormError, quotes no value.
 func (r *ElicitRequest) Check(content map[string]any) error {
 	if r.Mode == "url" {
 		if content != nil {
@@ -173,7 +201,7 @@ func (r *ElicitRequest) Check(content map[string]any) error {
 			return &FormError{f.Name, "is required"}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(content)) {
+	for name := range content {
 		if fieldNamed(fields, name) == nil {
 			return &FormError{name, "was not asked for"}
 		}
@@ -181,38 +209,116 @@ func (r *ElicitRequest) Check(content map[string]any) error {
 	return nil
 }
 
-// Parse makes a value that fits of what a user has typed. Nothing typed means the default; without one, a field
-// that is not required has no value: nil, which is to be left out of the content. An option is chosen by its value, its title or its
-// number, counted from 1; several with commas between them.
-func (f *Field) Parse(text string) (v any, err error) {
+// Parse makes a value that fits of what a user has typed. Nothing typed means the default; without one, a field that
+// is not required has no value: nil, which is to be left out of the content. An option is chosen by its value, its
+// title or its number, counted from 1; several with commas between them.
+func (f *Field) Parse(text string) (any, error) {
 	text = strings.TrimSpace(text)
+	var v any = json.RawMessage(strings.ToLower(text)) // a number, or true or false
 	switch {
-	case text != "":
-		v, err = f.read(text)
-	case f.Default != nil:
+	case text == "" && f.Default != nil:
 		v = f.Default
-	case !f.Required:
+	case text == "" && !f.Required:
 		return nil, nil
+	case text == "" && !f.Many: // no option may be enough: Check says so
+		return nil, &FormError{f.Name, "is required"}
 	case f.Many:
-		v = []string{} // whether that is enough is for Check to say
-	default:
-		err = &FormError{f.Name, "is required"}
+		list := []string{}
+		for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
+			if value := f.option(strings.TrimSpace(part)); !slices.Contains(list, value) {
+				list = append(list, value)
+			}
+		}
+		v = list
+	case f.Type == "string":
+		v = f.option(text)
+	case f.Type == "boolean":
+		if i := slices.Index([]string{"n", "y", "no", "yes"}, strings.ToLower(text)); i >= 0 {
+			v = i%2 == 1
+		}
 	}
-	if err == nil {
-		err = f.Check(v)
+	return f.fit(v)
+}
+
+// option returns the value of the option that a user means, or else the text. Options can be numbers themselves, so a
+// value goes before a number.
+func (f *Field) option(text string) string {
+	for _, o := range f.Options {
+		if o.Value == text || strings.EqualFold(o.Title, text) {
+			return o.Value
+		}
 	}
+	if n, err := strconv.Atoi(text); err == nil && 1 <= n && n <= len(f.Options) {
+		return f.Options[n-1].Value
+	}
+	return text
+}
+
+// Check says whether a value fits: it is judged by its JSON. The error is a *FormError.
+func (f *Field) Check(v any) error {
+	_, err := f.fit(v)
+	return err
+}
+
+// fit returns a value in the type of the field's values, or why it does not fit.
+func (f *Field) fit(v any) (any, error) {
+	raw, _ := json.Marshal(v) // without a text, as of NaN, it is of no type
+	v, err := f.decode(raw)
 	if err != nil {
 		return nil, err
+	}
+	reason := ""
+	switch v := v.(type) {
+	case []string:
+		if slices.ContainsFunc(v, f.lacks) {
+			reason = "must be a list of options"
+		} else {
+			reason = f.outside(float64(len(v)), " options")
+		}
+	case string:
+		switch {
+		case f.Options != nil && f.lacks(v):
+			reason = "must be one of the options"
+		case !hasFormat(v, f.Format):
+			reason = "must be of the form " + f.Format
+		default:
+			reason = f.outside(float64(utf8.RuneCountInString(v)), " characters")
+		}
+	case int64:
+		reason = f.outside(float64(v), "")
+	case float64:
+		if reason = f.outside(v, ""); f.Type == "integer" && v != math.Trunc(v) {
+			reason = "must be a whole number"
+		}
+	}
+	if reason != "" {
+		return nil, &FormError{f.Name, reason}
 	}
 	return v, nil
 }
 
-// Check says whether a value fits. It also takes what encoding/json makes of one. The error is a *FormError.
-func (f *Field) Check(v any) error {
-	if reason := f.mismatch(v); reason != "" {
-		return &FormError{f.Name, reason}
+// decode reads a value of the field's type from JSON. A whole number stays exact where 64 bits hold it.
+func (f *Field) decode(raw []byte) (any, error) {
+	switch {
+	case f.Many:
+		return decodeAs[[]string](f, raw, "must be a list of options")
+	case f.Type == "string":
+		return decodeAs[string](f, raw, "must be a text")
+	case f.Type == "boolean":
+		return decodeAs[bool](f, raw, "must be yes or no")
 	}
-	return nil
+	if n, err := decodeAs[int64](f, raw, ""); err == nil {
+		return n, nil
+	}
+	return decodeAs[float64](f, raw, "must be a number")
+}
+
+func decodeAs[T any](f *Field, raw []byte, reason string) (any, error) {
+	var v *T
+	if err := json.Unmarshal(raw, &v); err != nil || v == nil {
+		return nil, &FormError{f.Name, reason}
+	}
+	return *v, nil
 }
 
 // newField reads the schema of a field.
@@ -257,8 +363,8 @@ func newField(name string, raw json.RawMessage) (Field, error) {
 	return f, nil
 }
 
-// options are what a string has to be one of, in each of the forms that the revisions have for it; nil if there are none.
-// ok is false if they are of yet another form.
+// options are what a string has to be one of, in each of the forms that the revisions have for it; nil if there are
+// none. ok is false if they are of yet another form.
 func (s *fieldSchema) options() (options []Option, ok bool) {
 	for i, value := range s.Enum {
 		options = append(options, Option{value, value})
@@ -275,135 +381,8 @@ func (s *fieldSchema) options() (options []Option, ok bool) {
 	return options, true
 }
 
-// decode reads a value from JSON.
-func (f *Field) decode(raw json.RawMessage) (any, error) {
-	switch {
-	case f.Many:
-		return decodeAs[[]string](raw)
-	case f.Type == "string":
-		return decodeAs[string](raw)
-	case f.Type == "boolean":
-		return decodeAs[bool](raw)
-	}
-	return parseNumber(string(raw))
-}
-
-func decodeAs[T any](raw json.RawMessage) (any, error) {
-	var v T
-	err := json.Unmarshal(raw, &v)
-	return v, err
-}
-
-// read makes a value of a text that is not empty.
-func (f *Field) read(text string) (any, error) {
-	switch {
-	case f.Many:
-		list := []string{}
-		parts := strings.Split(text, ",")
-		if _, ok := f.option(text); ok { // a title with a comma in it
-			parts = []string{text}
-		}
-		for _, part := range parts {
-			part = strings.TrimSpace(part)
-			value, ok := f.option(part)
-			if !ok && part != "" {
-				return nil, &FormError{f.Name, fmt.Sprintf("has no option %q", part)}
-			}
-			if ok && !slices.Contains(list, value) {
-				list = append(list, value)
-			}
-		}
-		return list, nil
-	case f.Options != nil:
-		if value, ok := f.option(text); ok {
-			return value, nil
-		}
-	case f.Type == "boolean":
-		switch strings.ToLower(text) {
-		case "true", "t", "yes", "y", "on", "1", "ja", "j":
-			return true, nil
-		case "false", "f", "no", "n", "off", "0", "nein":
-			return false, nil
-		}
-	case f.Type != "string":
-		if n, err := parseNumber(text); err == nil {
-			return n, nil
-		}
-	}
-	return text, nil // if it is not one, Check says what is wanted
-}
-
-// option finds the option that a user means. A value or a title goes before its number: options can be numbers themselves.
-func (f *Field) option(text string) (value string, ok bool) {
-	for _, means := range []func(Option) bool{
-		func(o Option) bool { return o.Value == text },
-		func(o Option) bool { return strings.EqualFold(o.Value, text) || strings.EqualFold(o.Title, text) },
-	} {
-		if i := slices.IndexFunc(f.Options, means); i >= 0 {
-			return f.Options[i].Value, true
-		}
-	}
-	if n, err := strconv.Atoi(text); err == nil && 1 <= n && n <= len(f.Options) {
-		return f.Options[n-1].Value, true
-	}
-	return "", false
-}
-
-// mismatch says why a value does not fit; empty if it does.
-func (f *Field) mismatch(v any) string {
-	switch {
-	case f.Many:
-		list, ok := v.([]any)
-		if texts, are := v.([]string); are {
-			ok = true
-			for _, text := range texts {
-				list = append(list, text)
-			}
-		}
-		if !ok || slices.ContainsFunc(list, func(v any) bool { return !f.offers(v) }) {
-			return "must be a list of options"
-		}
-		return f.outside(float64(len(list)), " options")
-	case f.Options != nil:
-		if !f.offers(v) {
-			return "must be one of the options"
-		}
-		return ""
-	case f.Type == "string":
-		text, ok := v.(string)
-		if !ok {
-			return "must be a text"
-		}
-		if !hasFormat(text, f.Format) {
-			return "must be of the form " + f.Format
-		}
-		return f.outside(float64(utf8.RuneCountInString(text)), " characters")
-	case f.Type == "boolean":
-		if _, ok := v.(bool); !ok {
-			return "must be yes or no"
-		}
-		return ""
-	}
-	n := math.NaN()
-	switch v := v.(type) {
-	case int:
-		n = float64(v)
-	case int64:
-		n = float64(v)
-	case float64:
-		n = v
-	}
-	switch {
-	case math.IsNaN(n) || math.IsInf(n, 0): // JSON has neither
-		return "must be a number"
-	case f.Type == "integer" && n != math.Trunc(n):
-		return "must be a whole number"
-	}
-	return f.outside(n, "")
-}
-
-func (f *Field) offers(v any) bool {
-	return slices.ContainsFunc(f.Options, func(o Option) bool { return v == o.Value })
+func (f *Field) lacks(value string) bool {
+	return !slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == value })
 }
 
 func (f *Field) outside(n float64, unit string) string {
@@ -432,14 +411,6 @@ func hasFormat(text, format string) bool {
 		_, err = time.Parse(time.RFC3339, text)
 	}
 	return err == nil
-}
-
-// parseNumber keeps a whole number exact where 64 bits hold it.
-func parseNumber(text string) (any, error) {
-	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return n, nil
-	}
-	return strconv.ParseFloat(text, 64)
 }
 
 func fieldNamed(fields []Field, name string) *Field {

@@ -1,5 +1,5 @@
 // host.go - many servers, one toolbox.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go, host_server.go.
+// Needs: Go 1.25, json, rpc, transport_stdio, transport_http, mcp, mistral, functions, agent.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -10,64 +10,99 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// TooManyToolsError says that there are more tools than a model can be offered.
-type TooManyToolsError struct{ Tools int }
+// maxDescription is how many bytes a model reads of a tool's description, or of a server's instructions. It reads
+// them with every request, and no server is to fill the context alone.
+const maxDescription = 8 * 1024
 
-func (e *TooManyToolsError) Error() string {
-	return fmt.Sprintf("there are %d tools, and a model can be offered %d: choose with allowedTools or excludedTools in the configuration",
-		e.Tools, maxFunctions)
+// NameError says that a name stands for nothing, or for several things.
+type NameError struct {
+	Kind    string // tool, prompt or resource
+	Name    string
+	Several []string // the full names of what is called so, each of another server; nil if there is nothing
 }
 
-// NoToolError says that a name stands for no tool, or for several.
-type NoToolError struct {
-	Name      string
-	Functions []string // of the tools that are called so, each on another server; nil if there is none
-}
-
-func (e *NoToolError) Error() string {
-	if e.Functions == nil {
-		return fmt.Sprintf("no server has a tool %q", e.Name)
+func (e *NameError) Error() string {
+	if e.Several == nil {
+		return fmt.Sprintf("no server has a %s %q", e.Kind, e.Name)
 	}
-	return fmt.Sprintf("several servers have a tool %q: %s", e.Name, strings.Join(e.Functions, ", "))
+	return fmt.Sprintf("several servers have a %s %q; say which: %s", e.Kind, e.Name, strings.Join(e.Several, ", "))
 }
 
-// Host is what stands between a model and MCP servers: it offers their tools under names that the model's API takes, and keeps
-// the servers there. One that fails stops no other. All methods may be called from any goroutine.
+// Resolve returns the index of the tool, prompt or resource that a name stands for: the one whose full name it is,
+// or else the only one whose own name it is. own has the names that servers use, full the same with the servers'
+// names: no two of those are equal. The error is a *NameError.
+func Resolve(kind, name string, own, full []string) (int, error) {
+	if i := slices.Index(full, name); i >= 0 {
+		return i, nil
+	}
+	found := 0
+	var several []string
+	for i := range own {
+		if own[i] == name {
+			found, several = i, append(several, full[i])
+		}
+	}
+	if len(several) != 1 {
+		return 0, &NameError{kind, name, several}
+	}
+	return found, nil
+}
+
+// HostStatus describes the state of one server.
+type HostStatus struct {
+	Name     string
+	Err      error      // why it is not running, or why its tools could not be listed the last time; nil if all is well
+	Info     ServerInfo // of the last successful start
+	Tools    int        // of the last list that could be read
+	Restarts int        // that were successful
+}
+
+// HostTool is one tool of a Host.
+type HostTool struct {
+	Server   string // Server.Name
+	Function string // the name that a model knows it by
+	Tool     Tool
+
+	server *hosted
+}
+
+// Host stands between a model and MCP servers: it offers their tools under names that the model's API takes, and
+// keeps the servers running. One that fails does not stop the others. All methods may be called from any goroutine.
 type Host struct {
 	servers []*hosted
 	stop    context.CancelCauseFunc // ends the life of the Host
-	work    sync.WaitGroup          // what the servers have begun
+	work    sync.WaitGroup          // goroutines of the servers
 }
 
-// StartHost starts all servers at once, and returns when each is there or has failed; Status says which. ctx bounds the
-// starts; the Host lives until Close.
-func StartHost(ctx context.Context, servers []HostServer) *Host {
+// StartHost starts all servers at once, and returns when each is running or has failed; Status says which. options,
+// if not nil, returns the options for each server. ctx bounds the starts; the Host lives until Close.
+func StartHost(ctx context.Context, servers []Server, options func(s *Server) ClientOptions) *Host {
 	life, stop := context.WithCancelCause(context.Background())
 	h := &Host{stop: stop}
-	names := make([]string, len(servers))
-	for i, server := range servers {
-		names[i] = server.Name
-	}
 	var starts []*serverStart
-	for i, prefix := range functionPrefixes(names) {
-		s := &hosted{HostServer: servers[i], prefix: prefix, life: life, work: &h.work}
+	for i, prefix := range FunctionPrefixes(ServerNames(servers)) {
+		s := &hosted{Server: servers[i], prefix: prefix, life: life, work: &h.work}
 		s.StartTimeout = cmp.Or(s.StartTimeout, startTime)
+		if options != nil {
+			s.options = options(&s.Server)
+		}
 		h.servers = append(h.servers, s)
-		starts = append(starts, s.begin(ctx, time.Time{}))
+		starts = append(starts, s.beginStart(ctx, time.Time{}))
 	}
-	for _, s := range starts {
-		<-s.done
+	for _, start := range starts {
+		<-start.done
 	}
 	return h
 }
 
-// Status says how the servers are, in the order in which they were given.
+// Status describes the servers, in the order in which they were given.
 func (h *Host) Status() []HostStatus {
 	status := make([]HostStatus, len(h.servers))
 	for i, s := range h.servers {
@@ -76,16 +111,16 @@ func (h *Host) Status() []HostStatus {
 	return status
 }
 
-// Tools returns the tools of all servers, also those that no model is offered. Lists that changed are read again, and a server
-// that died is started again. One that fails is left out, and Status says why; its tools can still be called. The error is
-// for no server that could be asked.
+// Tools returns the tools of all servers, also those that no model is offered. Lists that changed are read again,
+// and a server that ended is started again. One that fails is left out, and Status says why; its tools can still be
+// called. The error says that no server could be asked.
 func (h *Host) Tools(ctx context.Context) ([]HostTool, error) {
 	lists, err := h.lists(ctx)
 	return slices.Concat(lists...), err
 }
 
-// Functions returns the tools as a model is offered them: without those that the server's Allows leaves out, and those that
-// run only as tasks. The error is a *TooManyToolsError, or that of Tools.
+// Functions returns the tools as a model is offered them: without those that Server.Allows leaves out, and those
+// that run only as tasks. The error says that there are too many, or is that of Tools.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	lists, err := h.lists(ctx)
 	if err != nil {
@@ -94,18 +129,20 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	functions := []Function{}
 	for i, s := range h.servers {
 		for _, t := range lists[i] {
-			if tool := t.Tool; !tool.TaskOnly() && (s.Allows == nil || s.Allows(tool.Name)) {
-				functions = append(functions, Function{Name: t.Function, Description: cutForModel(tool.Description), Parameters: tool.InputSchema})
+			if tool := t.Tool; !tool.TaskOnly() && s.Allows(tool.Name) {
+				description := Clip(tool.Description, maxDescription)
+				functions = append(functions, Function{Name: t.Function, Description: description, Parameters: tool.InputSchema})
 			}
 		}
 	}
-	if len(functions) > maxFunctions {
-		return nil, &TooManyToolsError{len(functions)}
+	if len(functions) > MaxFunctions {
+		return nil, fmt.Errorf("there are %d tools, and a model can be offered %d: "+
+			"choose with allowedTools or excludedTools in the configuration", len(functions), MaxFunctions)
 	}
 	return functions, nil
 }
 
-// lists are the tools of each server, asked for at once.
+// lists returns the tools of each server, all of which are asked at once.
 func (h *Host) lists(ctx context.Context) ([][]HostTool, error) {
 	lists, errs := make([][]HostTool, len(h.servers)), make([]error, len(h.servers))
 	var work sync.WaitGroup
@@ -123,74 +160,59 @@ func (h *Host) lists(ctx context.Context) ([][]HostTool, error) {
 	return lists, nil
 }
 
-// Tool finds a tool of the last lists: by its function's name, or by its own if no other server has a tool of that name.
-func (h *Host) Tool(name string) (HostTool, bool) {
-	_, tool, err := h.find(name)
-	return tool, err == nil
-}
-
-func (h *Host) find(name string) (*hosted, HostTool, error) {
-	var server *hosted
-	var tool HostTool
-	var functions []string
-	// What looks like a function of some server is that or nothing, even if the server is not there: no other server can have it
-	// by calling its tool so.
-	function := slices.ContainsFunc(h.servers, func(s *hosted) bool { return s.prefix != "" && strings.HasPrefix(name, s.prefix) })
+// Tool finds a tool of the last lists: by its function's name, or by its own if no other server has a tool of that
+// name. The error is a *NameError.
+func (h *Host) Tool(name string) (HostTool, error) {
+	// A name with the prefix of a server is a function of that server or nothing, even if the server is not running: no
+	// other server can get its calls by a tool that is called so.
+	prefixed := slices.ContainsFunc(h.servers, func(s *hosted) bool {
+		return s.prefix != "" && strings.HasPrefix(name, s.prefix)
+	})
+	var tools []HostTool
+	var own, full []string
 	for _, s := range h.servers {
-		known := s.known()
-		i := slices.IndexFunc(known, func(t HostTool) bool { return t.Function == name })
-		if i >= 0 {
-			return s, known[i], nil
-		}
-		i = slices.IndexFunc(known, func(t HostTool) bool { return t.Tool.Name == name })
-		if i >= 0 && !function {
-			server, tool, functions = s, known[i], append(functions, known[i].Function)
+		for _, t := range s.lastTools() {
+			tools, own, full = append(tools, t), append(own, t.Tool.Name), append(full, t.Function)
 		}
 	}
-	if len(functions) != 1 {
-		return nil, HostTool{}, &NoToolError{name, functions}
+	if prefixed {
+		own = nil
 	}
-	return server, tool, nil
+	i, err := Resolve("tool", name, own, full)
+	if err != nil {
+		return HostTool{}, err
+	}
+	return tools[i], nil
 }
 
-// CallTool runs a tool, which it finds as Tool does; see Client.CallTool. Where no list has it, the servers are asked for
-// their lists first. A server that died is started again, but a call that it died of is not made again.
-func (h *Host) CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
-	s, tool, err := h.find(name)
+// CallTool runs a tool, which it finds as Tool does; see Client.CallTool. Where no list has it, the servers are
+// asked for their lists first. A server that ended is started again, but a call that ended it is not made again.
+func (h *Host) CallTool(
+	ctx context.Context, name string, arguments json.RawMessage, report func(Progress),
+) (*ToolResult, error) {
+	t, err := h.Tool(name)
 	if err != nil {
 		if _, err := h.Tools(ctx); err != nil {
 			return nil, err
 		}
-		if s, tool, err = h.find(name); err != nil {
+		if t, err = h.Tool(name); err != nil {
 			return nil, err
 		}
 	}
-	result, err := s.call(ctx, &tool.Tool, arguments, report)
-	return result, h.named(s, err)
+	result, err := t.server.call(ctx, &t.Tool, arguments, report)
+	return result, h.named(t.server, err)
 }
 
-// Client returns a client of the server of that name, for all that is not about tools. "" is the only server. If it is not
-// there it is started again.
+// Client returns a client of the server of that name, for all that is not about tools. "" names the only server. If
+// it is not running it is started again.
 func (h *Host) Client(ctx context.Context, server string) (*Client, error) {
-	s := h.server(server)
-	switch {
-	case s == nil && server == "":
-		return nil, fmt.Errorf("there are %d servers: which?", len(h.servers))
-	case s == nil:
-		return nil, fmt.Errorf("there is no server %q", server)
-	}
-	client, err := s.get(ctx, true)
-	return client, h.named(s, err)
-}
-
-// server is the server of that name, or nil.
-func (h *Host) server(name string) *hosted {
 	for _, s := range h.servers {
-		if s.Name == name || name == "" && len(h.servers) == 1 {
-			return s
+		if s.Name == server || server == "" && len(h.servers) == 1 {
+			client, err := s.get(ctx, true)
+			return client, h.named(s, err)
 		}
 	}
-	return nil
+	return nil, fmt.Errorf("none of the %d servers is called %q", len(h.servers), server)
 }
 
 // named says which server the error is about.
@@ -201,20 +223,17 @@ func (h *Host) named(s *hosted, err error) error {
 	return fmt.Errorf("server %s: %w", s.Name, err)
 }
 
-// Instructions are what the servers say about how to use them, for a model.
+// Instructions returns what the servers say about how to use them, for a model.
 func (h *Host) Instructions() string {
 	var parts []string
 	for _, s := range h.servers {
-		text := strings.TrimSpace(s.status().Info.Instructions)
-		switch {
-		case text == "":
-			continue
-		case s.prefix == "":
-			text = "The server says of its tools:\n" + cutForModel(text)
-		default:
-			text = fmt.Sprintf("The server %s says of its tools, which begin with %s:\n%s", s.Name, s.prefix, cutForModel(text))
+		text, about := strings.TrimSpace(s.status().Info.Instructions), "The server says of its tools:\n"
+		if s.prefix != "" {
+			about = fmt.Sprintf("The server %s says of its tools, which begin with %s:\n", s.Name, s.prefix)
 		}
-		parts = append(parts, text)
+		if text != "" {
+			parts = append(parts, about+Clip(text, maxDescription))
+		}
 	}
 	return strings.Join(parts, "\n\n")
 }
@@ -236,7 +255,7 @@ func (h *Host) Close() error {
 // expanded; a backslash takes a space, a quote or another backslash as it is.
 // Leading words of the form NAME=VALUE set the server's environment.
 func ParseCommand(line string) (Command, error) {
-	words, err := splitWords(line)
+	words, err := SplitWords(line)
 	if err != nil {
 		return Command{}, err
 	}
@@ -254,42 +273,30 @@ func ParseCommand(line string) (Command, error) {
 	return c, nil
 }
 
-func splitWords(line string) (words []string, err error) {
-	var word strings.Builder
-	var quote rune // that is open, 0 if none
-	inWord, backslash := false, false
-	for _, r := range line {
-		switch {
-		case backslash:
-			if !strings.ContainsRune(` "'\`, r) {
-				word.WriteByte('\\') // as in C:\python
-			}
-			word.WriteRune(r)
-			backslash = false
-		case r == '\\' && quote != '\'':
-			backslash, inWord = true, true
-		case quote != 0 && r == quote:
-			quote = 0
-		case quote != 0:
-			word.WriteRune(r)
-		case r == '"' || r == '\'':
-			quote, inWord = r, true
-		case r == ' ' || r == '\t' || r == '\n':
-			if inWord {
-				words = append(words, word.String())
-				word.Reset()
-				inWord = false
-			}
-		default:
-			word.WriteRune(r)
-			inWord = true
+// SplitWords splits a command line into its words, without their quotes.
+func SplitWords(line string) (words []string, err error) {
+	for line = strings.TrimLeft(line, blanks); line != ""; line = strings.TrimLeft(line, blanks) {
+		word := commandWord.FindString(line)
+		if line = line[len(word):]; line != "" && !strings.Contains(blanks, line[:1]) {
+			return nil, errors.New("the command line ends inside quotes or after a backslash")
 		}
-	}
-	if quote != 0 || backslash {
-		return nil, errors.New("the command line ends inside quotes or after a backslash")
-	}
-	if inWord {
-		words = append(words, word.String())
+		words = append(words, quoted.ReplaceAllStringFunc(word, func(part string) string {
+			switch part[0] {
+			case '\'':
+				return part[1 : len(part)-1]
+			case '"':
+				part = part[1 : len(part)-1]
+			}
+			return escaped.ReplaceAllString(part, "$1")
+		}))
 	}
 	return words, nil
 }
+
+const blanks = " \t\n"
+
+var (
+	commandWord = regexp.MustCompile(`^(?s:[^ \t\n"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')*`)
+	quoted      = regexp.MustCompile(`(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.`)
+	escaped     = regexp.MustCompile(`\\([ "'\\])`)
+)

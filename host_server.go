@@ -1,91 +1,149 @@
-// host_server.go - a server that is started again when it has died.
-// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go.
+// host_server.go - a server: what describes it, and how it is started, and started again when it has ended.
+// Needs: Go 1.25, json, rpc, transport_stdio, transport_http, mcp, mistral, functions, agent.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
 	"sync"
 	"time"
 )
 
-// StartTimeoutError says that a server was not there in time. It wraps context.DeadlineExceeded.
+// StartTimeoutError says that a server did not start in time. It wraps context.DeadlineExceeded.
 type StartTimeoutError struct{ After time.Duration }
 
 func (e *StartTimeoutError) Error() string {
-	return fmt.Sprintf("the server was not there within %s", e.After)
+	return fmt.Sprintf("the server did not start within %s", e.After)
 }
 
 func (e *StartTimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// GivenUpError says that a server is not started any more. It wraps what went wrong the last time.
-type GivenUpError struct {
-	Restarts int // in a row, none of which did any good
-	Err      error
-}
-
-func (e *GivenUpError) Error() string {
-	return fmt.Sprintf("given up after %d restarts in a row: %v", e.Restarts, e.Err)
-}
-
-func (e *GivenUpError) Unwrap() error { return e.Err }
-
 const (
-	startTime   = 30 * time.Second // HostServer.StartTimeout if 0
-	maxRestarts = 5                // in a row
-	calmTime    = time.Minute      // a server that is there for so long does well
-	maxPause    = time.Minute      // before a subscription is begun again
+	startTime  = 30 * time.Second // Server.StartTimeout if 0
+	maxPause   = time.Minute      // before a start
+	listenTime = 5 * time.Second  // before a subscription that ended is begun again
 )
 
-// HostServer is one server that a Host is to have.
-type HostServer struct {
-	Name         string // which no other server has
-	Connect      func(ctx context.Context, o ClientOptions) (*Client, error)
-	Options      ClientOptions
-	StartTimeout time.Duration          // of a start, and of a list of tools; 30 s if 0
-	Allows       func(tool string) bool // whether a model is offered that tool; nil if it is offered all
+// Server describes an MCP server: a command to start, or a URL to connect to, and what a Host may do with it. Only
+// Name and either Command or URL are required.
+type Server struct {
+	Name string // no other server of a Host has it
+	Err  error  // why the description is of no use, nil if it is; Connect returns it
+
+	Command Command      // of a server on stdio
+	URL     string       // of a server over HTTP; if it is not empty, Command is not used
+	Header  http.Header  // sent to the URL with every request
+	Client  *http.Client // for the URL; see HTTP.Client
+	SSE     bool         // the URL is one of HTTP+SSE, and nothing else is tried
+
+	// Start, if set, starts the server in place of Command and URL.
+	Start func(ctx context.Context) (Transport, error)
+
+	Timeout      time.Duration // of a request; 0 leaves it to ClientOptions.Timeout
+	StartTimeout time.Duration // of a start by a Host, and of a list of tools; 30 s if 0
+
+	AllowedTools  []string // globs of the tools that a model is offered; all if empty
+	ExcludedTools []string // globs of those that it is not; stronger than AllowedTools
+	AutoApprove   []string // globs of the tools that run without being asked about
 }
 
-// HostStatus is how a server is.
-type HostStatus struct {
-	Name     string
-	Err      error      // why it is not there, or why its tools could not be listed the last time; nil if all is well
-	Info     ServerInfo // of the last start that went well
-	Tools    int        // of the last list that could be read
-	Restarts int        // that went well
+// ServerNames returns the names of servers.
+func ServerNames(servers []Server) []string {
+	names := make([]string, len(servers))
+	for i, s := range servers {
+		names[i] = s.Name
+	}
+	return names
 }
 
-// HostTool is one tool of a Host.
-type HostTool struct {
-	Server   string // HostServer.Name
-	Function string // the name that a model knows it by
-	Tool     Tool
+// Allows reports whether a model may be offered a tool.
+func (s *Server) Allows(tool string) bool {
+	return (len(s.AllowedTools) == 0 || matchesGlob(s.AllowedTools, tool)) && !matchesGlob(s.ExcludedTools, tool)
 }
 
-// hosted is one server through all its starts. Nobody watches it: that it has died is noticed by the next who needs it,
-// who starts it again; all who need it meanwhile wait for that one start.
+// Approves reports whether a tool runs without being asked about.
+func (s *Server) Approves(tool string) bool { return matchesGlob(s.AutoApprove, tool) }
+
+// Connect starts the server, or connects to it. A URL at which nobody speaks Streamable HTTP may be one of HTTP+SSE
+// (MCP 2026-07-28, transports, streamable HTTP, backward compatibility).
+func (s *Server) Connect(ctx context.Context, o ClientOptions) (*Client, error) {
+	o.Timeout = cmp.Or(s.Timeout, o.Timeout)
+	endpoint := &HTTP{URL: s.URL, Header: s.Header, Client: s.Client}
+	switch {
+	case s.Err != nil:
+		return nil, s.Err
+	case s.Start != nil:
+		return Connect(ctx, s.Start, &o)
+	case s.URL == "":
+		return Connect(ctx, s.Command.Start, &o)
+	case s.SSE:
+		return connectSSE(ctx, endpoint, o)
+	}
+	client, err := Connect(ctx, endpoint.Start, &o)
+	var refusal *HTTPError
+	if !errors.As(err, &refusal) || o.Protocol == Revisions()[0] {
+		return client, err
+	}
+	switch refusal.Status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		var failed error
+		if client, failed = connectSSE(ctx, endpoint, o); failed == nil {
+			return client, nil
+		}
+		err = fmt.Errorf("%w; nor is it HTTP+SSE: %w", err, failed)
+	}
+	return nil, err
+}
+
+// connectSSE connects over HTTP+SSE, which is older than server/discover: no server there is of the stateless era.
+func connectSSE(ctx context.Context, endpoint *HTTP, o ClientOptions) (*Client, error) {
+	revisions := Revisions() // the first is the stateless one
+	if o.Protocol == revisions[0] {
+		return nil, fmt.Errorf("HTTP+SSE does not carry revision %s", o.Protocol)
+	}
+	o.Protocol = cmp.Or(o.Protocol, revisions[1])
+	return Connect(ctx, endpoint.StartSSE, &o)
+}
+
+// matchesGlob reports whether a name matches one of the patterns. * stands for any characters and ? for one; unlike
+// path.Match's they also stand for slashes, which tools may have in their names.
+func matchesGlob(patterns []string, name string) bool {
+	wildcards := strings.NewReplacer(`\*`, `.*`, `\?`, `.`)
+	for _, pattern := range patterns {
+		if ok, _ := regexp.MatchString(`(?s)\A`+wildcards.Replace(regexp.QuoteMeta(pattern))+`\z`, name); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// hosted is one server through all its starts. Nothing watches it: that it has ended is noticed by the next caller
+// who needs it and starts it again; all who need it meanwhile wait for that one start.
 type hosted struct {
-	HostServer
-	prefix string          // of the names of its functions
-	life   context.Context // the Host's
-	work   *sync.WaitGroup // the Host's, for begin and listen
+	Server
+	options ClientOptions
+	prefix  string          // of the names of its functions
+	life    context.Context // the Host's
+	work    *sync.WaitGroup // the Host's, for beginStart and listen
 
-	mu       sync.Mutex   // guards the following; never held across I/O or a callback
-	client   *Client      // nil if the server is not there; see look
-	err      error        // why it is not there, or why it could not be listed
-	dead     *Client      // the one before, if it is not closed yet
-	starting *serverStart // nil if no start is under way
-	closed   bool         // no start may begin
-	last     time.Time    // when the last start was over, well or not
-	tries    int          // restarts since the server did well: it answered a call, or was there for a while
-	restarts int          // that went well
-	been     bool         // the server has been there
-	info     ServerInfo   // what it was then
-	tools    []HostTool   // of the last list that could be read; replaced, never changed
+	mu        sync.Mutex   // guards the following; never held across I/O or a callback
+	client    *Client      // of the last start, until the next one closes it; nil if that failed
+	err       error        // why it is not running, or why its tools could not be listed; see noticeEnd
+	starting  *serverStart // nil if no start is under way
+	closed    bool         // no start may begin
+	lastStart time.Time    // when the last start was over, successful or not
+	tries     int          // restarts since a call that the server survived
+	starts    int          // that were successful
+	info      ServerInfo   // of the last successful start
+	tools     []HostTool   // of the last list that could be read; replaced, never changed
 }
 
 // serverStart is one start, for all who wait for it.
@@ -95,40 +153,38 @@ type serverStart struct {
 	err    error
 }
 
-// get returns a client of the server, which it starts again if it has died or was never there. Without patience it only
-// waits for a restart that is likely to go well, the first after the server did well. Others go on in the background; and a
-// server that was never there is not started again.
+// get returns a client of the server, which it starts if it is not running. Without patience it only waits for the
+// restart that is likely to succeed, the first since a call that the server survived. Later ones go on in the
+// background; and a server that never ran is not started again.
 func (s *hosted) get(ctx context.Context, patient bool) (*Client, error) {
-	client, again, err := s.reach(patient)
-	if again == nil {
+	client, start, err := s.clientOrStart(patient)
+	if start == nil {
 		return client, err
 	}
 	select {
-	case <-again.done:
-		return again.client, again.err
+	case <-start.done:
+		return start.client, start.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx) // the others still wait for the start
+		return nil, context.Cause(ctx) // the start goes on for others
 	}
 }
 
-// reach is get but for the wait.
-func (s *hosted) reach(patient bool) (*Client, *serverStart, error) {
+// clientOrStart returns what get returns, or else the start to wait for.
+func (s *hosted) clientOrStart(patient bool) (*Client, *serverStart, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.look()
+	ended := s.noticeEnd()
 	switch {
 	case s.closed:
 		return nil, nil, ErrClosed
-	case s.client != nil:
+	case s.client != nil && !ended:
 		return s.client, nil, nil
-	case !patient && !s.been:
-		return nil, nil, s.err
-	case s.starting == nil && s.tries == maxRestarts:
+	case !patient && s.starts == 0:
 		return nil, nil, s.err
 	case s.starting == nil:
-		pause := time.Duration(1<<s.tries/2) * time.Second // 0, 1, 2, 4, 8
+		pause := min(time.Duration(1<<min(s.tries, 10)/2)*time.Second, maxPause) // 0, 1, 2, 4, …
 		s.tries++
-		s.begin(s.life, s.last.Add(pause))
+		s.beginStart(s.life, s.lastStart.Add(pause))
 	}
 	if !patient && s.tries > 1 {
 		return nil, nil, s.err
@@ -136,65 +192,49 @@ func (s *hosted) reach(patient bool) (*Client, *serverStart, error) {
 	return nil, s.starting, nil
 }
 
-// look notices that the server has died. The caller holds s.mu.
-func (s *hosted) look() {
-	if s.client == nil || s.client.conn.life.Err() == nil {
-		return
+// noticeEnd reports whether the server has ended by itself. The caller holds s.mu.
+func (s *hosted) noticeEnd() bool {
+	if s.client == nil || s.client.Err() == nil {
+		return false
 	}
-	if time.Since(s.last) >= calmTime {
-		s.tries = 0
-	}
-	s.fail(context.Cause(s.client.conn.life))
-	s.client, s.dead = nil, s.client
+	s.err = s.client.Err()
+	return true
 }
 
-// fail takes down why the server is not there. The caller holds s.mu.
-func (s *hosted) fail(err error) {
-	if s.err = err; s.tries == maxRestarts {
-		s.err = &GivenUpError{s.tries, err}
-	}
-}
-
-// begin begins a start, though not before the given time. The caller holds s.mu.
-func (s *hosted) begin(ctx context.Context, at time.Time) *serverStart {
-	next, dead := &serverStart{done: make(chan struct{})}, s.dead
-	s.starting, s.dead = next, nil
+// beginStart begins a start, though not before the given time. The caller holds s.mu.
+func (s *hosted) beginStart(ctx context.Context, at time.Time) *serverStart {
+	start, ended := &serverStart{done: make(chan struct{})}, s.client
+	s.starting, s.client = start, nil
 	s.work.Go(func() {
-		if dead != nil {
-			_ = dead.Close() // what is left of it, as a grandchild, may be in the way
+		if ended != nil {
+			_ = ended.Close() // what is left of it, as a grandchild, may be in the way
 		}
-		if next.err = pause(ctx, time.Until(at)); next.err == nil {
-			next.client, next.err = s.connect(ctx)
+		select {
+		case <-time.After(time.Until(at)):
+			inTime, cancel := context.WithTimeoutCause(ctx, s.StartTimeout, &StartTimeoutError{s.StartTimeout})
+			start.client, start.err = s.Connect(inTime, s.options)
+			cancel()
+		case <-ctx.Done():
+			start.err = context.Cause(ctx)
 		}
-		s.started(next)
+		s.finishStart(start)
 	})
-	return next
+	return start
 }
 
-func (s *hosted) connect(ctx context.Context) (*Client, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.StartTimeout, &StartTimeoutError{s.StartTimeout})
-	defer cancel()
-	return s.Connect(ctx, s.Options)
-}
-
-// started takes down what came of a start.
-func (s *hosted) started(next *serverStart) {
+// finishStart takes note of the outcome of a start.
+func (s *hosted) finishStart(start *serverStart) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer close(next.done)
-	s.starting, s.last = nil, time.Now()
-	if next.err != nil {
-		s.fail(next.err)
-		next.err = s.err
+	defer close(start.done)
+	s.starting, s.lastStart = nil, time.Now()
+	s.client, s.err = start.client, start.err
+	if s.err != nil {
 		return
 	}
-	s.client, s.err = next.client, nil
-	if s.been {
-		s.restarts++
-	}
-	s.been, s.info = true, next.client.Server
-	if next.client.stateless() && next.client.tellsOfChanges("tools") {
-		s.work.Go(func() { s.listen(next.client) })
+	s.starts, s.info = s.starts+1, s.client.Server
+	if s.info.Stateless() && s.info.ListChanged("tools") {
+		s.work.Go(func() { s.listen(start.client) })
 	}
 }
 
@@ -204,12 +244,11 @@ func (s *hosted) list(ctx context.Context) ([]HostTool, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A server that is there and does not answer must not keep the others for as long as a call may take.
+	// A server that runs and does not answer must not keep the others for as long as a call may take.
 	inTime, cancel := context.WithTimeoutCause(ctx, s.StartTimeout, &TimeoutError{After: s.StartTimeout})
 	defer cancel()
 	tools, err := client.ListTools(inTime)
-	var refusal *Error
-	if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
+	if isMethodNotFound(err) {
 		tools, err = nil, nil // a server of resources or prompts alone
 	}
 	s.mu.Lock()
@@ -221,14 +260,21 @@ func (s *hosted) list(ctx context.Context) ([]HostTool, error) {
 		return nil, err
 	}
 	s.tools = make([]HostTool, len(tools))
-	for i, function := range serverFunctionNames(s.prefix, tools) {
-		s.tools[i] = HostTool{s.Name, function, tools[i]}
+	for i, function := range FunctionNames(s.prefix, tools) {
+		s.tools[i] = HostTool{s.Name, function, tools[i], s}
 	}
 	return s.tools, nil
 }
 
+func isMethodNotFound(err error) bool {
+	var refusal *Error
+	return errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound
+}
+
 // call runs one of the server's tools.
-func (s *hosted) call(ctx context.Context, tool *Tool, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
+func (s *hosted) call(
+	ctx context.Context, tool *Tool, arguments json.RawMessage, report func(Progress),
+) (*ToolResult, error) {
 	client, err := s.get(ctx, true)
 	if err != nil {
 		return nil, fmt.Errorf("tools/call %s: %w", tool.Name, err)
@@ -237,8 +283,7 @@ func (s *hosted) call(ctx context.Context, tool *Tool, arguments json.RawMessage
 		ctx = Repeatable(ctx)
 	}
 	result, err := client.CallTool(ctx, tool.Name, arguments, report)
-	var refusal *Error
-	if err == nil || errors.As(err, &refusal) {
+	if client.Err() == nil { // the server survived the call
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.tries = 0
@@ -246,8 +291,8 @@ func (s *hosted) call(ctx context.Context, tool *Tool, arguments json.RawMessage
 	return result, err
 }
 
-// known are the tools of the last list.
-func (s *hosted) known() []HostTool {
+// lastTools returns the tools of the last list.
+func (s *hosted) lastTools() []HostTool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tools
@@ -256,57 +301,35 @@ func (s *hosted) known() []HostTool {
 func (s *hosted) status() HostStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.look()
-	return HostStatus{s.Name, s.err, s.info, len(s.tools), s.restarts}
+	s.noticeEnd()
+	return HostStatus{s.Name, s.err, s.info, len(s.tools), max(0, s.starts-1)}
 }
 
 // close ends the server. The Host's life has ended, and with it a start under way.
 func (s *hosted) close() error {
 	s.mu.Lock()
 	s.closed = true
-	starting := s.starting
+	client, start := s.client, s.starting
 	s.mu.Unlock()
-	if starting != nil {
-		<-starting.done
+	if start != nil {
+		<-start.done
+		client = start.client
 	}
-	s.mu.Lock()
-	clients := []*Client{s.client, s.dead}
-	s.mu.Unlock()
-	var err error
-	for _, client := range clients {
-		if client != nil {
-			err = errors.Join(err, client.Close())
-		}
-	}
-	return err
-}
-
-// listen has the server tell of changed tools, which the Client then asks for anew. A subscription that ends is begun again
-// after a pause, as long as the server is there and knows what that is.
-func (s *hosted) listen(client *Client) {
-	for wait := time.Second; ; wait = min(2*wait, maxPause) {
-		begun := time.Now()
-		err := client.Listen(s.life, Subscription{Tools: true}, func(Change) {})
-		var refusal *Error
-		if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
-			return
-		}
-		if time.Since(begun) >= maxPause {
-			wait = time.Second
-		}
-		if pause(client.conn.life, wait) != nil { // it has died, or the Host is being closed
-			return
-		}
-		client.forgetLists("tools") // of a change meanwhile nobody was told
-	}
-}
-
-// pause waits, unless ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
+	if client == nil {
 		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	}
+	return client.Close()
+}
+
+// listen subscribes to changes of the tools, after which the Client asks for them anew. A subscription that ends is
+// begun again after a pause, as long as the server runs and knows what a subscription is.
+func (s *hosted) listen(client *Client) {
+	for !isMethodNotFound(client.Listen(s.life, Subscription{Tools: true}, func(Change) {})) {
+		select {
+		case <-time.After(listenTime):
+			client.ForgetLists("tools") // they may have changed meanwhile
+		case <-client.Done(): // also when the Host is closed
+			return
+		}
 	}
 }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -17,94 +20,119 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 )
 
-// hostPeer is a server in memory, through all its starts. Its tools can change, and all that it does can fail.
+// hostPeer is a server in memory, through all its starts.
 type hostPeer struct {
-	t    *testing.T
-	name string
+	Server
 
-	// Set before the host starts. Each may be nil.
-	start   func(ctx context.Context) error              // runs as the server starts
-	answer  func(ctx context.Context, method string) any // what is not nil is answered as it is: an error, a result, or hostDies
-	wrap    func(Transport) Transport
-	options ClientOptions
-	timeout time.Duration
-	allows  func(tool string) bool
+	answer func(ctx context.Context, method string) any // if it returns not nil, that is the answer: an error or a result
+	wrap   func(Transport) Transport                    // around the client's transport, if set
 
-	mu     sync.Mutex // guards the following
-	names  []string   // of its tools
-	failed *Error     // what tools/list answers, if set
-	lists  int        // how often it was asked for them
+	mu     sync.Mutex                       // guards the following
+	names  []string                         // of its tools
+	says   string                           // its instructions
+	fails  error                            // what a start ends with
+	slow   time.Duration                    // how long a start takes
+	to     map[string]func(*hostPeer) error // how it answers a method, where it does not as it should; hostEnds ends it
+	lists  int                              // how often it was asked for its tools
 	called []string
 	starts []time.Time
-	server *Conn // of the last start, as is the next
-	client *Client
+	conn   *Conn // of the last start
 }
 
-// hostDies is an answer: none, as the server has died.
-type hostDies struct{}
+var errHostEnds = errors.New("the server ends without an answer")
 
-// newHostPeer is a server that has tools of these names.
-func newHostPeer(t *testing.T, name string, tools ...string) *hostPeer {
-	return &hostPeer{t: t, name: name, names: tools}
+func newHostPeer(name string, tools ...string) *hostPeer {
+	p := &hostPeer{names: tools, to: make(map[string]func(*hostPeer) error)}
+	p.Server = Server{Name: name, Start: p.start}
+	return p
 }
 
-// startHost starts a host of these servers.
 func startHost(t *testing.T, peers ...*hostPeer) *Host {
 	t.Helper()
-	var servers []HostServer
+	var servers []Server
 	for _, p := range peers {
-		servers = append(servers, HostServer{p.name, p.connect, p.options, p.timeout, p.allows})
+		servers = append(servers, p.Server)
 	}
-	host := StartHost(t.Context(), servers)
-	t.Cleanup(func() { host.Close() })
+	host := StartHost(t.Context(), servers, nil)
+	t.Cleanup(func() {
+		host.Close()
+		for _, p := range peers {
+			if p.conn != nil {
+				p.conn.Close()
+			}
+		}
+	})
 	return host
 }
 
-func (p *hostPeer) connect(ctx context.Context, o ClientOptions) (*Client, error) {
+func (p *hostPeer) start(ctx context.Context) (Transport, error) {
 	p.mu.Lock()
 	p.starts = append(p.starts, time.Now())
+	slow := p.slow
 	p.mu.Unlock()
-	if p.start != nil {
-		if err := p.start(ctx); err != nil {
-			return nil, err
-		}
+	if err := hostPause(ctx, slow); err != nil {
+		return nil, err
 	}
-	ours, theirs := memoryPair()
-	server := NewConn(theirs, Handler{Request: p.request})
-	p.t.Cleanup(func() { server.Close() })
-	var transport Transport = ours
-	if p.wrap != nil {
-		transport = p.wrap(ours)
-	}
-	client, err := Connect(ctx, transport, &o)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.server, p.client = server, client
-	return client, err
+	if p.fails != nil {
+		return nil, p.fails
+	}
+	in, out := io.Pipe()
+	theirIn, theirOut := io.Pipe()
+	if p.conn != nil {
+		p.conn.Close()
+	}
+	p.conn = NewConn(NewLines(theirIn, out), Handler{Request: p.request})
+	var ours Transport = NewLines(in, theirOut)
+	if p.wrap != nil {
+		ours = p.wrap(ours)
+	}
+	return ours, nil
+}
+
+// hostPause waits, unless ctx ends before.
+func hostPause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (p *hostPeer) request(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
 	if p.answer != nil {
-		switch answer := p.answer(ctx, method).(type) {
-		case nil:
-		case hostDies:
-			hostEnds(ctx, c)
-			return nil, nil
-		case error:
-			return nil, answer
-		default:
+		if answer := p.answer(ctx, method); answer == errHostEnds {
+			return nil, hostEnds(ctx, c)
+		} else if err, ok := answer.(error); ok {
+			return nil, err
+		} else if answer != nil {
 			return answer, nil
+		}
+	}
+	p.mu.Lock()
+	to := p.to[method]
+	p.mu.Unlock()
+	if to != nil {
+		if err := to(p); err == errHostEnds {
+			return nil, hostEnds(ctx, c)
+		} else if err != nil {
+			return nil, err
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch method {
 	case "initialize":
-		return json.RawMessage(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"` + p.name + `","version":"1"}}`), nil
+		return map[string]any{
+			"protocolVersion": "2025-11-25",
+			"capabilities":    map[string]any{"tools": map[string]any{"listChanged": true}},
+			"serverInfo":      map[string]any{"name": p.Name, "version": "1"},
+			"instructions":    p.says,
+		}, nil
 	case "tools/list":
-		if p.lists++; p.failed != nil {
-			return nil, p.failed
-		}
+		p.lists++
 		tools := []Tool{}
 		for _, name := range p.names {
 			tool := Tool{Name: name, Description: "about " + name, InputSchema: json.RawMessage(`{"type":"object"}`)}
@@ -123,84 +151,250 @@ func (p *hostPeer) request(ctx context.Context, c *Conn, method string, params j
 			return nil, err
 		}
 		p.called = append(p.called, call.Name)
-		return json.RawMessage(`{"content":[{"type":"text","text":"done by ` + p.name + `"}]}`), nil
+		return json.RawMessage(`{"content":[{"type":"text","text":"done by ` + p.Name + `"}]}`), nil
 	}
 	return nil, &Error{Code: CodeMethodNotFound, Message: method}
 }
 
-// hostEnds ends a server that is asked something, without an answer. The cleanup waits for the end.
-func hostEnds(ctx context.Context, c *Conn) {
-	c.CancelRequest(RequestID(ctx)) // else the end could come after an answer
+// hostEnds ends a server that is asked something, without an answer.
+func hostEnds(ctx context.Context, c *Conn) error {
+	c.CancelRequest(requestID(c, ctx)) // else the end could come after an answer
 	go c.Close()
+	return nil
+}
+
+// die ends the server, and returns when the host can know it.
+func (p *hostPeer) die(h *Host) {
+	client := p.hosted(h).client
+	p.conn.Close()
+	<-client.Done()
+}
+
+// hosted is the server in the host.
+func (p *hostPeer) hosted(h *Host) *hosted {
+	return h.servers[slices.IndexFunc(h.servers, func(s *hosted) bool { return s.Name == p.Name })]
 }
 
 // change makes the server tell of other tools, and returns when the host has heard of it: a server's request is
 // answered by the client after it has read what came before.
-func (p *hostPeer) change(failed *Error, names ...string) {
-	p.t.Helper()
+func (p *hostPeer) change(t *testing.T, names ...string) {
 	p.mu.Lock()
-	p.names, p.failed = names, failed
+	p.names = names
 	p.mu.Unlock()
-	assert.NilError(p.t, p.server.Notify(p.t.Context(), "notifications/tools/list_changed", nil))
-	assert.NilError(p.t, p.server.Call(p.t.Context(), "ping", nil, nil))
-}
-
-// die ends the server, and returns when the host can know it.
-func (p *hostPeer) die() {
-	p.server.Close()
-	<-p.client.conn.life.Done()
-}
-
-func (p *hostPeer) listed() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lists
-}
-
-func (p *hostPeer) started() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.starts)
+	assert.NilError(t, p.conn.Notify(t.Context(), "notifications/tools/list_changed", nil))
+	assert.NilError(t, p.conn.Call(t.Context(), "ping", nil, nil))
 }
 
 // hostFunctions are the names that a model would be offered.
-func hostFunctions(t *testing.T, h *Host) string {
-	t.Helper()
-	functions, err := h.Functions(t.Context())
-	assert.NilError(t, err)
-	names := []string{}
+func hostFunctions(ctx context.Context, h *Host) string {
+	functions, err := h.Functions(ctx)
+	var names []string
 	for _, f := range functions {
 		names = append(names, f.Name)
 	}
-	return strings.Join(names, " ")
+	return hostOutcome(strings.Join(names, " "), err)
 }
 
 // hostCall calls a tool, and says what came of it.
-func hostCall(t *testing.T, h *Host, name string) string {
-	t.Helper()
-	result, err := h.CallTool(t.Context(), name, nil, nil)
+func hostCall(ctx context.Context, h *Host, name string) string {
+	result, err := h.CallTool(ctx, name, nil, nil)
 	if err != nil {
-		return err.Error()
+		return hostOutcome("", err)
 	}
 	return ModelText(result)
 }
 
-// hostErrors are the errors in Status, by server.
-func hostErrors(h *Host) map[string]string {
-	errs := make(map[string]string)
+// hostStatus are the errors in Status.
+func hostStatus(h *Host) string {
+	var errs []string
 	for _, s := range h.Status() {
 		if s.Err != nil {
-			errs[s.Name] = s.Err.Error()
+			errs = append(errs, s.Name+": "+s.Err.Error())
 		}
 	}
-	return errs
+	return strings.Join(errs, "; ")
 }
 
-var errNotNow = &Error{Code: CodeInternalError, Message: "not now"}
+func hostOutcome(text string, err error) string {
+	if err != nil {
+		text = err.Error()
+	}
+	return strings.ReplaceAll(text, "\n", "/")
+}
 
-func TestHostOfOne(t *testing.T) {
+// hostSession is one session of testdata/host.txt.
+type hostSession struct {
+	t     *testing.T
+	peers []*hostPeer
+	host  *Host
+	begun time.Time // when elapsed and starts count from
+}
+
+// peer is the server of that name. Where one is called "a b" its name is that much of the words.
+func (s *hostSession) peer(name string) *hostPeer {
+	i := slices.IndexFunc(s.peers, func(p *hostPeer) bool { return p.Name == name })
+	assert.Assert(s.t, i >= 0, "no server %q", name)
+	return s.peers[i]
+}
+
+func (s *hostSession) duration(text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	assert.NilError(s.t, err)
+	return d
+}
+
+// do runs a command and returns its outcome.
+func (s *hostSession) do(command string, words []string) string {
+	ctx := s.t.Context()
+	first, rest := "", []string(nil)
+	if len(words) > 0 {
+		first, rest = words[0], words[1:]
+	}
+	last := strings.Join(rest, " ")
+	switch command {
+	case "server": // with these tools
+		s.peers = append(s.peers, newHostPeer(first, rest...))
+	case "excluded":
+		s.peer(first).ExcludedTools = rest
+	case "timeout":
+		s.peer(first).StartTimeout = s.duration(last)
+	case "start": // the host
+		s.begun = time.Now()
+		s.host = startHost(s.t, s.peers...)
+	case "close":
+		return hostOutcome("", s.host.Close())
+	case "now":
+		s.begun = time.Now()
+	case "sleep":
+		time.Sleep(s.duration(first))
+		synctest.Wait()
+	case "elapsed":
+		return time.Since(s.begun).String()
+	case "functions":
+		return hostFunctions(ctx, s.host)
+	case "tools": // as SERVER:TOOL
+		tools, err := s.host.Tools(ctx)
+		var names []string
+		for _, tool := range tools {
+			names = append(names, tool.Server+":"+tool.Tool.Name)
+		}
+		return hostOutcome(strings.Join(names, " "), err)
+	case "tool":
+		tool, err := s.host.Tool(first)
+		return hostOutcome(tool.Server+":"+tool.Tool.Name, err)
+	case "call":
+		outcome := hostCall(ctx, s.host, first)
+		synctest.Wait() // for all to notice
+		return outcome
+	case "calls": // several at once, with one outcome for all
+		outcomes := make(chan string, 20)
+		for range 20 {
+			go func() { outcomes <- hostCall(ctx, s.host, rest[0]) }()
+			go func() { s.host.Status(); _, _ = s.host.Tool(rest[0]) }()
+		}
+		outcome := <-outcomes
+		for range 19 {
+			assert.Equal(s.t, <-outcomes, outcome)
+		}
+		return outcome
+	case "impatient": // a call that is given up after a while
+		ctx, cancel := context.WithTimeoutCause(ctx, s.duration(first), errors.New("enough"))
+		defer cancel()
+		return hostCall(ctx, s.host, rest[0])
+	case "client": // the server that it is connected to
+		client, err := s.host.Client(ctx, first)
+		if err != nil {
+			return hostOutcome("", err)
+		}
+		return client.Server.Implementation.Name
+	case "status":
+		return hostStatus(s.host)
+	case "instructions":
+		return hostOutcome(s.host.Instructions(), nil)
+	case "restarts":
+		return fmt.Sprint(s.peer(first).hosted(s.host).status().Restarts)
+	case "dies":
+		s.peer(first).die(s.host)
+	case "changed": // the server tells of its tools
+		s.peer(first).change(s.t, rest...)
+	default:
+		return s.peer(first).do(command, rest, last, s.begun)
+	}
+	return ""
+}
+
+// do runs a command that is about one server.
+func (p *hostPeer) do(command string, rest []string, last string, begun time.Time) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch command {
+	case "says":
+		p.says = last
+	case "offers": // other tools, and tells nobody
+		p.names = rest
+	case "slow": // from now on a start takes so long
+		p.slow, _ = time.ParseDuration(last)
+	case "broken": // from now on a start fails
+		p.fails = errors.New(last)
+	case "repaired":
+		p.fails = nil
+	case "refuses": // a method, with this code
+		var code int64
+		fmt.Sscan(rest[1], &code)
+		p.to[rest[0]] = func(*hostPeer) error { p.count(rest[0]); return &Error{Code: code, Message: "not now"} }
+	case "ends":
+		p.to[rest[0]] = func(*hostPeer) error { return errHostEnds }
+	case "delays":
+		d, _ := time.ParseDuration(rest[1])
+		p.to[rest[0]] = func(*hostPeer) error { time.Sleep(d); return nil }
+	case "answers":
+		clear(p.to)
+	case "lists":
+		return fmt.Sprint(p.lists)
+	case "called":
+		return strings.Join(p.called, " ")
+	case "starts": // in seconds
+		var seconds []string
+		for _, start := range p.starts {
+			seconds = append(seconds, fmt.Sprint(int(start.Sub(begun)/time.Second)))
+		}
+		return strings.Join(seconds, " ")
+	default:
+		return "there is no such command"
+	}
+	return ""
+}
+
+func (p *hostPeer) count(method string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if method == "tools/list" {
+		p.lists++
+	}
+}
+
+// TestHost runs the sessions of testdata/host.txt.
+func TestHost(t *testing.T) {
+	text, err := os.ReadFile("testdata/host.txt")
+	assert.NilError(t, err)
+	for _, session := range strings.Split(string(text), "\n\n")[1:] {
+		name, commands, _ := strings.Cut(strings.TrimPrefix(session, "# "), "\n")
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &hostSession{t: t}
+				for line := range strings.Lines(commands) {
+					command, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " =")
+					words := strings.Fields(command)
+					assert.Check(t, is.Equal(s.do(words[0], words[1:]), strings.TrimPrefix(want, " ")), line)
+				}
+			})
+		})
+	}
+}
+
+func TestHostFunctions(t *testing.T) {
 	checkLeaks(t)
-	peer := newHostPeer(t, "one", "search", "files.read")
+	peer := newHostPeer("one", "search", "files.read")
 	host := startHost(t, peer)
 	functions, err := host.Functions(t.Context())
 	assert.NilError(t, err)
@@ -209,123 +403,24 @@ func TestHostOfOne(t *testing.T) {
 		{Name: "files_read", Description: "about files.read", Parameters: json.RawMessage(`{"type":"object"}`)},
 	})
 	assert.Equal(t, host.Status()[0].Info.Implementation.Name, "one")
-
-	// The function's name and the tool's own reach the same tool.
-	assert.Equal(t, hostCall(t, host, "files_read"), "done by one")
-	assert.Equal(t, hostCall(t, host, "files.read"), "done by one")
-	assert.Equal(t, hostCall(t, host, "unheard-of"), `no server has a tool "unheard-of"`)
-	assert.DeepEqual(t, peer.called, []string{"files.read", "files.read"})
-
-	for _, name := range []string{"", "one"} {
-		client, err := host.Client(t.Context(), name)
-		assert.NilError(t, err)
-		assert.Assert(t, client == peer.client)
-	}
-	assert.Equal(t, peer.started(), 1)
-}
-
-func TestHostOfNone(t *testing.T) {
-	checkLeaks(t)
-	host := startHost(t)
-	assert.Equal(t, hostFunctions(t, host), "")
-	assert.Equal(t, hostCall(t, host, "a"), `no server has a tool "a"`)
-	_, err := host.Client(t.Context(), "")
-	assert.Error(t, err, "there are 0 servers: which?")
-	assert.Equal(t, len(host.Status()), 0)
-	assert.Equal(t, host.Instructions(), "")
-	assert.NilError(t, host.Close())
-}
-
-// Of several servers, each tool has a name of its own, in the order of the servers.
-func TestHostOfMany(t *testing.T) {
-	checkLeaks(t)
-	files, git, more := newHostPeer(t, "files", "read", "list"), newHostPeer(t, "git", "log", "list"), newHostPeer(t, "git__x", "log", "files__read")
-	host := startHost(t, files, git, more)
-	assert.Equal(t, hostCall(t, host, "git__log"), "done by git", "nobody asked for lists yet")
-	assert.Equal(t, hostFunctions(t, host), "files__read files__list git__log git__list git_x__log git_x__files__read")
-	tools, err := host.Tools(t.Context())
-	assert.NilError(t, err)
-	assert.Equal(t, len(tools), 6)
-	assert.Equal(t, tools[4].Server, "git__x")
-	assert.Equal(t, tools[4].Function, "git_x__log")
-	assert.Equal(t, tools[4].Tool.Name, "log")
-
-	for name, want := range map[string]string{
-		"files__read": "done by files", // a function, though another server has a tool of that name
-		"files__list": "done by files",
-		"git__list":   "done by git",
-		"git_x__log":  "done by git__x",
-		"read":        "done by files",
-		"log":         `several servers have a tool "log": git__log, git_x__log`,
-		"git__x__log": `no server has a tool "git__x__log"`,
-		"":            `no server has a tool ""`,
-	} {
-		assert.Equal(t, hostCall(t, host, name), want, name)
-		tool, ok := host.Tool(name)
-		if ok != strings.HasPrefix(want, "done by ") || ok && "done by "+tool.Server != want {
-			t.Errorf("%s is %+v, %v", name, tool, ok)
-		}
-	}
-	assert.Equal(t, files.listed(), 1)
-
-	client, err := host.Client(t.Context(), "git")
-	assert.NilError(t, err)
-	assert.Assert(t, client == git.client)
-	_, err = host.Client(t.Context(), "")
-	assert.Error(t, err, "there are 3 servers: which?")
-	_, err = host.Client(t.Context(), "got")
-	assert.Error(t, err, `there is no server "got"`)
-}
-
-// A server cannot have the calls for another one, even if that is not there, by calling its tool as the other's function is.
-func TestHostImpostor(t *testing.T) {
-	checkLeaks(t)
-	files := newHostPeer(t, "files", "read")
-	files.start = func(context.Context) error { return errors.New("no such file") }
-	host := startHost(t, files, newHostPeer(t, "evil", "files__read", "x__read"))
-	assert.Equal(t, hostFunctions(t, host), "evil__files__read evil__x__read")
-	assert.Equal(t, hostCall(t, host, "files__read"), `no server has a tool "files__read"`)
-	_, ok := host.Tool("files__read")
-	assert.Assert(t, !ok)
-	assert.Equal(t, hostCall(t, host, "evil__files__read"), "done by evil")
-	assert.Equal(t, hostCall(t, host, "x__read"), "done by evil")
-}
-
-// A tool that Allows leaves out is not offered to a model, nor is one that can only be run as a task, of which a model would
-// have nothing but errors. They are there all the same.
-func TestHostOffers(t *testing.T) {
-	checkLeaks(t)
-	peer := newHostPeer(t, "one", "required-task", "a.b", "optional-task", "forbidden-task", "a.c")
-	peer.allows = func(tool string) bool { return tool != "a.c" }
-	host := startHost(t, peer, newHostPeer(t, "two", "a.c"))
-	assert.Equal(t, hostFunctions(t, host), "one__a_b one__optional-task one__forbidden-task two__a_c")
-	tools, err := host.Tools(t.Context())
-	assert.NilError(t, err)
-	assert.Equal(t, len(tools), 6)
-	assert.Equal(t, host.Status()[0].Tools, 5)
+	assert.Equal(t, host.Status()[0].Tools, 2)
 }
 
 func TestHostTooManyTools(t *testing.T) {
 	checkLeaks(t)
-	names := make([]string, maxFunctions)
-	for i := range names {
-		names[i] = fmt.Sprint("tool", i)
+	peer, other := newHostPeer("one"), newHostPeer("two", "a")
+	for i := range MaxFunctions {
+		peer.names = append(peer.names, fmt.Sprint("tool", i))
 	}
-	peer := newHostPeer(t, "one", names...)
-	allowed := ""
-	peer.allows = func(tool string) bool { return tool != allowed }
-	host := startHost(t, peer, newHostPeer(t, "two", "a"))
+	host := startHost(t, peer, other)
 	_, err := host.Functions(t.Context())
-	var tooMany *TooManyToolsError
-	assert.Assert(t, errors.As(err, &tooMany))
-	assert.Equal(t, tooMany.Tools, 129)
-	assert.Error(t, err, "there are 129 tools, and a model can be offered 128: choose with allowedTools or excludedTools in the configuration")
+	assert.ErrorContains(t, err, "there are 129 tools, and a model can be offered 128: choose with allowedTools")
 	tools, err := host.Tools(t.Context()) // which a caller without a model can use
 	assert.NilError(t, err)
 	assert.Equal(t, len(tools), 129)
 
-	allowed = "tool7"
-	functions, err := host.Functions(t.Context())
+	other.ExcludedTools = []string{"a"}
+	functions, err := startHost(t, peer, other).Functions(t.Context())
 	assert.NilError(t, err)
 	assert.Equal(t, len(functions), 128)
 }
@@ -334,120 +429,49 @@ func TestHostTooManyTools(t *testing.T) {
 func TestHostCutsText(t *testing.T) {
 	checkLeaks(t)
 	long := strings.Repeat("x", maxDescription) + "yz"
-	cut := long[:maxDescription] + "\n[… 2 more bytes are left out]"
-	peer := newHostPeer(t, "one")
+	peer := newHostPeer("one")
+	peer.says = " " + long + "\n"
 	peer.answer = func(_ context.Context, method string) any {
-		switch method {
-		case "initialize":
-			return map[string]any{"protocolVersion": "2025-11-25", "instructions": " " + long + "\n"}
-		case "tools/list":
-			return map[string]any{"tools": []Tool{{Name: "a", Description: long, InputSchema: json.RawMessage(`{}`)}}}
+		if method != "tools/list" {
+			return nil
 		}
-		return nil
+		return map[string]any{"tools": []Tool{{Name: "a", Description: long, InputSchema: json.RawMessage(`{}`)}}}
 	}
 	host := startHost(t, peer)
 	functions, err := host.Functions(t.Context())
 	assert.NilError(t, err)
-	assert.Assert(t, functions[0].Description == cut)
+	assert.Assert(t, functions[0].Description == Clip(long, maxDescription))
 	tool, _ := host.Tool("a")
 	assert.Assert(t, tool.Tool.Description == long)
-	assert.Assert(t, host.Instructions() == "The server says of its tools:\n"+cut)
-}
-
-func TestHostInstructions(t *testing.T) {
-	checkLeaks(t)
-	var peers []*hostPeer
-	for name, text := range map[string]string{"a b": "Be kind.\nAlways.", "mute": "", "blank": " \n"} {
-		peer := newHostPeer(t, name)
-		peer.answer = func(_ context.Context, method string) any {
-			if method != "initialize" {
-				return nil
-			}
-			return map[string]any{"protocolVersion": "2025-11-25", "instructions": text}
-		}
-		peers = append(peers, peer)
-	}
-	same := newHostPeer(t, "other")
-	same.answer = peers[slices.IndexFunc(peers, func(p *hostPeer) bool { return p.name == "a b" })].answer
-	host := startHost(t, append(peers, same)...)
-	assert.Equal(t, host.Instructions(), "The server a b says of its tools, which begin with a_b__:\nBe kind.\nAlways.\n\n"+
-		"The server other says of its tools, which begin with other__:\nBe kind.\nAlways.")
-}
-
-// A list that did not change is not asked for again; one that did is, before the next Functions, however often the
-// server says so. The lists of others stay as they are.
-func TestHostListChanged(t *testing.T) {
-	checkLeaks(t)
-	peer, other := newHostPeer(t, "one", "a", "b"), newHostPeer(t, "two", "a")
-	host := startHost(t, peer, other)
-	assert.Equal(t, hostFunctions(t, host), "one__a one__b two__a")
-	assert.Equal(t, hostFunctions(t, host), "one__a one__b two__a")
-	assert.Equal(t, peer.listed(), 1)
-
-	peer.change(nil, "a")
-	peer.change(nil, "b", "c.d")
-	assert.Equal(t, peer.listed(), 1, "the list is read when it is needed, and on the reader it cannot be")
-	assert.Equal(t, hostFunctions(t, host), "one__b one__c_d two__a")
-	assert.Equal(t, hostFunctions(t, host), "one__b one__c_d two__a")
-	assert.Equal(t, peer.listed(), 2)
-	assert.Equal(t, other.listed(), 1)
-	assert.Equal(t, hostCall(t, host, "one__c_d"), "done by one")
-	assert.DeepEqual(t, peer.called, []string{"c.d"})
-}
-
-// A server whose changed list cannot be read is left out, until it can. Its calls go on meanwhile, by the names that were
-// known.
-func TestHostListFails(t *testing.T) {
-	checkLeaks(t)
-	peer, other := newHostPeer(t, "one", "a.b", "c"), newHostPeer(t, "two", "a")
-	host := startHost(t, peer, other)
-	assert.Equal(t, hostFunctions(t, host), "one__a_b one__c two__a")
-	peer.change(errNotNow)
-	for range 2 {
-		assert.Equal(t, hostFunctions(t, host), "two__a")
-		assert.DeepEqual(t, hostErrors(host), map[string]string{"one": "tools/list: not now (error -32603)"})
-	}
-	assert.Equal(t, host.Status()[0].Tools, 2)
-	assert.Equal(t, hostCall(t, host, "one__a_b"), "done by one")
-	assert.Equal(t, hostCall(t, host, "c"), "done by one")
-	assert.DeepEqual(t, peer.called, []string{"a.b", "c"})
-
-	peer.mu.Lock()
-	peer.names, peer.failed = []string{"c"}, nil
-	peer.mu.Unlock()
-	assert.Equal(t, hostFunctions(t, host), "one__c two__a")
-	assert.Equal(t, len(hostErrors(host)), 0)
-	assert.Equal(t, peer.listed(), 4)
-	assert.Equal(t, other.listed(), 1)
-	assert.Equal(t, peer.started(), 1)
+	assert.Assert(t, host.Instructions() == "The server says of its tools:\n"+Clip(long, maxDescription))
 }
 
 // A server of several pages whose second fails has no list at all, rather than half of one.
 func TestHostListHalf(t *testing.T) {
 	checkLeaks(t)
-	peer := newHostPeer(t, "one")
-	pages := 0
+	peer, pages := newHostPeer("one"), 0
 	peer.answer = func(_ context.Context, method string) any {
 		if method != "tools/list" {
 			return nil
 		}
 		if pages++; pages > 1 {
-			return errNotNow
+			return &Error{Code: CodeInternalError, Message: "not now"}
 		}
 		return json.RawMessage(`{"tools":[{"name":"a","inputSchema":{}}],"nextCursor":"2"}`)
 	}
-	host := startHost(t, peer, newHostPeer(t, "two", "b"))
-	assert.Equal(t, hostFunctions(t, host), "two__b")
-	_, ok := host.Tool("a")
-	assert.Assert(t, !ok)
+	host := startHost(t, peer, newHostPeer("two", "b"))
+	assert.Equal(t, hostFunctions(t.Context(), host), "two__b")
+	_, err := host.Tool("a")
+	var unknown *NameError
+	assert.Assert(t, errors.As(err, &unknown) && unknown.Several == nil)
 }
 
-// A list that the caller gave up says nothing about the server.
-func TestHostListGivenUp(t *testing.T) {
+// A list that the caller gave up says nothing about the server, and the end of a start's ctx ends no server that runs.
+func TestHostGivenUp(t *testing.T) {
 	checkLeaks(t)
-	peer := newHostPeer(t, "one", "a")
-	ctx, cancel := context.WithCancelCause(t.Context())
 	reason := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	peer := newHostPeer("one", "a")
 	peer.answer = func(ctx context.Context, method string) any {
 		if method == "tools/list" {
 			cancel(reason)
@@ -459,63 +483,432 @@ func TestHostListGivenUp(t *testing.T) {
 	_, err := host.Tools(ctx)
 	assert.ErrorIs(t, err, reason)
 	assert.NilError(t, host.Status()[0].Err)
+
+	ctx, cancel = context.WithCancelCause(t.Context())
+	begins := func(ctx context.Context) (Transport, error) {
+		cancel(reason)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	second := StartHost(ctx, []Server{{Name: "two", Start: begins}}, nil)
+	defer second.Close()
+	assert.ErrorIs(t, second.Status()[0].Err, reason)
+	assert.NilError(t, host.Status()[0].Err)
 }
 
-// A server need not have tools.
-func TestHostWithoutTools(t *testing.T) {
-	checkLeaks(t)
-	peer := newHostPeer(t, "one", "a")
-	host := startHost(t, peer)
-	peer.change(&Error{Code: CodeMethodNotFound, Message: "no tools here"})
-	assert.Equal(t, hostFunctions(t, host), "")
-	assert.Equal(t, len(hostErrors(host)), 0)
-}
-
-// Where no server can be asked, that is an error, which says of each why.
-func TestHostNobodyThere(t *testing.T) {
-	checkLeaks(t)
-	one, two := newHostPeer(t, "one", "a"), newHostPeer(t, "two", "b")
-	one.failed = errNotNow
-	two.start = func(context.Context) error { return errors.New("no such file") }
-	host := startHost(t, one, two)
-	const want = "server one: tools/list: not now (error -32603)\nserver two: no such file"
-	_, err := host.Tools(t.Context())
-	assert.Error(t, err, want)
-	_, err = host.Functions(t.Context())
-	assert.Error(t, err, want)
-	_, err = host.CallTool(t.Context(), "a", nil, nil)
-	assert.Error(t, err, want)
-	_, err = host.Client(t.Context(), "two")
-	assert.Error(t, err, "server two: no such file")
-
-	one.mu.Lock()
-	one.failed = nil
-	one.mu.Unlock()
-	assert.Equal(t, hostFunctions(t, host), "one__a")
-	assert.DeepEqual(t, hostErrors(host), map[string]string{"two": "no such file"})
-}
-
-// Lists are read at once: all together take no longer than the slowest. One without end is left out, with the reason.
-func TestHostListsAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var peers []*hostPeer
-		for i, d := range []time.Duration{time.Second, time.Hour, 2 * time.Second} {
-			peer := newHostPeer(t, string(rune('a'+i)), "tool")
-			peer.answer = func(ctx context.Context, method string) any {
-				if method == "tools/list" {
-					_ = pause(ctx, d)
+// Close ends a start that is under way, and a pause before one, for all who wait for them. (synctest looks for
+// goroutines.)
+func TestHostClosesStart(t *testing.T) {
+	for what, failures := range map[string]int{"a start": 0, "a pause": 2} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				peer := newHostPeer("one", "a")
+				host := startHost(t, peer)
+				peer.die(host)
+				peer.fails = errors.New("no memory")
+				for range failures {
+					hostCall(t.Context(), host, "a")
 				}
-				return nil
+				peer.slow = time.Hour
+				begun := time.Now()
+				var calls sync.WaitGroup
+				for range 3 {
+					calls.Go(func() {
+						_, err := host.Client(context.Background(), "one")
+						assert.Check(t, is.ErrorIs(err, ErrClosed))
+					})
+				}
+				synctest.Wait()
+				assert.NilError(t, host.Close())
+				calls.Wait()
+				assert.Equal(t, time.Since(begun), time.Duration(0))
+			})
+		})
+	}
+}
+
+// A start that succeeds although the host is being closed leaves nothing.
+func TestHostClosesLateStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer := newHostPeer("one", "a")
+		var host *Host
+		peer.Start = func(ctx context.Context) (Transport, error) {
+			if host != nil {
+				<-ctx.Done()
 			}
-			peers = append(peers, peer)
+			return peer.start(context.Background())
 		}
-		peers[1].timeout = 3 * time.Second
-		host := startHost(t, peers...)
-		begun := time.Now()
-		assert.Equal(t, hostFunctions(t, host), "a__tool c__tool")
-		assert.Equal(t, time.Since(begun), 3*time.Second)
-		assert.DeepEqual(t, hostErrors(host), map[string]string{"b": "tools/list: no answer and no progress for 3s"})
+		peer.answer = func(context.Context, string) any { return nil }
+		host = startHost(t, peer)
+		peer.die(host)
+		go func() { _, _ = host.Client(t.Context(), "one") }()
+		synctest.Wait()
+		assert.NilError(t, host.Close())
+		assert.Equal(t, len(peer.starts), 2)
 	})
+}
+
+// stuckTransport cannot be closed well.
+type stuckTransport struct{ Transport }
+
+func (s stuckTransport) Close() error {
+	_ = s.Transport.Close()
+	return errors.New("stuck")
+}
+
+// A server that does not end well does not keep the others from theirs, and is named.
+func TestHostCloseFails(t *testing.T) {
+	checkLeaks(t)
+	peer, other := newHostPeer("one"), newHostPeer("two")
+	peer.wrap = func(t Transport) Transport { return stuckTransport{t} }
+	host := startHost(t, peer, other)
+	assert.Error(t, host.Close(), "server one: stuck")
+	assert.ErrorIs(t, other.hosted(host).client.Err(), ErrClosed)
+}
+
+// hostModern is a server of the stateless era that tells of changed tools, to who listens.
+type hostModern struct {
+	*hostPeer
+	listens []time.Time
+	ids     []json.RawMessage
+	end     chan any // how the subscription ends: an error or a result
+}
+
+const hostDiscovery = `{"resultType":"complete","supportedVersions":["2026-07-28"],` +
+	`"capabilities":{"tools":{"listChanged":true}},"ttlMs":0}`
+
+func newHostModern() *hostModern {
+	m := &hostModern{hostPeer: newHostPeer("one", "a"), end: make(chan any)}
+	m.answer = func(ctx context.Context, method string) any {
+		switch method {
+		case "server/discover":
+			return json.RawMessage(hostDiscovery)
+		case "subscriptions/listen":
+			m.mu.Lock()
+			m.listens = append(m.listens, time.Now())
+			m.ids = append(m.ids, requestID(m.conn, ctx))
+			m.mu.Unlock()
+			select {
+			case end := <-m.end:
+				return end
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	return m
+}
+
+// tell makes the server tell of other tools, by the subscription it has.
+func (m *hostModern) tell(t *testing.T, names ...string) {
+	m.mu.Lock()
+	m.names = names
+	id := m.ids[len(m.ids)-1]
+	m.mu.Unlock()
+	params := map[string]any{"_meta": map[string]any{"io.modelcontextprotocol/subscriptionId": id}}
+	assert.NilError(t, m.conn.Notify(t.Context(), "notifications/tools/list_changed", params))
+	synctest.Wait()
+}
+
+// seconds are when the subscriptions began.
+func (m *hostModern) seconds(since time.Time) (seconds []int) {
+	synctest.Wait()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, at := range m.listens {
+		seconds = append(seconds, int(at.Sub(since)/time.Second))
+	}
+	return seconds
+}
+
+// In the stateless era a server tells only who listens, and the host does. A list that the server called fresh is
+// read again when it tells of a change.
+func TestHostListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newHostModern()
+		host := startHost(t, m.hostPeer)
+		synctest.Wait()
+		assert.Equal(t, hostFunctions(t.Context(), host), "a")
+		m.tell(t, "b")
+		assert.Equal(t, m.lists, 1)
+		assert.Equal(t, hostFunctions(t.Context(), host), "b")
+		assert.Equal(t, hostFunctions(t.Context(), host), "b")
+		assert.Equal(t, m.lists, 2)
+
+		// The next process is listened to as well, at once.
+		m.die(host)
+		assert.Equal(t, hostFunctions(t.Context(), host), "b")
+		synctest.Wait()
+		m.tell(t, "c")
+		assert.Equal(t, hostFunctions(t.Context(), host), "c")
+		assert.Equal(t, len(m.ids), 2)
+	})
+}
+
+// A subscription that ends, in whatever way, is begun again after a pause. What changed meanwhile is
+// seen.
+func TestHostListensAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newHostModern()
+		host := startHost(t, m.hostPeer)
+		begun := time.Now()
+		synctest.Wait()
+		assert.Equal(t, hostFunctions(t.Context(), host), "a")
+		m.end <- &Error{Code: CodeInternalError}
+		synctest.Wait()
+		m.names = []string{"b"} // of which it tells nobody
+		time.Sleep(listenTime - time.Millisecond)
+		assert.Equal(t, hostFunctions(t.Context(), host), "a")
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		assert.Equal(t, hostFunctions(t.Context(), host), "b")
+		for range 3 {
+			m.end <- json.RawMessage(`{"resultType":"complete"}`)
+		}
+		assert.DeepEqual(t, m.seconds(begun), []int{0, 5, 10, 15})
+		assert.Equal(t, len(m.starts), 1)
+	})
+}
+
+// A server that does not know the subscription it promised is not asked again, nor is one that has ended; and Close
+// ends the pause.
+func TestHostListensNoMore(t *testing.T) {
+	for what, end := range map[string]any{
+		"unknown": &Error{Code: CodeMethodNotFound},
+		"ended":   errHostEnds,
+		"closed":  &Error{Code: CodeInternalError},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newHostModern()
+				host := startHost(t, m.hostPeer)
+				synctest.Wait()
+				m.end <- end
+				synctest.Wait()
+				if what == "closed" {
+					assert.NilError(t, host.Close())
+				}
+				time.Sleep(time.Hour)
+				assert.Equal(t, len(m.listens), 1)
+			})
+		})
+	}
+}
+
+// What listens to a server is gone with it.
+func TestHostListensToTheLiving(t *testing.T) {
+	checkLeaks(t)
+	m := newHostModern()
+	host := startHost(t, m.hostPeer)
+	assert.Equal(t, hostFunctions(t.Context(), host), "a")
+	before := resources()
+	for range 5 {
+		m.die(host)
+		assert.Equal(t, hostCall(t.Context(), host, "a"), "done by one")
+	}
+	assert.Equal(t, leftOver(before), "")
+	assert.Equal(t, host.Status()[0].Restarts, 5)
+}
+
+// A server that promised to tell of nothing is not listened to.
+func TestHostListensToPromises(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mute := newHostPeer("one", "a")
+		mute.answer = func(_ context.Context, method string) any {
+			switch method {
+			case "server/discover":
+				return json.RawMessage(strings.Replace(hostDiscovery, `"listChanged":true`, "", 1))
+			case "subscriptions/listen":
+				t.Error("is listened to")
+			}
+			return nil
+		}
+		startHost(t, mute)
+		synctest.Wait()
+	})
+}
+
+// lossyTransport loses the answers of calls: each tool's first.
+type lossyTransport struct {
+	Transport
+	lost map[string]bool // by the tool's name
+}
+
+type errLost struct{}
+
+func (errLost) Error() string { return "the answer is lost" }
+func (errLost) Lost() bool    { return true }
+
+func (l lossyTransport) Write(ctx context.Context, m Outgoing) error {
+	if m.Method == "tools/call" && !l.lost[m.Name] {
+		l.lost[m.Name] = true
+		return errLost{}
+	}
+	return l.Transport.Write(ctx, m)
+}
+
+// A call whose answer is lost is made again if the server says that it does no harm.
+func TestHostRepeats(t *testing.T) {
+	checkLeaks(t)
+	m := newHostModern()
+	m.names = []string{"a", "b-safe"}
+	m.wrap = func(t Transport) Transport { return lossyTransport{t, make(map[string]bool)} }
+	host := startHost(t, m.hostPeer)
+	assert.Equal(t, hostCall(t.Context(), host, "a"), "tools/call a: the answer is lost")
+	assert.Equal(t, hostCall(t.Context(), host, "b-safe"), "done by one")
+}
+
+// A process that crashes in a call ends that call with what it last said; the calls after it have one new process.
+func TestHostChildCrashes(t *testing.T) {
+	checkLeaks(t)
+	host := StartHost(t.Context(), []Server{{Name: "child", Command: childCommand("peer-tools")}}, nil)
+	defer host.Close()
+	assert.NilError(t, host.Status()[0].Err)
+	assert.Assert(t, strings.Contains(" "+hostFunctions(t.Context(), host)+" ", " die "))
+	for i := range 2 {
+		const want = `^tools/call die: connection closed: server .* ended \(exit status \d+\), .*stderr.*$`
+		assert.Assert(t, is.Regexp(want, hostCall(t.Context(), host, "die")))
+		assert.ErrorContains(t, host.Status()[0].Err, "exit status")
+		var calls sync.WaitGroup
+		for range 10 {
+			calls.Go(func() {
+				result, err := host.CallTool(t.Context(), "echo", json.RawMessage(`{"text":"hello"}`), nil)
+				assert.Check(t, err)
+				assert.Check(t, is.Equal(ModelText(result), "hello"))
+			})
+		}
+		calls.Wait()
+		assert.Equal(t, host.Status()[0].Restarts, 1+i)
+	}
+}
+
+// A program that does not exist, or ends at once, or is mute, does not keep the others, and is named with its last
+// words.
+func TestHostChildrenFail(t *testing.T) {
+	checkLeaks(t)
+	host := StartHost(t.Context(), []Server{
+		{Name: "good", Command: childCommand("peer-tools")},
+		{Name: "absent", Command: Command{Path: "./no-such-server"}},
+		{Name: "exits", Command: childCommand("exits")},
+		{Name: "mute", Command: childCommand("silent"), StartTimeout: 200 * time.Millisecond},
+		{Name: "wrong", Err: errors.New("it has neither a command nor a url")},
+	}, nil)
+	defer host.Close()
+	const want = `^absent: .*no-such-server.*; exits: .*exit status 3.*cannot open the library.*; ` +
+		`mute: .*the server did not start within 200ms; wrong: it has neither a command nor a url$`
+	assert.Assert(t, is.Regexp(want, hostStatus(host)))
+	assert.ErrorIs(t, host.Status()[3].Err, context.DeadlineExceeded)
+	assert.Assert(t, strings.HasPrefix(hostFunctions(t.Context(), host), "good__echo good__notes_read "))
+}
+
+// TestServerConnect: where an address does not speak Streamable HTTP, HTTP+SSE is tried, unless it cannot be that.
+func TestServerConnect(t *testing.T) {
+	checkLeaks(t)
+	status := http.StatusNotFound
+	var asked []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method)
+		w.WriteHeader(status)
+	}))
+	defer server.Close()
+	for _, test := range []struct {
+		status   int
+		server   Server
+		protocol string
+		asked    string // the methods
+		err      string
+	}{
+		{404, Server{}, "", "POST GET", `404 Not Found: .*; nor is it HTTP\+SSE: .*404 Not Found`},
+		{405, Server{}, "2025-06-18", "POST GET", `405 Method Not Allowed: .*; nor is it HTTP\+SSE: .*405`},
+		{404, Server{}, "2026-07-28", "POST", "404 Not Found"},
+		{500, Server{}, "2025-06-18", "POST", "500 Internal Server Error"},
+		{404, Server{SSE: true}, "", "GET", "404 Not Found"},
+		{404, Server{SSE: true}, "2026-07-28", "", `^HTTP\+SSE does not carry revision 2026-07-28$`},
+		{404, Server{Err: errors.New("no good")}, "", "", "^no good$"},
+	} {
+		asked, status = nil, test.status
+		test.server.URL = server.URL
+		client, err := test.server.Connect(t.Context(), ClientOptions{Protocol: test.protocol})
+		assert.Check(t, client == nil)
+		assert.Check(t, is.Regexp(test.err, fmt.Sprint(err)))
+		// Of servers of unknown eras several things are asked.
+		assert.Check(t, is.Equal(strings.Join(slices.Compact(asked), " "), test.asked), "%+v", test)
+	}
+}
+
+// TestServerConnectSSE: a server of HTTP+SSE is found behind the 404 that it gives to Streamable HTTP.
+func TestServerConnectSSE(t *testing.T) {
+	checkLeaks(t)
+	events := make(chan string, 10)
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		event := "event: endpoint\ndata: /post\n\n"
+		for r.Context().Err() == nil {
+			_, _ = io.WriteString(w, event)
+			_ = http.NewResponseController(w).Flush()
+			select {
+			case event = <-events:
+			case <-r.Context().Done():
+			}
+		}
+	})
+	mux.HandleFunc("POST /post", func(w http.ResponseWriter, r *http.Request) {
+		var m struct{ ID json.RawMessage }
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		if m.ID != nil {
+			events <- `data: {"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"protocolVersion":"2024-11-05"}}` + "\n\n"
+		}
+		w.WriteHeader(http.StatusAccepted)
+	})
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	client, err := (&Server{URL: server.URL + "/sse"}).Connect(t.Context(), ClientOptions{})
+	assert.NilError(t, err)
+	assert.Equal(t, client.Server.ProtocolVersion, "2024-11-05")
+	assert.NilError(t, client.Close())
+}
+
+func TestServerGlobs(t *testing.T) {
+	for _, test := range []struct {
+		allowed, excluded, approved string // patterns, with spaces between
+		tool, want                  string
+	}{
+		{"", "", "", "any", "allowed"},
+		{"read_*", "", "", "read_file", "allowed"},
+		{"read_*", "", "", "read_", "allowed"},
+		{"read_*", "", "", "bread_file", ""},
+		{"read", "", "", "read_file", ""},
+		{"a?c", "", "", "abc", "allowed"},
+		{"a?c", "", "", "aéc", "allowed"},
+		{"a?c", "", "", "ac", ""},
+		{"a.c", "", "", "abc", ""},
+		{"[ab]", "", "", "a", ""},
+		{`a\*`, "", "", `a\b`, "allowed"},
+		{"*", "", "", "a/b\nc", "allowed"},
+		{"a b", "", "", "b", "allowed"},
+		{"", "delete_*", "", "delete_file", ""},
+		{"", "*", "", "a/b", ""},
+		{"*", "b a", "", "a", ""},
+		{"", "", "read_*", "read_file", "allowed approved"},
+		{"", "", "read_*", "write_file", "allowed"},
+		{"", "", "a b", "b", "allowed approved"},
+	} {
+		s := Server{
+			AllowedTools:  strings.Fields(test.allowed),
+			ExcludedTools: strings.Fields(test.excluded),
+			AutoApprove:   strings.Fields(test.approved),
+		}
+		got := ""
+		if s.Allows(test.tool) {
+			got = "allowed"
+		}
+		if s.Approves(test.tool) {
+			got += " approved"
+		}
+		assert.Check(t, is.Equal(got, test.want), "%+v", test)
+	}
 }
 func TestParseCommand(t *testing.T) {
 	for _, test := range []struct {
@@ -539,6 +932,7 @@ func TestParseCommand(t *testing.T) {
 		{"odd.name=x y", Command{Path: "odd.name=x", Args: []string{"y"}}},
 		{`C:\a=b y`, Command{Path: `C:\a=b`, Args: []string{"y"}}},
 		{"=x", Command{Path: "=x", Args: []string{}}},
+		{`a b\ `, Command{Path: "a", Args: []string{"b "}}},
 	} {
 		got, err := ParseCommand(test.line)
 		assert.NilError(t, err)
@@ -563,7 +957,7 @@ func TestParseCommand(t *testing.T) {
 
 // What ParseCommand takes apart can be put together, in quotes, and taken apart again.
 func FuzzParseCommand(f *testing.F) {
-	for _, line := range []string{"a b", `A=1 "b c" 'd'`, `C:\x\y "\\" \ `, `a''b "`, "é\xff=1 x", `""`, "=", "./a=b\n"} {
+	for _, line := range []string{"a b", `A=1 "b c" 'd'`, `C:\x\y "\\" \ `, `a''b "`, "é\xff=1 x", `""`, "="} {
 		f.Add(line)
 	}
 	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)

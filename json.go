@@ -10,14 +10,14 @@ import (
 	"encoding/json"
 	"math/bits"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
 
-// scanner reads JSON without decoding it, several times as fast as encoding/json: each value is passed
-// over once, and what is of interest is returned as it stands in the text. Whatever it passes over is
-// valid JSON, by the measure of encoding/json (FuzzScanner). After the first mistake, every method
-// returns zero values and end returns false.
+// scanner reads JSON without decoding it, several times as fast as encoding/json: each value is passed over once, and
+// what is of interest is returned as it stands in the text. Whatever it passes over is valid JSON, by the measure of
+// encoding/json (FuzzScanner). After the first mistake, every method returns zero values and end returns false.
 type scanner struct {
 	text  []byte
 	at    int // next byte; len(text)+1 after a mistake
@@ -107,20 +107,6 @@ func (s *scanner) key() []byte {
 // string reads a string and decodes it, exactly as encoding/json does (FuzzScanner).
 func (s *scanner) string() string { return unquote(s.quoted()) }
 
-// bool reads true or false.
-func (s *scanner) bool() bool {
-	switch s.peek() {
-	case 't':
-		s.literal("true")
-		return s.ok()
-	case 'f':
-		s.literal("false")
-	default:
-		s.fail()
-	}
-	return false
-}
-
 // value passes over one value of any kind and returns its text.
 func (s *scanner) value() []byte {
 	c := s.peek()
@@ -157,31 +143,11 @@ func (s *scanner) literal(word string) {
 
 // number passes over a number (RFC 8259, 6).
 func (s *scanner) number() {
-	b, i := s.text, s.at
-	digits := func() bool {
-		start := i
-		for i < len(b) && '0' <= b[i] && b[i] <= '9' {
-			i++
-		}
-		return i > start
+	start := s.at
+	for s.at < len(s.text) && strings.IndexByte("+-.0123456789eE", s.text[s.at]) >= 0 {
+		s.at++
 	}
-	next := func(set string) bool {
-		if i < len(b) && strings.IndexByte(set, b[i]) >= 0 {
-			i++
-			return true
-		}
-		return false
-	}
-	next("-")
-	ok := next("0") || digits()
-	if ok && next(".") {
-		ok = digits()
-	}
-	if ok && next("eE") {
-		next("+-")
-		ok = digits()
-	}
-	if s.at = i; !ok {
+	if !json.Valid(s.text[start:s.at]) { // what has only these characters is a number or invalid
 		s.fail()
 	}
 }
@@ -223,9 +189,8 @@ func (s *scanner) quoted() (raw []byte, kind int) {
 	}
 }
 
-// special returns the index, from i on, of the next quote, backslash or control character, or len(b). It
-// looks at eight bytes at a time: in a byte that is smaller than what is subtracted, or zero, the
-// subtraction borrows into the high bit.
+// special returns the index, from i on, of the next quote, backslash or control character, or len(b). It looks at
+// eight bytes at a time: in a byte smaller than what is subtracted, the subtraction borrows into the high bit.
 func special(b []byte, i int) int {
 	const each = 0x0101010101010101
 	for ; i+8 <= len(b); i += 8 {
@@ -242,8 +207,7 @@ func special(b []byte, i int) int {
 	return i
 }
 
-// unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to
-// encoding/json.
+// unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to encoding/json.
 func unquote(raw []byte, kind int) string {
 	if kind == unicodeText || !utf8.Valid(raw) {
 		var decoded string
@@ -305,14 +269,51 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 }
 
 func appendRaw(b []byte, raw json.RawMessage) ([]byte, error) {
+	raw, err := onOneLine(raw)
+	return append(b, raw...), err
+}
+
+// onOneLine returns JSON as it is, or compacted if it has line breaks. The error says why it is invalid; nil is null.
+func onOneLine(raw json.RawMessage) (json.RawMessage, error) {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD")) // as encoding/json does with a string
 	}
 	if bytes.IndexByte(raw, '\n') < 0 && validJSON(raw) {
-		return append(b, raw...), nil
+		return raw, nil
 	}
-	text, err := json.Marshal(raw) // compacts it, or says what is wrong; nil is null
-	return append(b, text...), err
+	return json.Marshal(raw)
+}
+
+// joinMembers appends members to an object that is still open.
+func joinMembers(b, members []byte) []byte {
+	if len(members) > 0 && b[len(b)-1] != '{' { // no value ends so
+		b = append(b, ',')
+	}
+	return append(b, members...)
+}
+
+// appendKey appends the name of the next member: to an object that is still open, or to members that stand alone.
+func appendKey(b []byte, name string) []byte {
+	if len(b) > 0 && b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return append(appendString(b, name), ':')
+}
+
+// idNumber returns the whole number that a JSON-RPC id or a progress token holds. Peers whose language has one type
+// for all numbers, or that keep ids as text, send a 1 back as 1.0 or "1".
+func idNumber(raw []byte) (id int64, ok bool) {
+	text := string(bytes.Trim(raw, `"`))
+	if strings.Trim(text, "0123456789.") != "" {
+		return 0, false
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		f, err := strconv.ParseFloat(text, 64)
+		id = int64(f)
+		return id, err == nil && float64(id) == f
+	}
+	return id, true
 }
 
 // appendString appends a string as JSON.

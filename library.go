@@ -1,84 +1,78 @@
 // library.go - an MCP server that searches text files.
-// Needs: Go 1.25, json.go, rpc.go, search.go, corpus.go, library_tools.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
+	"math"
 	"net/url"
-	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
+	"unicode/utf8"
 )
 
-// sourceFiles is the program that this file is part of. The one pattern stands for *.go and *.md: as two patterns it
-// would not compile where this file was copied to without a .md beside it.
+// sourceFiles holds the source and the documentation of this program.
 //
-//go:embed *.[gm][od]
+//go:embed *.go *.md docs/*.md
 var sourceFiles embed.FS
 
-// Library is an MCP server that searches the text files of a folder, which it reads once, when they are first asked for.
-// Each file is a resource, too. Make one with a constructor, set its fields, then Serve; any number of connections may
-// share it.
+// Library is an MCP server that searches the text files of a folder. It reads them once, at the first request that
+// needs them. Each file is also a resource. Create one with a constructor, set its fields, then call Serve; any number
+// of connections may share it. Over a folder of the file system use os.Root.FS: no symbolic link leads out of it.
 type Library struct {
-	Folder
-	Name      string               // as the server introduces itself; default "library"
-	Version   string               // the same; default "0"
-	OnIndexed func(summary string) // told once what was read and what was left out; nil tells nobody
+	FS        fs.FS
+	Skip      string               // a path.Match pattern of base names to leave out
+	MaxFile   int64                // bytes of one file; 0 means 2 MiB
+	MaxFiles  int                  // 0 means 20,000
+	MaxTotal  int64                // bytes of all files together; 0 means 256 MiB
+	Version   string               // the server's version; "" means "0"
+	OnIndexed func(summary string) // called once, with what was read and what was left out
 
-	root   *os.Root      // what Close closes; nil unless the library was opened by OpenLibrary
-	turn   chan struct{} // one slot, taken to read or set corpus; not a mutex, so that a waiting request can be cancelled
-	corpus *Corpus       // nil until a request has read everything, then never changed
+	turn   chan struct{} // one slot, held while corpus is read or set; a waiting request can be cancelled
+	corpus *corpus       // nil until a request has read all files; it does not change afterwards
 }
 
-// NewLibrary is a library over the text files of fsys.
+// NewLibrary returns a library of the text files of fsys.
 func NewLibrary(fsys fs.FS) *Library {
-	return &Library{Folder: Folder{FS: fsys}, turn: make(chan struct{}, 1)}
+	return &Library{FS: fsys, OnIndexed: func(string) {}, turn: make(chan struct{}, 1)}
 }
 
-// SourceLibrary is a library over this program's own source, without its tests, and its README.
+// SourceLibrary returns a library of this program's documentation and source, without its tests.
 func SourceLibrary() *Library {
 	l := NewLibrary(sourceFiles)
 	l.Skip = "*_test.go"
 	return l
 }
 
-// OpenLibrary is a library over a folder. No symbolic link leads out of it, not even one that is put there later.
-// The caller closes it.
-func OpenLibrary(dir string) (*Library, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open library: %w", err)
-	}
-	l := NewLibrary(root.FS())
-	l.root = root
-	return l, nil
-}
-
-// Serve answers one client and returns when the client has gone and all its requests are answered (nil), when
-// the transport fails, or when ctx ends. It closes t.
+// Serve answers one client. It returns nil when the client has closed its side and every request is answered, an error
+// when the transport fails, and the cause of ctx when ctx ends. It closes t.
 func (l *Library) Serve(ctx context.Context, t Transport) error {
-	s := librarySession{library: l}
 	c := NewConn(t, Handler{
 		Request: func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
 			r, err := newLibraryRequest(method, params)
 			if err != nil {
 				return nil, err
 			}
-			r.notify, r.gone = c.Notify, c.life.Done()
-			return s.request(ctx, r)
+			r.notify = c.Notify
+			return l.answer(ctx, r)
 		},
 		Notification: func(c *Conn, method string, params json.RawMessage) {
-			s.notification(method, params, c.CancelRequest)
+			if method == "notifications/cancelled" {
+				var p struct{ RequestID json.RawMessage }
+				_ = json.Unmarshal(params, &p) // invalid params name no request
+				c.CancelRequest(p.RequestID)
+			}
 		},
 	})
 	defer c.Close()
@@ -90,39 +84,13 @@ func (l *Library) Serve(ctx context.Context, t Transport) error {
 	return err
 }
 
-// Close releases the folder of OpenLibrary. Call it when every Serve has returned.
-func (l *Library) Close() error {
-	if l.root == nil {
-		return nil
-	}
-	return l.root.Close()
-}
-
-// What differs between the revisions is in the functions from here to initialize. A request that says in its _meta how to
-// take it is one of the stateless era, wherever it comes; any other is one of the handshake era (MCP 2026-07-28, versioning,
-// backward compatibility). So one connection serves both.
-
-// libraryRevisions are the revisions spoken, newest first. The first is the stateless one.
-func libraryRevisions() []string {
-	return []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
-}
-
-// librarySession is what the server has to remember of one client. The stateless era uses none of it.
-type librarySession struct {
-	library *Library
-	ready   atomic.Bool // the handshake is over. Set by the reader, read by requests
-}
-
 // libraryRequest is a request of either era.
 type libraryRequest struct {
-	method        string
-	params        json.RawMessage
-	meta          map[string]json.RawMessage // the _meta of the params
-	progressToken json.RawMessage            // nil if the client wants to hear of no progress
-	noResource    int64                      // the era's error code for a resource that is not there
+	method string
+	params json.RawMessage
+	meta   map[string]json.RawMessage // the _meta of params
 
-	notify func(ctx context.Context, method string, params any) error // tells the client something before the answer
-	gone   <-chan struct{}                                            // closed when the client sends no more, or the server leaves; the client may still read
+	notify func(ctx context.Context, method string, params any) error // sends a notification before the response
 }
 
 func newLibraryRequest(method string, params json.RawMessage) (*libraryRequest, error) {
@@ -130,206 +98,12 @@ func newLibraryRequest(method string, params json.RawMessage) (*libraryRequest, 
 	var p struct {
 		Meta map[string]json.RawMessage `json:"_meta"`
 	}
-	if err := r.decode(&p); err != nil {
-		return nil, err
-	}
+	err := r.decode(&p)
 	r.meta = p.Meta
-	if token := r.meta["progressToken"]; string(token) != "null" {
-		r.progressToken = token
-	}
-	return r, nil
+	return r, err
 }
 
-// stateless says whether the request is one of the stateless era.
-func (r *libraryRequest) stateless() bool {
-	return r.method != "initialize" && (r.meta[metaVersion] != nil || r.meta[metaCapabilities] != nil)
-}
-
-// notification runs on the reader and so in wire order. That is why the session is ready at notifications/initialized
-// and not at the answer to initialize: every request has a goroutine of its own, and one that was sent right behind the
-// handshake would sometimes overtake it (TestLibraryPipelinedSession).
-func (s *librarySession) notification(method string, params json.RawMessage, cancel func(id json.RawMessage)) {
-	switch method {
-	case "notifications/initialized":
-		s.ready.Store(true)
-	case "notifications/cancelled":
-		var p struct {
-			RequestID json.RawMessage `json:"requestId"`
-		}
-		if json.Unmarshal(params, &p) == nil {
-			cancel(p.RequestID)
-		}
-	}
-}
-
-// request finds out the era.
-func (s *librarySession) request(ctx context.Context, r *libraryRequest) (any, error) {
-	switch {
-	case r.method == "initialize":
-		return s.library.initialize(r)
-	case r.stateless():
-		r.noResource = CodeInvalidParams
-		return s.library.stateless(ctx, r)
-	case r.method == "ping":
-		return struct{}{}, nil
-	case !s.ready.Load():
-		return nil, invalidParams("%s needs %s in _meta, or an initialize before it", r.method, metaVersion)
-	}
-	const resourceNotFound = -32002 // whose number the stateless era forbids
-	r.noResource = resourceNotFound
-	return s.library.answer(ctx, r)
-}
-
-// Members of _meta. A request of the stateless era must have the first two.
-const (
-	metaVersion      = "io.modelcontextprotocol/protocolVersion"
-	metaCapabilities = "io.modelcontextprotocol/clientCapabilities"
-	metaSubscription = "io.modelcontextprotocol/subscriptionId"
-)
-
-// stateless serves a request of the stateless era. To what the handshake era would answer it adds what a result must say of
-// itself (MCP 2026-07-28, basic, result type; utilities, caching).
-func (l *Library) stateless(ctx context.Context, r *libraryRequest) (any, error) {
-	if err := r.checkMeta(); err != nil {
-		return nil, err
-	}
-	about := map[string]any{"io.modelcontextprotocol/serverInfo": l.info()}
-	var result map[string]any
-	var err error
-	switch r.method {
-	case "server/discover":
-		result = l.introduction()
-		result["supportedVersions"] = libraryRevisions()
-	case "subscriptions/listen":
-		about[metaSubscription] = RequestID(ctx)
-		result, err = listen(ctx, r)
-	default:
-		result, err = l.answer(ctx, r)
-	}
-	if err != nil {
-		return nil, err
-	}
-	result["resultType"], result["_meta"] = "complete", about
-	switch r.method {
-	case "resources/list", "resources/read": // the files may be somebody's own
-		result["ttlMs"], result["cacheScope"] = libraryTTL, "private"
-	case "server/discover", "tools/list", "prompts/list", "resources/templates/list":
-		result["ttlMs"], result["cacheScope"] = libraryTTL, "public"
-	}
-	return result, nil
-}
-
-// libraryTTL is how long a client may keep what it got, in milliseconds: nothing changes until the next start.
-const libraryTTL = 60 * 60 * 1000
-
-// checkMeta checks what a request says of itself (MCP 2026-07-28, basic, _meta). The revision comes first: what else is
-// needed depends on it.
-func (r *libraryRequest) checkMeta() error {
-	var version string
-	if json.Unmarshal(r.meta[metaVersion], &version) != nil || version == "" {
-		return invalidParams("%s needs %s in _meta", r.method, metaVersion)
-	}
-	if version != libraryRevisions()[0] {
-		return unsupportedVersion(version)
-	}
-	var capabilities map[string]json.RawMessage
-	if json.Unmarshal(r.meta[metaCapabilities], &capabilities) != nil || capabilities == nil {
-		return invalidParams("%s needs %s in _meta, an object", r.method, metaCapabilities)
-	}
-	return nil
-}
-
-// unsupportedVersion has the earlier revisions in its list for a client that can begin anew with initialize.
-func unsupportedVersion(version string) error {
-	revisions := libraryRevisions()
-	data, err := json.Marshal(map[string]any{"supported": revisions, "requested": version})
-	if err != nil {
-		return err
-	}
-	const code = -32022
-	return &Error{code, "unsupported protocol version; those before " + revisions[0] + " begin with initialize", data}
-}
-
-// listen keeps a subscription until the client cancels it or goes. It is acknowledged with an empty list of what will be
-// told: nothing here changes, and no capability says otherwise (MCP 2026-07-28, patterns, subscriptions).
-func listen(ctx context.Context, r *libraryRequest) (map[string]any, error) {
-	var p struct{ Notifications map[string]json.RawMessage }
-	if err := r.decode(&p); err != nil {
-		return nil, err
-	}
-	if p.Notifications == nil {
-		return nil, invalidParams("%s needs notifications, an object", r.method)
-	}
-	err := r.notify(ctx, "notifications/subscriptions/acknowledged", map[string]any{
-		"_meta": map[string]any{metaSubscription: RequestID(ctx)}, "notifications": struct{}{},
-	})
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-r.gone: // The client could not even cancel any more, but it may still read.
-		return make(map[string]any), nil
-	}
-}
-
-// initialize agrees on the client's revision if it is one of the handshake era, else offers the newest of them
-// (MCP 2025-11-25, lifecycle, version negotiation).
-func (l *Library) initialize(r *libraryRequest) (any, error) {
-	var p struct{ ProtocolVersion string }
-	if err := r.decode(&p); err != nil {
-		return nil, err
-	}
-	if p.ProtocolVersion == "" {
-		return nil, invalidParams("initialize needs a protocolVersion")
-	}
-	result := l.introduction()
-	result["serverInfo"] = l.info()
-	result["protocolVersion"] = libraryRevisions()[1]
-	if slices.Contains(libraryRevisions()[1:], p.ProtocolVersion) {
-		result["protocolVersion"] = p.ProtocolVersion
-	}
-	return result, nil
-}
-
-// introduction is what both eras say of the server. A capability with nothing in it promises no notifications.
-func (l *Library) introduction() map[string]any {
-	none := struct{}{}
-	return map[string]any{
-		"capabilities": map[string]any{"tools": none, "resources": none, "prompts": none, "completions": none},
-		"instructions": "Search with search_chunks first; read more of a source with get_document.",
-	}
-}
-
-func (l *Library) info() map[string]any {
-	return map[string]any{"name": cmp.Or(l.Name, "library"), "version": cmp.Or(l.Version, "0")}
-}
-
-// answer serves a request that both eras have.
-func (l *Library) answer(ctx context.Context, r *libraryRequest) (map[string]any, error) {
-	switch r.method {
-	case "tools/list":
-		return r.list("tools", libraryTools)
-	case "tools/call":
-		return l.callTool(ctx, r)
-	case "resources/list":
-		return l.listResources(ctx, r)
-	case "resources/templates/list":
-		return r.list("resourceTemplates", libraryTemplates)
-	case "resources/read":
-		return l.readResource(ctx, r)
-	case "prompts/list":
-		return r.list("prompts", libraryPrompts)
-	case "prompts/get":
-		return getPrompt(r)
-	case "completion/complete":
-		return l.complete(ctx, r)
-	}
-	return nil, &Error{Code: CodeMethodNotFound, Message: "method not found: " + r.method}
-}
-
-// decode reads the request's params; without any, into stays as it is.
+// decode decodes the params of a request. Absent members keep their values.
 func (r *libraryRequest) decode(into any) error {
 	if len(r.params) == 0 {
 		return nil
@@ -340,67 +114,151 @@ func (r *libraryRequest) decode(into any) error {
 	return nil
 }
 
-func invalidParams(format string, a ...any) error {
-	return &Error{Code: CodeInvalidParams, Message: fmt.Sprintf(format, a...)}
+func invalidParams(format string, args ...any) error {
+	return &Error{Code: CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
 }
 
-// load returns the corpus, which the first request reads while others wait. If that one is cancelled, nothing is kept and
-// the next one begins anew.
-func (l *Library) load(ctx context.Context, r *libraryRequest) (*Corpus, error) {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if l.corpus != nil {
-		return l.corpus, nil
-	}
-	c, err := ReadCorpus(ctx, &l.Folder, func(done, total int, source string) {
-		if r.progressToken != nil {
-			// A notification that cannot be sent is no reason to stop: if the client is gone, ctx ends.
-			_ = r.notify(ctx, "notifications/progress", map[string]any{
-				"progressToken": r.progressToken, "progress": done, "total": total, "message": "indexing " + source,
-			})
-		}
-	})
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the library cannot be read: %w", err)
-	}
-	if l.OnIndexed != nil {
-		l.OnIndexed(c.String())
-	}
-	l.corpus = c
-	return c, nil
+// Members of _meta. A request of the stateless era must have the first two.
+const (
+	libraryMetaVersion      = "io.modelcontextprotocol/protocolVersion"
+	libraryMetaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+)
+
+// stateless reports whether a request belongs to the stateless era: its _meta describes the client. Any other request
+// belongs to the handshake era, so one connection serves both (MCP 2026-07-28, versioning, backward compatibility).
+func (r *libraryRequest) stateless() bool {
+	return r.meta[libraryMetaVersion] != nil || r.meta[libraryMetaCapabilities] != nil
 }
 
-// libraryPage is how many resources one page of their list has at most.
-const libraryPage = 100
+// version returns the revision of a request of the stateless era, "" if it is missing.
+func (r *libraryRequest) version() (version string) {
+	_ = json.Unmarshal(r.meta[libraryMetaVersion], &version) // an invalid one is missing
+	return version
+}
 
-// page finds the part of a list of n items that a request asks for. The cursor is the number of items before it, which
-// stays right because no list changes.
-func (r *libraryRequest) page(n int) (first, end int, err error) {
-	var p struct{ Cursor *string }
+// answer returns the result of a request. A request of the handshake era is answered before the handshake, too:
+// requests have goroutines of their own, so one sent directly after the handshake can overtake it.
+func (l *Library) answer(ctx context.Context, r *libraryRequest) (any, error) {
+	switch {
+	case r.stateless():
+		return l.answerStateless(ctx, r)
+	case r.method == "initialize":
+		return l.initialize(r)
+	case r.method == "ping":
+		return struct{}{}, nil
+	}
+	return l.answerCommon(ctx, r)
+}
+
+// initialize agrees to the client's revision if that has a handshake. Otherwise it offers the newest that does
+// (MCP 2025-11-25, lifecycle, version negotiation).
+func (l *Library) initialize(r *libraryRequest) (any, error) {
+	var p struct{ ProtocolVersion string }
 	if err := r.decode(&p); err != nil {
-		return 0, 0, err
-	}
-	if p.Cursor != nil {
-		if first, err = strconv.Atoi(*p.Cursor); err != nil || first <= 0 || first >= n {
-			return 0, 0, invalidParams("%s: unknown cursor %q", r.method, *p.Cursor)
-		}
-	}
-	return first, min(first+libraryPage, n), nil
-}
-
-// list is a list that fits on a page.
-func (r *libraryRequest) list(member, items string) (map[string]any, error) {
-	if _, _, err := r.page(1); err != nil {
 		return nil, err
 	}
-	return map[string]any{member: json.RawMessage(items)}, nil
+	result, revisions := l.introduction(), Revisions()[1:]
+	result["serverInfo"], result["protocolVersion"] = l.info(), revisions[0]
+	if slices.Contains(revisions, p.ProtocolVersion) {
+		result["protocolVersion"] = p.ProtocolVersion
+	}
+	return result, nil
+}
+
+// introduction describes the server in both eras. An empty capability promises no notifications.
+func (l *Library) introduction() map[string]any {
+	none := struct{}{}
+	return map[string]any{
+		"capabilities": map[string]any{"tools": none, "resources": none, "prompts": none},
+		"instructions": "Search with search_chunks first; read more of a source with get_document.",
+	}
+}
+
+func (l *Library) info() Implementation {
+	return Implementation{Name: "library", Version: cmp.Or(l.Version, "0")}
+}
+
+// answerStateless adds what the stateless era requires in a result (MCP 2026-07-28, basic, result type; utilities,
+// caching).
+func (l *Library) answerStateless(ctx context.Context, r *libraryRequest) (result map[string]any, err error) {
+	if err := r.checkMeta(); err != nil {
+		return nil, err
+	}
+	switch r.method {
+	case "server/discover":
+		result = l.introduction()
+		result["supportedVersions"] = Revisions()
+	default:
+		result, err = l.answerCommon(ctx, r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	result["resultType"] = "complete"
+	result["_meta"] = map[string]any{"io.modelcontextprotocol/serverInfo": l.info()}
+	const hour = 60 * 60 * 1000 // in milliseconds; nothing changes until the server is started again
+	switch r.method {
+	case "resources/list", "resources/read": // the files may be private
+		result["ttlMs"], result["cacheScope"] = hour, "private"
+	case "server/discover", "tools/list", "prompts/list", "resources/templates/list":
+		result["ttlMs"], result["cacheScope"] = hour, "public"
+	}
+	return result, nil
+}
+
+// checkMeta checks the _meta of a request (MCP 2026-07-28, basic, _meta). The revision is checked first, as it decides
+// what else is required.
+func (r *libraryRequest) checkMeta() error {
+	if version := r.version(); version == "" {
+		return invalidParams("%s needs %s in _meta", r.method, libraryMetaVersion)
+	} else if version != Revisions()[0] {
+		return unsupportedVersion(version)
+	}
+	var capabilities map[string]json.RawMessage
+	if json.Unmarshal(r.meta[libraryMetaCapabilities], &capabilities) != nil || capabilities == nil {
+		return invalidParams("%s needs %s in _meta, an object", r.method, libraryMetaCapabilities)
+	}
+	return nil
+}
+
+// unsupportedVersion lists the earlier revisions, too: the client may start again with initialize.
+func unsupportedVersion(version string) error {
+	data, _ := json.Marshal(map[string]any{"supported": Revisions(), "requested": version})
+	message := "unsupported protocol version; those before " + Revisions()[0] + " begin with initialize"
+	return &Error{CodeUnsupportedVersion, message, data}
+}
+
+// answerCommon answers a request that both eras have.
+func (l *Library) answerCommon(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	switch r.method {
+	case "tools/list":
+		return r.list("tools", json.RawMessage(libraryTools))
+	case "tools/call":
+		return l.callTool(ctx, r)
+	case "resources/list":
+		return l.listResources(ctx, r)
+	case "resources/templates/list":
+		return r.list("resourceTemplates", json.RawMessage(libraryTemplates))
+	case "resources/read":
+		return l.readResource(ctx, r)
+	case "prompts/list":
+		return r.list("prompts", json.RawMessage(libraryPrompts))
+	case "prompts/get":
+		return getPrompt(r)
+	}
+	return nil, &Error{Code: CodeMethodNotFound, Message: "method not found: " + r.method}
+}
+
+// list returns a list. It has one page, so no cursor is valid.
+func (r *libraryRequest) list(member string, items any) (map[string]any, error) {
+	var p struct{ Cursor *string }
+	if err := r.decode(&p); err != nil {
+		return nil, err
+	}
+	if p.Cursor != nil {
+		return nil, invalidParams("%s: unknown cursor %q", r.method, *p.Cursor)
+	}
+	return map[string]any{member: items}, nil
 }
 
 func (l *Library) listResources(ctx context.Context, r *libraryRequest) (map[string]any, error) {
@@ -408,95 +266,63 @@ func (l *Library) listResources(ctx context.Context, r *libraryRequest) (map[str
 	if err != nil {
 		return nil, err
 	}
-	first, end, err := r.page(len(c.Documents))
-	if err != nil {
-		return nil, err
-	}
-	resources := []map[string]any{}
-	for _, d := range c.Documents[first:end] {
-		resources = append(resources, map[string]any{
-			"uri": documentURI(d.Source), "name": d.Source, "mimeType": mimeType(d.Source), "size": len(d.Text),
+	resources := []Resource{}
+	for _, d := range c.documents {
+		resources = append(resources, Resource{
+			URI: documentURI(d.source), Name: d.source, MIMEType: mimeType(d.source), Size: int64(len(d.text)),
 		})
 	}
-	result := map[string]any{"resources": resources}
-	if end < len(c.Documents) {
-		result["nextCursor"] = strconv.Itoa(end)
-	}
-	return result, nil
+	return r.list("resources", resources)
 }
 
-// readResource serves what was indexed, from memory: no path that a client makes up is ever opened.
+// readResource returns a document as it was indexed. No path of a client is ever opened.
 func (l *Library) readResource(ctx context.Context, r *libraryRequest) (map[string]any, error) {
 	var p struct{ URI string }
 	if err := r.decode(&p); err != nil {
 		return nil, err
 	}
-	if p.URI == "" {
-		return nil, invalidParams("%s needs a uri", r.method)
-	}
 	c, err := l.load(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	d, ok := c.Document(documentSource(p.URI))
-	if !ok {
-		data, err := json.Marshal(map[string]string{"uri": p.URI})
-		if err != nil {
-			return nil, err
+	d := c.document(documentSource(p.URI))
+	if d == nil {
+		data, _ := json.Marshal(map[string]string{"uri": p.URI})
+		notFound := &Error{CodeResourceNotFound, "resource not found: resources/list names them", data}
+		if r.stateless() {
+			notFound.Code = CodeInvalidParams // that era reserves the other code
 		}
-		return nil, &Error{r.noResource, "there is no such resource: resources/list names them", data}
+		return nil, notFound
 	}
 	return map[string]any{"contents": []map[string]any{
-		{"uri": documentURI(d.Source), "mimeType": mimeType(d.Source), "text": d.Text},
+		{"uri": documentURI(d.source), "mimeType": mimeType(d.source), "text": d.text},
 	}}, nil
 }
-
-// libraryURIs is what the URI of every document begins with. Its path follows, percent-encoded.
-const libraryURIs = "library:///"
 
 func documentURI(source string) string {
 	u := url.URL{Scheme: "library", Path: "/" + source}
 	return u.String()
 }
 
-// documentSource is the other way. It takes any encoding, and none, as templates that are filled in come with.
+// documentSource is the inverse of documentURI. It also accepts a path with another encoding, or none, as clients that
+// fill in the template send it.
 func documentSource(uri string) string {
-	escaped, ok := strings.CutPrefix(uri, libraryURIs)
+	escaped, ok := strings.CutPrefix(uri, "library:///")
 	source, err := url.PathUnescape(escaped)
 	if !ok || err != nil {
-		return "" // which no document is called
+		return "" // not the source of any document
 	}
 	return source
 }
 
-// mimeType knows the registered types of text, and the one of this source.
 func mimeType(source string) string {
-	switch strings.ToLower(path.Ext(source)) {
-	case ".css":
-		return "text/css"
-	case ".csv":
-		return "text/csv"
-	case ".go":
-		return "text/x-go"
-	case ".htm", ".html":
-		return "text/html"
-	case ".js", ".mjs":
-		return "text/javascript"
-	case ".json":
-		return "application/json"
-	case ".markdown", ".md":
+	if path.Ext(source) == ".md" {
 		return "text/markdown"
-	case ".tsv":
-		return "text/tab-separated-values"
-	case ".xml":
-		return "application/xml"
-	case ".yaml", ".yml":
-		return "application/yaml"
 	}
 	return "text/plain"
 }
 
-// getPrompt writes the message that the user sends to the model.
+// getPrompt returns the message that the user sends to the model.
 func getPrompt(r *libraryRequest) (map[string]any, error) {
 	var p struct {
 		Name      string
@@ -512,124 +338,365 @@ func getPrompt(r *libraryRequest) (map[string]any, error) {
 	case question == "":
 		return nil, invalidParams("%s needs the argument question", p.Name)
 	}
-	const text = `Answer the question below from the library alone. Search it with search_chunks, again with other words if need be, and
-read on in a source with get_document. After each statement name its source and lines, as in notes.md:10-14. If the library
-does not have the answer, say so.
+	const text = `Answer the question below from the library alone. Search it with search_chunks, if necessary again with
+other words, and read more of a source with get_document. After each statement name its source and lines, for example
+notes.md:10-14. If the library does not have the answer, say so.
 
 Question: `
 	return map[string]any{
 		"description": "Answer from the library, with sources",
-		"messages":    []map[string]any{{"role": "user", "content": libraryText{"text", text + question}}},
+		"messages":    []PromptMessage{{"user", ContentBlock{Type: "text", Text: text + question}}},
 	}, nil
 }
 
-// complete completes the variable of the resource template: to documents whose path begins with what is there, then to
-// those that have it elsewhere.
-func (l *Library) complete(ctx context.Context, r *libraryRequest) (map[string]any, error) {
-	var p struct {
-		Ref      struct{ Type, Name, URI string }
-		Argument struct{ Name, Value string }
-	}
-	if err := r.decode(&p); err != nil {
-		return nil, err
-	}
-	values, others := []string{}, []string(nil)
-	switch ref := p.Ref; {
-	case ref.Type == "ref/resource" && ref.URI == libraryURIs+"{+source}" && p.Argument.Name == "source":
-		c, err := l.load(ctx, r)
-		if err != nil {
-			return nil, err
-		}
-		value := strings.ToLower(p.Argument.Value)
-		for _, d := range c.Documents {
-			switch strings.Index(strings.ToLower(d.Source), value) {
-			case -1:
-			case 0:
-				values = append(values, d.Source)
-			default:
-				others = append(others, d.Source)
-			}
-		}
-	case ref.Type == "ref/prompt" && ref.Name == "answer_from_library" && p.Argument.Name == "question":
-		// It is whatever the user wants to know.
-	default:
-		return nil, invalidParams("%s: there is no argument %q of %q", r.method, p.Argument.Name, cmp.Or(ref.URI, ref.Name))
-	}
-	values = append(values, others...)
-	const most = 100 // MCP 2026-07-28, utilities, completion
-	return map[string]any{"completion": map[string]any{
-		"values": values[:min(most, len(values))], "total": len(values), "hasMore": len(values) > most,
-	}}, nil
-}
-
-// libraryText is a block of content.
-type libraryText struct {
-	Type string `json:"type"` // always "text"
-	Text string `json:"text"`
-}
-
-// callTool runs a tool. What the model can mend, wrong arguments, comes back as a result with isError that says how; what
-// only the client can, an unknown tool, is a protocol error (MCP 2025-11-25, tools, error handling).
+// callTool runs a tool. An error that the model can correct, invalid arguments, is a result with isError. One that
+// only the client can correct, an unknown tool, is a protocol error (MCP 2025-11-25, tools, error handling).
 func (l *Library) callTool(ctx context.Context, r *libraryRequest) (map[string]any, error) {
 	var p struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 	}
+	p.Arguments = json.RawMessage("{}")
 	if err := r.decode(&p); err != nil {
 		return nil, err
 	}
-	run := map[string]func(*Corpus, json.RawMessage) (any, error){
-		"search_chunks":  (*Corpus).searchChunks,
-		"list_documents": (*Corpus).listDocuments,
-		"get_document":   (*Corpus).getDocument,
+	run := map[string]func(*corpus, json.RawMessage) (any, error){
+		"search_chunks":  (*corpus).searchChunks,
+		"list_documents": (*corpus).listDocuments,
+		"get_document":   (*corpus).getDocument,
 	}[p.Name]
 	if run == nil {
 		return nil, invalidParams("unknown tool: %s", p.Name)
 	}
-	corpus, err := l.load(ctx, r)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
+	c, err := l.load(ctx, r)
 	var value any
 	if err == nil {
-		value, err = run(corpus, p.Arguments)
+		value, err = run(c, p.Arguments)
 	}
 	result := make(map[string]any)
-	text, plain := value.(string)
+	text, isText := value.(string)
 	switch {
 	case err != nil:
 		text, result["isError"] = p.Name+": "+err.Error(), true
-	case !plain:
-		var b strings.Builder
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(false) // a model reads this text as it is: "a < b", not "a \u003c b"
-		if err := e.Encode(value); err != nil {
-			return nil, err
-		}
-		text, result["structuredContent"] = strings.TrimSpace(b.String()), value
+	case !isText:
+		b, _ := PlainJSON(value) // our values have an encoding
+		text, result["structuredContent"] = string(b), value
 	}
-	result["content"] = []libraryText{{"text", text}}
+	result["content"] = []ContentBlock{{Type: "text", Text: text}}
 	return result, nil
 }
 
-// libraryTemplates is the list of resources/templates/list.
-const libraryTemplates = `[
-{
-	"uriTemplate": "library:///{+source}",
-	"name": "document",
-	"title": "Document",
-	"description": "The text of a document, by its path"
+// load returns the corpus. The first request reads it while others wait. If that request is cancelled, the next one
+// starts again.
+func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if l.corpus != nil {
+		return l.corpus, nil
+	}
+	c, err := l.read(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("the library cannot be read: %w", err)
+	}
+	l.OnIndexed(c.String())
+	l.corpus = c
+	return c, nil
 }
-]`
+
+// corpus holds the files of a library. It does not change after read.
+type corpus struct {
+	index     Index
+	documents []document     // in the order of fs.WalkDir
+	leftOut   map[string]int // the number of files and folders that were left out, by reason
+}
+
+// document is one file.
+type document struct {
+	source string // its path in the folder, with slashes
+	text   string // valid UTF-8
+	lines  int
+}
+
+// read reads and indexes the files. A file that cannot be read is not an error: leftOut counts it. It reports progress
+// after each of the first ten files, then after every hundredth.
+func (l *Library) read(ctx context.Context, r *libraryRequest) (*corpus, error) {
+	token := r.meta["progressToken"]
+	report := token != nil && string(token) != "null"
+	c, room := &corpus{leftOut: make(map[string]int)}, cmp.Or(l.MaxTotal, 256<<20)
+	err := fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
+		base, text, reason := path.Base(source), "", ""
+		skip, _ := path.Match(l.Skip, base)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case source == ".":
+			return err
+		case err != nil:
+			reason = "unreadable"
+		case base[0] == '.':
+			reason = "hidden"
+		case entry.IsDir() && (base == "node_modules" || base == "vendor"):
+			reason = "folders of dependencies"
+		case entry.IsDir():
+			return nil
+		case !entry.Type().IsRegular():
+			reason = "links and special files"
+		case skip || !isText(base):
+			reason = "of other types"
+		case len(c.documents) == cmp.Or(l.MaxFiles, 20_000):
+			reason = "beyond the number of files"
+		default:
+			if text, reason = l.readFile(source); int64(len(text)) > room {
+				reason = "beyond the total size"
+			}
+		}
+		if reason == "" {
+			room -= int64(len(text))
+			c.add(source, text)
+			if done := len(c.documents); report && (done <= 10 || done%100 == 0) {
+				// If the notification cannot be sent, the client has gone, and ctx ends.
+				_ = r.notify(ctx, "notifications/progress", map[string]any{
+					"progressToken": token, "progress": done, "message": "indexing " + source,
+				})
+			}
+			return nil
+		}
+		c.leftOut[reason]++
+		if entry.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	return c, err
+}
+
+func (c *corpus) add(source, text string) {
+	d := document{source: source, text: text}
+	for _, p := range c.index.Add(source, text, isProse(source)) {
+		d.lines = p.End
+	}
+	c.documents = append(c.documents, d)
+}
+
+// document returns the document with a source, or nil.
+func (c *corpus) document(source string) *document {
+	i := slices.IndexFunc(c.documents, func(d document) bool { return d.source == source })
+	if i < 0 {
+		return nil
+	}
+	return &c.documents[i]
+}
+
+// String returns the number of documents, and what was left out.
+func (c *corpus) String() string {
+	text, separator := fmt.Sprintf("%d documents", len(c.documents)), "; left out: "
+	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
+		text += fmt.Sprintf("%s%d %s", separator, c.leftOut[reason], reason)
+		separator = ", "
+	}
+	return text
+}
+
+// readFile returns the text of a file, or the reason to leave it out. The limit applies to what is read, because the
+// size in the directory may be out of date.
+func (l *Library) readFile(source string) (text, reason string) {
+	file, err := l.FS.Open(source)
+	if err != nil {
+		return "", "unreadable"
+	}
+	defer file.Close()
+	limit := cmp.Or(l.MaxFile, 2<<20)
+	b, err := io.ReadAll(io.LimitReader(file, limit+1))
+	switch {
+	case err != nil:
+		return "", "unreadable"
+	case int64(len(b)) > limit:
+		return "", "too large"
+	case bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b):
+		return "", "not text"
+	}
+	return string(b), ""
+}
+
+// isText decides by the name, because files without a known extension are often keys, data or dumps.
+func isText(name string) bool {
+	const code = `.bash .bat .c .cc .cfg .conf .cpp .cs .css .csv .dart .el .ex .go .h .hpp .hs .htm .html .ini .java
+		.jl .js .json .jsonl .jsx .kt .lua .mjs .ml .php .pl .proto .ps1 .py .r .rb .rs .scala .sh .sql .svelte .swift
+		.tf .toml .ts .tsv .tsx .vue .xml .yaml .yml .zig`
+	return isProse(name) || slices.Contains(strings.Fields(code), strings.ToLower(path.Ext(name)))
+}
+
+func isProse(name string) bool {
+	const prose = ".adoc .markdown .md .mdx .org .rst .tex .text .txt"
+	return slices.Contains(strings.Fields(prose), strings.ToLower(path.Ext(name)))
+}
+
+// Each tool takes its arguments as the model wrote them. It returns text, or a value to encode as JSON. An error
+// describes what is wrong with the arguments, so that the model can correct them.
+
+type searchArguments struct {
+	Query         string  `json:"query"`
+	Limit         float64 `json:"limit"` // for JSON Schema 10.0 is an integer, too
+	MinSimilarity float64 `json:"min_similarity"`
+	SourceFilter  string  `json:"source_filter"`
+}
+
+// searchReply is the result of search_chunks.
+type searchReply struct {
+	Results    []searchResult `json:"results"`
+	TotalCount int            `json:"total_count"`
+	Query      string         `json:"query"`
+}
+
+type searchResult struct {
+	Text       string  `json:"text"`
+	Similarity float64 `json:"similarity"`
+	Source     string  `json:"source"`
+	StartLine  int     `json:"start_line"`
+	EndLine    int     `json:"end_line"`
+}
+
+// maxQuote is the length of the text of a search result in bytes. Only a passage of very long lines exceeds it.
+const maxQuote = 4 << 10
+
+func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
+	a := searchArguments{Limit: 10}
+	err := decodeArguments(raw, &a)
+	switch {
+	case err != nil:
+		return nil, err
+	case strings.TrimSpace(a.Query) == "":
+		return nil, errors.New("query is missing or empty: give a question or key words")
+	case a.Limit < 1 || a.Limit > 500 || a.Limit != math.Trunc(a.Limit):
+		return nil, fmt.Errorf("limit must be a whole number from 1 to 500, not %v", a.Limit)
+	case a.MinSimilarity < 0 || a.MinSimilarity > 1:
+		return nil, fmt.Errorf("min_similarity must be from 0 to 1, not %v", a.MinSimilarity)
+	}
+	reply := searchReply{Results: []searchResult{}, Query: a.Query}
+	for _, h := range c.index.Search(a.Query) {
+		if h.Similarity < a.MinSimilarity || !matchesFilter(h.Source, a.SourceFilter) {
+			continue
+		}
+		if reply.TotalCount++; reply.TotalCount > int(a.Limit) {
+			continue
+		}
+		text := strings.TrimRight(h.Text, "\r\n\t ")
+		end := h.Start + strings.Count(text, "\n")
+		if len(text) > maxQuote {
+			text = strings.ToValidUTF8(text[:maxQuote], "") + " […]"
+		}
+		reply.Results = append(reply.Results, searchResult{text, h.Similarity, h.Source, h.Start, end})
+	}
+	return reply, nil
+}
+
+// listDocuments names at most a thousand documents, to spare the model. A filter finds the others.
+func (c *corpus) listDocuments(raw json.RawMessage) (any, error) {
+	var a struct {
+		SourceFilter string `json:"source_filter"`
+	}
+	if err := decodeArguments(raw, &a); err != nil {
+		return nil, err
+	}
+	list, count := []map[string]any{}, 0
+	for _, d := range c.documents {
+		if !matchesFilter(d.source, a.SourceFilter) {
+			continue
+		}
+		if count++; count <= 1000 {
+			list = append(list, map[string]any{"source": d.source, "lines": d.lines})
+		}
+	}
+	return map[string]any{"documents": list, "total_count": count, "library": c.String()}, nil
+}
+
+type documentArguments struct {
+	Source    string `json:"source"`
+	StartLine int    `json:"start_line"`
+	EndLine   int    `json:"end_line"`
+}
+
+// getDocument returns a document as it was indexed. No path of a client is ever opened.
+func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
+	a := documentArguments{StartLine: 1}
+	if err := decodeArguments(raw, &a); err != nil {
+		return nil, err
+	}
+	d := c.document(a.Source)
+	if d == nil {
+		return nil, fmt.Errorf("unknown document %q: list_documents names them", a.Source)
+	}
+	end := cmp.Or(a.EndLine, d.lines)
+	if a.StartLine < 1 || a.StartLine > max(1, end) || end < 0 || end > d.lines {
+		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d", d.source, d.lines, a.StartLine, end)
+	}
+	lines := strings.SplitAfter(d.text, "\n")
+	return strings.Join(lines[a.StartLine-1:end], ""), nil
+}
+
+// decodeArguments refuses unknown arguments, since ignoring them would mislead the model. An argument that is absent
+// or null keeps its value.
+func decodeArguments(raw json.RawMessage, into any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("invalid arguments: %w", err)
+	}
+	return nil
+}
+
+// matchesFilter reports whether a filter is a part of a source in any case, or a path.Match pattern of the source or
+// of its last element.
+func matchesFilter(source, filter string) bool {
+	whole, _ := path.Match(filter, source)
+	last, _ := path.Match(filter, path.Base(source))
+	return whole || last || strings.Contains(strings.ToLower(source), strings.ToLower(filter))
+}
+
+// libraryTools is the list of tools/list.
+const libraryTools = `[{
+	"name": "search_chunks", "title": "Search",
+	"description": "Search the library. Returns the passages that match best, with their source and lines.",
+	"inputSchema": {"type": "object", "required": ["query"], "additionalProperties": false, "properties": {
+		"query": {"type": "string", "description": "A question or key words"},
+		"limit": {"type": "integer", "minimum": 1, "maximum": 500, "default": 10,
+			"description": "The maximum number of passages"},
+		"min_similarity": {"type": "number", "minimum": 0, "maximum": 1, "default": 0,
+			"description": "Leave out passages below this similarity; 0.3 is a fair match"},
+		"source_filter": {"type": "string", "description": "A part of the source's path, or a pattern: docs/*.md"}
+	}},
+	"annotations": {"readOnlyHint": true, "openWorldHint": false}
+}, {
+	"name": "list_documents", "title": "List documents",
+	"description": "List the documents of the library, and what was left out of it.",
+	"inputSchema": {"type": "object", "additionalProperties": false, "properties": {
+		"source_filter": {"type": "string", "description": "A part of the source's path, or a pattern: docs/*.md"}
+	}},
+	"annotations": {"readOnlyHint": true, "openWorldHint": false}
+}, {
+	"name": "get_document", "title": "Read a document",
+	"description": "Return the text of a document of the library, or some lines of it.",
+	"inputSchema": {"type": "object", "required": ["source"], "additionalProperties": false, "properties": {
+		"source": {"type": "string", "description": "The source as search_chunks and list_documents name it"},
+		"start_line": {"type": "integer", "minimum": 1, "default": 1, "description": "The first line to return"},
+		"end_line": {"type": "integer", "minimum": 1, "description": "The last line; by default that of the document"}
+	}},
+	"annotations": {"readOnlyHint": true, "openWorldHint": false}
+}]`
+
+// libraryTemplates is the list of resources/templates/list.
+const libraryTemplates = `[{
+	"uriTemplate": "library:///{+source}", "name": "document", "title": "Document",
+	"description": "The text of a document, by its path"
+}]`
 
 // libraryPrompts is the list of prompts/list.
-const libraryPrompts = `[
-{
-	"name": "answer_from_library",
-	"title": "Answer from the library",
+const libraryPrompts = `[{
+	"name": "answer_from_library", "title": "Answer from the library",
 	"description": "Answer a question from the library, with sources",
-	"arguments": [
-		{"name": "question", "description": "What you want to know", "required": true}
-	]
-}
-]`
+	"arguments": [{"name": "question", "description": "What you want to know", "required": true}]
+}]`

@@ -1,13 +1,10 @@
 // library_http.go - the library over Streamable HTTP.
-// Needs: Go 1.25, json.go, rpc.go, search.go, corpus.go, library_tools.go, library.go, library_http_answer.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -20,90 +17,81 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
 // Bounds on what clients can make the server hold, and for how long.
 const (
-	maxPost     = 4 << 20          // bytes of one message
-	maxPosts    = 256              // messages at work, of all clients together; a subscription is one
-	maxSessions = 1000             // clients of the handshake era; one more takes the place of the one longest unused
-	headerTime  = 10 * time.Second // for the header of a request to come
-	bodyTime    = 30 * time.Second // for all of it
-	idleTime    = 2 * time.Minute  // that a connection is kept for the next request
-	leaveTime   = 5 * time.Second  // that Serve, at its end, gives what is at work
+	maxPost    = 4 << 20          // bytes of one message
+	maxPosts   = 256              // requests of all clients at once
+	headerTime = 10 * time.Second // to receive the header of a request
+	bodyTime   = 30 * time.Second // to receive the whole request
+	writeTime  = 30 * time.Second // for the client to receive what is written
+	idleTime   = 2 * time.Minute  // to keep a connection without a request
+	leaveTime  = 5 * time.Second  // for running requests after Serve was told to end
 )
 
-// LibraryHTTP is an http.Handler that serves a library over Streamable HTTP, clients of both eras at one address. It remembers
-// nothing of those of the stateless era, so any number of servers over the same files can stand behind a load balancer. It
-// says nothing unasked and so has no GET stream; streams cannot be resumed.
+// The headers of the protocol.
+const (
+	headerVersion = "MCP-Protocol-Version"
+	headerMethod  = "Mcp-Method"
+	headerName    = "Mcp-Name"
+)
+
+// LibraryHTTP is an http.Handler that serves a library over Streamable HTTP to clients of both eras. It keeps no state
+// and gives no session id, so several servers of the same files can stand behind a load balancer. Only the end of its
+// HTTP request cancels a request of either era: without sessions, two clients may use the same id. The server sends
+// nothing unasked and so has no GET stream; a broken stream cannot be resumed.
 type LibraryHTTP struct {
 	library *Library
 	hosts   []string
-	slots   chan struct{}   // one taken by each message at work
-	life    context.Context // its end ends the subscriptions
-	end     context.CancelFunc
-
-	mu       sync.Mutex            // guards sessions; never held across I/O
-	sessions []*libraryHTTPSession // the last used is the last
+	slots   chan struct{} // one is taken by each running request
 }
 
-// libraryHTTPSession is a client of the handshake era.
-type libraryHTTPSession struct {
-	librarySession
-	id      string   // which only the client knows
-	running sync.Map // its requests at work: context.CancelFunc by id, a string as it was written
-}
-
-// NewLibraryHTTP serves l. Clients may address it as localhost, by any IP address, and by the names of hosts.
+// NewLibraryHTTP serves l. Clients may address it as localhost, by an IP address, or by one of the names in hosts.
 func NewLibraryHTTP(l *Library, hosts ...string) *LibraryHTTP {
-	h := &LibraryHTTP{library: l, hosts: hosts, slots: make(chan struct{}, maxPosts)}
-	h.life, h.end = context.WithCancel(context.Background())
-	return h
+	return &LibraryHTTP{library: l, hosts: hosts, slots: make(chan struct{}, maxPosts)}
 }
 
-// Serve answers HTTP at /mcp, on a listener that it closes, until that fails or ctx ends. Then it accepts no more, ends the
-// subscriptions, and waits for what is at work, which it breaks off after five seconds. It is called once.
+// Serve answers HTTP at /mcp until the listener fails or ctx ends. It closes the listener and waits for
+// running requests, which it aborts after five seconds. It is called once.
 func (h *LibraryHTTP) Serve(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		newHTTPAnswer(w).refuse(refuse(http.StatusNotFound, "there is nothing at %s: the endpoint is /mcp", r.URL.Path))
-	})
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
-		ErrorLog: log.New(io.Discard, "", 0), // of what clients did wrong, who are told
+		ErrorLog: log.New(io.Discard, "", 0), // it reports the errors of clients, who get a response
 	}
 	failed := make(chan error, 1)
-	var work sync.WaitGroup
-	work.Go(func() { failed <- server.Serve(listener) })
+	go func() {
+		defer close(failed)
+		failed <- server.Serve(listener)
+	}()
 	var err error
 	select {
 	case err = <-failed:
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	h.end()
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
 	if server.Shutdown(leave) != nil {
 		_ = server.Close() // ends the ctx of every request
 	}
-	work.Wait()
-	for range maxPosts { // with all slots taken nothing is at work, and nothing can begin
+	<-failed
+	for range maxPosts { // with all slots taken no request is running, and none can start
 		h.slots <- struct{}{}
 	}
 	return err
 }
 
-// ServeHTTP takes one message. A request's answer comes before it returns, unless the client goes.
+// ServeHTTP takes one message. It returns after the response was written or the client has gone.
 func (h *LibraryHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := newHTTPAnswer(w)
-	defer a.end()
+	a := &httpAnswer{w: w}
 	if err := h.serve(a, r); err != nil {
-		a.refuse(err)
+		a.fail(err)
 	}
 }
 
@@ -111,57 +99,50 @@ func (h *LibraryHTTP) serve(a *httpAnswer, r *http.Request) error {
 	if err := h.admit(r); err != nil {
 		return err
 	}
-	allowed := "POST, DELETE"
-	if r.Header.Get(headerVersion) == libraryRevisions()[0] {
-		allowed = "POST"
-	}
-	if !slices.Contains(strings.Split(allowed, ", "), r.Method) {
-		a.w.Header().Set("Allow", allowed)
-		return refuse(http.StatusMethodNotAllowed, "%s has no meaning here: POST a JSON-RPC message", r.Method)
+	if r.Method != http.MethodPost {
+		a.w.Header().Set("Allow", "POST")
+		return httpErrorf(http.StatusMethodNotAllowed, "%s is not allowed: POST a JSON-RPC message", r.Method)
 	}
 	select {
 	case h.slots <- struct{}{}:
 		defer func() { <-h.slots }()
 	default:
 		a.w.Header().Set("Retry-After", "1")
-		return refuse(http.StatusServiceUnavailable, "%d messages are at work: try again", maxPosts)
+		return httpErrorf(http.StatusServiceUnavailable, "%d requests are running: try again", maxPosts)
 	}
-	if r.Method == http.MethodDelete {
-		err := h.endSession(r)
-		if err == nil {
-			a.w.WriteHeader(http.StatusNoContent)
-		}
-		return err
-	}
-	in, err := readPost(a, r)
+	q, err := h.readPost(a, r)
 	if err != nil {
 		return err
 	}
-	q, err := newLibraryRequest(in.method, in.params)
+	version := r.Header.Get(headerVersion)
 	switch {
-	case err != nil:
-		return &httpRefusal{http.StatusBadRequest, err}
-	case in.method == "initialize" && in.id != nil && !(allowed == "POST" && q.meta[metaVersion] != nil):
-		return h.initialize(a, r, q)
-	case q.stateless() || allowed == "POST":
-		return h.stateless(a, r, &in, q)
+	case a.id == nil: // a notification, which changes nothing here, or a response
+		a.w.WriteHeader(http.StatusAccepted)
+		return nil
+	case q.stateless() || version == Revisions()[0] && q.method != "initialize":
+		err = checkHeaders(r.Header, q)
+	case version != "" && !slices.Contains(Revisions(), version):
+		err = unsupportedVersion(version)
 	}
-	return h.handshake(a, r, &in, q)
+	if err != nil {
+		return &httpError{http.StatusBadRequest, err}
+	}
+	return h.respond(r.Context(), a, q)
 }
 
-// admit keeps out the pages of other sites, which any browser on this machine may show. The browser says whose the page is;
-// and where a page has its own host lead to this one (DNS rebinding), that is the host that the browser names.
+// admit refuses the pages of other sites, which a browser on this machine may show. The browser names the site in
+// Origin. If a site makes its own host name lead to this server (DNS rebinding), the browser names it in Host.
 func (h *LibraryHTTP) admit(r *http.Request) error {
 	host := (&url.URL{Host: r.Host}).Hostname()
 	_, err := netip.ParseAddr(host)
 	known := func(name string) bool { return strings.EqualFold(name, host) }
 	if err != nil && !isLoopback(host) && !slices.ContainsFunc(h.hosts, known) {
-		return refuse(http.StatusForbidden, "%q is no host known here: it must be localhost, an IP address, or the name of the host that "+
-			"the server was told to listen on; a proxy can set the header Host", host)
+		return httpErrorf(http.StatusForbidden, "unknown host %q: the header Host must be localhost, an IP address, or the "+
+			"name of the host that the server listens on; a proxy can set it", host)
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		if u, err := url.Parse(origin); err != nil || !isLoopback(u.Hostname()) && !strings.EqualFold(u.Host, r.Host) {
-			return refuse(http.StatusForbidden, "the origin %q is another site", origin)
+			return httpErrorf(http.StatusForbidden, "the origin %q is another site", origin)
 		}
 	}
 	return nil
@@ -172,216 +153,157 @@ func isLoopback(host string) bool {
 	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// readPost reads a message.
-func readPost(a *httpAnswer, r *http.Request) (in incoming, err error) {
-	if !accepts(r.Header, "application/json") || !accepts(r.Header, "text/event-stream") {
-		return in, refuse(http.StatusNotAcceptable, "Accept must list application/json and text/event-stream: an answer can be either")
-	}
+// readPost reads a message. That of a response has no method.
+func (h *LibraryHTTP) readPost(a *httpAnswer, r *http.Request) (*libraryRequest, error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return in, refuse(http.StatusUnsupportedMediaType, "Content-Type must be application/json, not %q", kind)
+		return nil, httpErrorf(http.StatusUnsupportedMediaType, "Content-Type must be application/json, not %q", kind)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(a.w, r.Body, maxPost))
-	long := (*http.MaxBytesError)(nil)
-	switch {
-	case errors.As(err, &long):
-		return in, refuse(http.StatusRequestEntityTooLarge, "the message has more than %d bytes", maxPost)
-	case err != nil:
-		return in, refuse(http.StatusBadRequest, "the message broke off: %v", err)
-	case !validJSON(body):
-		return in, &httpRefusal{http.StatusBadRequest, &Error{Code: CodeParseError, Message: "the message is not JSON"}}
-	case bytes.TrimSpace(body)[0] == '[':
-		// Left out: they came with 2025-03-26 and went with the next revision.
-		return in, refuse(http.StatusBadRequest, "a batch: POST each message by itself")
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return nil, httpErrorf(http.StatusRequestEntityTooLarge, "the message is longer than %d bytes", maxPost)
+	} else if err != nil {
+		return nil, httpErrorf(http.StatusBadRequest, "incomplete message: %v", err)
 	}
-	if err := in.parse(body); err != nil {
-		return in, refuse(http.StatusBadRequest, "not JSON-RPC: %v", err)
+	if !json.Valid(body) {
+		return nil, &httpError{http.StatusBadRequest, &Error{Code: CodeParseError, Message: "the message is not JSON"}}
 	}
-	if in.method != "" {
-		a.id = in.id
+	var in Incoming
+	if err := in.Parse(body); err != nil { // a batch, too: only revision 2025-03-26 has them
+		return nil, httpErrorf(http.StatusBadRequest, "not a JSON-RPC message: %v", err)
 	}
-	return in, nil
+	if in.Method != "" {
+		a.id = in.ID
+	}
+	q, err := newLibraryRequest(in.Method, in.Params)
+	if err != nil {
+		return nil, &httpError{http.StatusBadRequest, err}
+	}
+	q.notify = a.notify
+	return q, nil
 }
 
-// accepts says whether the client takes answers of a kind. Without the header it takes any.
-func accepts(header http.Header, kind string) bool {
-	lines := header.Values("Accept")
-	family, _, _ := strings.Cut(kind, "/")
-	for part := range strings.SplitSeq(strings.Join(lines, ","), ",") {
-		accepted, _, _ := mime.ParseMediaType(part)
-		if accepted == kind || accepted == family+"/*" || accepted == "*/*" {
-			return true
-		}
-	}
-	return len(lines) == 0
-}
-
-// stateless takes a message of the stateless era.
-func (h *LibraryHTTP) stateless(a *httpAnswer, r *http.Request, in *incoming, q *libraryRequest) error {
-	switch {
-	case in.method == "":
-		return refuse(http.StatusBadRequest, "a response, which nobody waits for")
-	case in.id == nil:
-		a.w.WriteHeader(http.StatusAccepted)
-		return nil
-	}
-	if err := checkHeaders(r.Header, q); err != nil {
-		return &httpRefusal{http.StatusBadRequest, err}
-	}
-	if q.method == "initialize" { // which says with all that it has that it is not the other era's
-		return &httpRefusal{http.StatusNotFound, &Error{Code: CodeMethodNotFound, Message: "method not found: initialize"}}
-	}
-	return h.answer(r.Context(), a, &librarySession{library: h.library}, q)
-}
-
-// The headers of the protocol.
-const (
-	headerVersion = "MCP-Protocol-Version"
-	headerMethod  = "Mcp-Method"
-	headerName    = "Mcp-Name"
-	headerSession = "Mcp-Session-Id"
-)
-
-// checkHeaders checks what a request says of itself, and that its headers say the same: whatever stands before this server may
-// have gone by them (MCP 2026-07-28, Streamable HTTP, server validation).
+// checkHeaders checks that the headers agree with the body, because a proxy may have relied on them (MCP 2026-07-28,
+// Streamable HTTP, server validation).
 func checkHeaders(header http.Header, q *libraryRequest) error {
-	var version string
-	if json.Unmarshal(q.meta[metaVersion], &version) != nil || version == "" {
-		return q.checkMeta() // says what is missing
+	version := q.version()
+	if version == "" {
+		return q.checkMeta() // returns an error
 	}
 	var p struct{ Name, URI string }
 	if err := q.decode(&p); err != nil {
 		return err
 	}
-	body := [][2]string{{headerVersion, version}, {headerMethod, q.method}}
+	body := map[string]string{headerVersion: version, headerMethod: q.method}
 	switch q.method {
 	case "tools/call", "prompts/get":
-		body = append(body, [2]string{headerName, p.Name})
+		body[headerName] = p.Name
 	case "resources/read":
-		body = append(body, [2]string{headerName, p.URI})
+		body[headerName] = p.URI
 	}
-	for _, member := range body {
-		name, want := member[0], member[1]
+	for name, want := range body {
 		if value, ok := decodeHeader(header.Values(name)); !ok || value != want {
-			const headerMismatch = -32020
-			return &Error{Code: headerMismatch, Message: fmt.Sprintf("the header %s must be there once and say %q, as the body does, not %q",
-				name, want, header.Values(name))}
+			return &Error{Code: CodeHeaderMismatch, Message: fmt.Sprintf(
+				"the header %s must be present once with the value of the body, %q, not %q", name, want, header.Values(name))}
 		}
 	}
 	return q.checkMeta()
 }
 
-// decodeHeader reads a header that is there once, in plain ASCII or as Base64 (MCP 2026-07-28, Streamable HTTP, value encoding).
+// decodeHeader decodes a header that is present once, in plain ASCII or as Base64 (MCP 2026-07-28, Streamable HTTP,
+// value encoding).
 func decodeHeader(values []string) (value string, ok bool) {
 	special := func(c rune) bool { return c != '\t' && (c < ' ' || c > '~') }
 	if len(values) != 1 || strings.ContainsFunc(values[0], special) {
 		return "", false
 	}
-	const opening, closing = "=?base64?", "?="
-	value = values[0]
-	if !strings.HasPrefix(value, opening) || !strings.HasSuffix(value[len(opening):], closing) {
-		return value, true
+	encoded, begins := strings.CutPrefix(values[0], "=?base64?")
+	encoded, ends := strings.CutSuffix(encoded, "?=")
+	if !begins || !ends {
+		return values[0], true
 	}
-	plain, err := base64.StdEncoding.DecodeString(value[len(opening) : len(value)-len(closing)])
+	plain, err := base64.StdEncoding.DecodeString(encoded)
 	return string(plain), err == nil
 }
 
-// handshake takes a message of the handshake era that is not initialize.
-func (h *LibraryHTTP) handshake(a *httpAnswer, r *http.Request, in *incoming, q *libraryRequest) error {
-	s, err := h.session(r)
-	if err != nil {
-		return err
-	}
-	if a.id == nil {
-		s.notification(in.method, in.params, func(id json.RawMessage) {
-			if cancel, ok := s.running.Load(string(id)); ok {
-				cancel.(context.CancelFunc)()
-			}
-		})
-		a.w.WriteHeader(http.StatusAccepted)
+// respond runs a request of either era and writes the response.
+func (h *LibraryHTTP) respond(ctx context.Context, a *httpAnswer, q *libraryRequest) error {
+	result, err := h.library.answer(ctx, q)
+	status, refusal := http.StatusOK, (*Error)(nil)
+	switch {
+	case ctx.Err() != nil: // the client has gone
 		return nil
-	}
-	// A client that goes cancels its request in this era, too, which should rather run on (MCP 2025-11-25, transports, sending
-	// messages): as no stream can be resumed, nobody would ever have the answer.
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	if _, inUse := s.running.LoadOrStore(string(a.id), cancel); inUse {
-		return refuse(http.StatusBadRequest, "a request with the id %s is at work", a.id)
-	}
-	defer s.running.Delete(string(a.id))
-	return h.answer(ctx, a, &s.librarySession, q)
-}
-
-// initialize begins a session, if the library agrees.
-func (h *LibraryHTTP) initialize(a *httpAnswer, r *http.Request, q *libraryRequest) error {
-	s := &libraryHTTPSession{librarySession: librarySession{library: h.library}, id: rand.Text()}
-	if _, err := h.library.initialize(q); err == nil {
-		h.addSession(s)
-		a.w.Header().Set(headerSession, s.id)
-	}
-	return h.answer(r.Context(), a, &s.librarySession, q)
-}
-
-func (h *LibraryHTTP) addSession(s *libraryHTTPSession) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(h.sessions) == maxSessions {
-		h.sessions = slices.Delete(h.sessions, 0, 1)
-	}
-	h.sessions = append(h.sessions, s)
-}
-
-// session finds the session of a request.
-func (h *LibraryHTTP) session(r *http.Request) (*libraryHTTPSession, error) {
-	if version := r.Header.Get(headerVersion); version != "" && !slices.Contains(libraryRevisions()[1:], version) {
-		return nil, &httpRefusal{http.StatusBadRequest, unsupportedVersion(version)}
-	}
-	id := r.Header.Get(headerSession)
-	if id == "" {
-		return nil, refuse(http.StatusBadRequest, "the header %s is missing: it came with the answer to initialize", headerSession)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	i := slices.IndexFunc(h.sessions, func(s *libraryHTTPSession) bool { return s.id == id })
-	if i < 0 {
-		return nil, refuse(http.StatusNotFound, "the session is unknown or has ended: begin anew with initialize")
-	}
-	s := h.sessions[i]
-	h.sessions = append(slices.Delete(h.sessions, i, i+1), s)
-	return s, nil
-}
-
-// endSession ends the session of a request, and what it has at work.
-func (h *LibraryHTTP) endSession(r *http.Request) error {
-	s, err := h.session(r)
-	if err != nil {
+	case err == nil:
+		text, err := EncodeResponse(a.id, result, nil)
+		_ = a.write(status, text) // the client may have gone
 		return err
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.sessions = slices.DeleteFunc(h.sessions, func(other *libraryHTTPSession) bool { return other == s })
-	s.running.Range(func(_, cancel any) bool {
-		cancel.(context.CancelFunc)()
-		return true
-	})
-	return nil
-}
-
-// answer runs a request of either era and writes its response.
-func (h *LibraryHTTP) answer(ctx context.Context, a *httpAnswer, s *librarySession, q *libraryRequest) error {
-	q.notify, q.gone = a.notify, h.life.Done()
-	result, err := s.request(context.WithValue(ctx, requestID{}, a.id), q)
-	if ctx.Err() != nil {
-		a.stream() // which ends without a response, as it was cancelled
-		return nil
-	}
-	status := http.StatusOK
-	if refusal := (*Error)(nil); q.stateless() && errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
+	case q.stateless() && errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound:
 		status = http.StatusNotFound
 	}
-	message, err := appendResponse(a.id, result, err)
-	if err != nil {
-		return &httpRefusal{http.StatusInternalServerError, err}
+	return &httpError{status, err}
+}
+
+// httpError is an error with the HTTP status of its response.
+type httpError struct {
+	status int
+	error
+}
+
+func (e *httpError) Unwrap() error { return e.error }
+
+func httpErrorf(status int, format string, args ...any) error {
+	return &httpError{status, &Error{Code: CodeInvalidRequest, Message: fmt.Sprintf(format, args...)}}
+}
+
+// httpAnswer is the answer to one HTTP request: JSON if the response is its only message, otherwise a stream of
+// server-sent events.
+type httpAnswer struct {
+	w         http.ResponseWriter
+	id        json.RawMessage // of the JSON-RPC request; nil if there is none, or it was not read yet
+	streaming bool
+}
+
+// send writes text within writeTime.
+func (a *httpAnswer) send(text string) error {
+	control := http.NewResponseController(a.w)
+	_ = control.SetWriteDeadline(time.Now().Add(writeTime))
+	_, _ = io.WriteString(a.w, text)
+	return control.Flush() // reports a failure of the write, too
+}
+
+// notify sends a notification before the response. It makes the answer a stream.
+func (a *httpAnswer) notify(_ context.Context, method string, params any) error {
+	if !a.streaming {
+		a.streaming = true
+		a.w.Header().Set("Content-Type", "text/event-stream")
+		a.w.Header().Set("Cache-Control", "no-store")
+		a.w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers the events
+		a.w.WriteHeader(http.StatusOK)
 	}
-	a.respond(status, message)
-	return nil
+	text, _ := EncodeRequest(0, method, params) // our params have an encoding
+	return a.write(http.StatusOK, text)
+}
+
+// write sends a JSON-RPC message. The status applies unless the answer is a stream.
+func (a *httpAnswer) write(status int, text []byte) error {
+	if a.streaming {
+		return a.send("data: " + string(text) + "\n\n")
+	}
+	a.w.Header().Set("Content-Type", "application/json")
+	a.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	a.w.WriteHeader(status)
+	return a.send(string(text))
+}
+
+// fail writes an error response. Without a request to answer it has no id (MCP 2026-07-28, Streamable HTTP).
+func (a *httpAnswer) fail(err error) {
+	response := struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id,omitempty"`
+		Error   *Error          `json:"error"`
+	}{"2.0", a.id, &Error{Code: CodeInternalError, Message: err.Error()}}
+	errors.As(err, &response.Error)
+	withStatus := &httpError{status: http.StatusInternalServerError}
+	errors.As(err, &withStatus)
+	text, _ := json.Marshal(response)
+	_ = a.write(withStatus.status, text) // the client may have gone
 }

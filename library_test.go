@@ -1,202 +1,38 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 )
 
-func ExampleLibrary() {
-	library := NewLibrary(fstest.MapFS{
-		"tea.md":  {Data: []byte("# Tea\n\nPour water of 80 degrees over green tea.\n")},
-		"brew.go": {Data: []byte("// Brew heats the water.\nfunc Brew() {}\n")},
-	})
-	here, there := libPair()
-	served := make(chan error)
-	go func() { served <- library.Serve(context.Background(), there) }()
-
-	c, ctx := NewConn(here, Handler{}), context.Background()
-	c.Call(ctx, "initialize", map[string]any{"protocolVersion": "2025-11-25"}, nil)
-	c.Notify(ctx, "notifications/initialized", nil)
-	var result struct {
-		StructuredContent searchReply `json:"structuredContent"`
-	}
-	err := c.Call(ctx, "tools/call", map[string]any{
-		"name": "search_chunks", "arguments": map[string]any{"query": "How hot is the water for tea?"},
-	}, &result)
-	for _, r := range result.StructuredContent.Results {
-		fmt.Printf("%s:%d-%d %.2f\n", r.Source, r.StartLine, r.EndLine, r.Similarity)
-	}
-	c.Close()
-	fmt.Println(err, <-served)
-	// Output:
-	// tea.md:1-3 0.23
-	// brew.go:1-2 0.04
-	// <nil> <nil>
-}
-
-// libTransport is one end of a connection in memory.
-type libTransport struct {
-	in        <-chan []byte
-	out       chan<- []byte
-	gone      <-chan struct{} // the other end
-	done      chan struct{}   // this end
-	closeOnce sync.Once
-}
-
-func libPair() (a, b *libTransport) {
-	ab, ba := make(chan []byte, 100), make(chan []byte, 100)
-	adone, bdone := make(chan struct{}), make(chan struct{})
-	return &libTransport{in: ba, out: ab, done: adone, gone: bdone}, &libTransport{in: ab, out: ba, done: bdone, gone: adone}
-}
-
-func (t *libTransport) Read() ([]byte, error) {
-	select {
-	case m := <-t.in:
-		return m, nil
-	case <-t.done:
-	case <-t.gone:
-		select {
-		case m := <-t.in:
-			return m, nil
-		default:
-		}
-	}
-	return nil, io.EOF
-}
-
-func (t *libTransport) Write(ctx context.Context, message []byte) error {
-	select {
-	case t.out <- message:
-		return nil
-	case <-t.done:
-		return io.ErrClosedPipe
-	case <-t.gone:
-		return io.ErrClosedPipe
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-func (t *libTransport) Close() error {
-	t.closeOnce.Do(func() { close(t.done) })
-	return nil
-}
-
-// libScript is a client that has written all its lines and closed its side before the server reads the first one, as
-// printf … | program serve does.
-type libScript struct {
-	mu    sync.Mutex
-	lines []string
-	got   []string
-}
-
-func (s *libScript) Read() ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.lines) == 0 {
-		return nil, io.EOF
-	}
-	line := s.lines[0]
-	s.lines = s.lines[1:]
-	return []byte(line), nil
-}
-
-func (s *libScript) Write(_ context.Context, message []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.got = append(s.got, string(message))
-	return nil
-}
-
-func (s *libScript) Close() error { return nil }
-
-const (
-	libInitialize  = `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
-	libInitialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
-)
-
-// libSession has a library answer some lines and returns the answers by their ids, and the notifications.
-func libSession(t *testing.T, l *Library, lines ...string) (answers map[string]string, notifications []string) {
-	t.Helper()
-	s := &libScript{lines: lines}
-	assert.NilError(t, l.Serve(t.Context(), s))
-	answers = map[string]string{}
-	for _, line := range s.got {
-		var m struct{ ID json.RawMessage }
-		assert.NilError(t, json.Unmarshal([]byte(line), &m))
-		if m.ID == nil {
-			notifications = append(notifications, line)
-			continue
-		}
-		_, twice := answers[string(m.ID)]
-		assert.Assert(t, !twice, "%s was answered twice", m.ID)
-		answers[string(m.ID)] = line
-	}
-	return answers, notifications
-}
-
-// libResult is the result of one tool call as a client reads it.
-type libResult struct {
-	Content           []libraryText
-	StructuredContent json.RawMessage
-	IsError           bool
-}
-
-// libCall calls a tool and returns its result, or the protocol's error.
-func libCall(t *testing.T, l *Library, name, arguments string) (libResult, error) {
-	t.Helper()
-	line := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, name, arguments)
-	answers, _ := libSession(t, l, libInitialize, libInitialized, line)
-	var answer struct {
-		Result libResult
-		Error  *Error
-	}
-	assert.NilError(t, json.Unmarshal([]byte(answers["1"]), &answer))
-	if answer.Error != nil {
-		return libResult{}, answer.Error
-	}
-	assert.Equal(t, len(answer.Result.Content), 1)
-	assert.Equal(t, answer.Result.Content[0].Type, "text")
-	if answer.Result.StructuredContent != nil {
-		assert.Equal(t, libCompact(t, answer.Result.Content[0].Text), libCompact(t, string(answer.Result.StructuredContent)))
-	}
-	return answer.Result, nil
-}
-
-func libCompact(t *testing.T, text string) string {
-	t.Helper()
-	var v any
-	assert.NilError(t, json.Unmarshal([]byte(text), &v))
-	b, err := json.Marshal(v)
-	assert.NilError(t, err)
-	return string(b)
-}
-
-func libSearch(t *testing.T, l *Library, arguments string) searchReply {
-	t.Helper()
-	result, err := libCall(t, l, "search_chunks", arguments)
-	assert.NilError(t, err)
-	assert.Assert(t, !result.IsError, "%v", result.Content)
-	var reply searchReply
-	assert.NilError(t, json.Unmarshal(result.StructuredContent, &reply))
-	return reply
+// libPair returns the two ends of a connection in memory.
+func libPair() (client, server *Lines) {
+	fromClient, toServer := io.Pipe()
+	fromServer, toClient := io.Pipe()
+	return NewLines(fromServer, toServer), NewLines(fromClient, toClient)
 }
 
 func libSmall() *Library {
@@ -207,269 +43,270 @@ func libSmall() *Library {
 	})
 }
 
-func TestLibraryRawSession(t *testing.T) {
-	answers, notifications := libSession(t, libSmall(),
-		`{"jsonrpc":"2.0","id":"ping","method":"ping"}`,
-		libInitialize,
-		libInitialized,
-		`not JSON`,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get_document","arguments":{"source":"Two.TXT"}}}`,
-		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"search_chunks","arguments":{"query":"pear"}}}`,
-		`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"search","arguments":{}}}`,
-		`{"jsonrpc":"2.0","id":4,"method":"server/discover","params":{}}`,
-		`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":7}}`,
-		`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"list_documents"}}`,
-		`{"jsonrpc":"2.0","id":7,"method":"initialize","params":{}}`,
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"nobody"}}`,
-	)
-	assert.Equal(t, len(notifications), 0)
-	assert.Assert(t, is.Contains(answers["2"], `\"similarity\":0.`))
-	delete(answers, "2")
-	for id, want := range map[string]string{
-		`"ping"`: `"result":{}`,
-		`"init"`: `"result":{"capabilities":{"completions":{},"prompts":{},"resources":{},"tools":{}},"instructions":"Search with search_chunks first; read more of a source with get_document.",` +
-			`"protocolVersion":"2025-11-25","serverInfo":{"name":"library","version":"0"}}`,
-		`1`: `"result":{"content":[{"type":"text","text":"Apples\r\nand plums"}]}`,
-		`3`: `"error":{"code":-32602,"message":"unknown tool: search"}`,
-		`4`: `"error":{"code":-32601,"message":"method not found: server/discover"}`,
-		`5`: `"error":{"code":-32602,"message":"tools/call: json: cannot unmarshal number into Go struct field .name of type string"}`,
-		`6`: `"result":{"content":[{"type":"text","text":"{\"documents\":[` +
-			`{\"lines\":2,\"passages\":1,\"source\":\"Two.TXT\"},{\"lines\":4,\"passages\":1,\"source\":\"a.go\"},{\"lines\":5,\"passages\":1,\"source\":\"a/one.md\"}],` +
-			`\"library\":\"3 documents\",\"total_count\":3}"}],"structuredContent":{"documents":[` +
-			`{"lines":2,"passages":1,"source":"Two.TXT"},{"lines":4,"passages":1,"source":"a.go"},{"lines":5,"passages":1,"source":"a/one.md"}],` +
-			`"library":"3 documents","total_count":3}}`,
-		`7`: `"error":{"code":-32602,"message":"initialize needs a protocolVersion"}`,
-	} {
-		assert.Equal(t, answers[id], `{"jsonrpc":"2.0","id":`+id+`,`+want+`}`)
-		delete(answers, id)
+// libMany is a library of n documents.
+func libMany(n int) *Library {
+	files := fstest.MapFS{}
+	for i := range n {
+		files[fmt.Sprintf("%03d.txt", i)] = &fstest.MapFile{Data: []byte("x")}
 	}
-	assert.Equal(t, len(answers), 0, "%v", answers)
+	return NewLibrary(files)
 }
 
-// Requests have goroutines of their own, so those right behind the handshake must not depend on who is first.
-func TestLibraryPipelinedSession(t *testing.T) {
-	l := libSmall()
-	lines := []string{libInitialize, libInitialized}
-	for i := range 20 {
-		lines = append(lines, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"list_documents"}}`, i))
-	}
-	for range 200 {
-		answers, _ := libSession(t, l, lines...)
-		assert.Equal(t, len(answers), 21)
-		for id, a := range answers {
-			assert.Assert(t, is.Contains(a, `"result"`), id)
-		}
-	}
+const (
+	libInitialize  = `{"jsonrpc":"2.0","id":"init","method":"initialize","params":{"protocolVersion":"2025-11-25"}}`
+	libInitialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	libMeta        = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientCapabilities":{}}`
+	libServerInfo = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"library","version":"0"}}`
+	libRevisions  = `["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`
+)
+
+// libStateless is a request of the stateless era. The params are members of an object, each with a comma after it.
+func libStateless(id, method, params string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":%s}}`, id, method, params, libMeta)
 }
 
-func TestLibraryWantsTheHandshakeFirst(t *testing.T) {
-	for _, method := range []string{"tools/list", "tools/call"} {
-		answers, _ := libSession(t, libSmall(),
-			`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"name":"list_documents"}}`,
-			`{"jsonrpc":"2.0","id":2,"method":"ping"}`,
-			libInitialize, // alone, it is not the end of the handshake
-		)
-		assert.Equal(t, answers["1"], `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"`+method+` needs io.modelcontextprotocol/protocolVersion in _meta, or an initialize before it"}}`)
-		assert.Equal(t, answers["2"], `{"jsonrpc":"2.0","id":2,"result":{}}`)
-	}
+// libOld is a request of the handshake era.
+func libOld(id, method, params string) string {
+	params = strings.TrimSuffix(params, ",")
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s}}`, id, method, params)
 }
 
-func TestLibraryAgreesOnARevision(t *testing.T) {
-	for offered, want := range map[string]string{
-		"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
-		"2099-01-01": "2025-11-25", "2026-07-28": "2025-11-25", "1": "2025-11-25",
-	} {
-		answers, _ := libSession(t, libSmall(), strings.Replace(libInitialize, "2025-11-25", offered, 1))
-		assert.Assert(t, is.Contains(answers[`"init"`], `"protocolVersion":"`+want+`"`), offered)
-	}
-}
-
-// libSchema checks what is offered as a JSON Schema, as far as the tools here use it, and returns what is wrong with it.
-func libSchema(schema map[string]any) (wrong []string) {
-	properties, _ := schema["properties"].(map[string]any)
-	if schema["type"] != "object" || properties == nil {
-		wrong = append(wrong, "not an object with properties")
-	}
-	for _, name := range libStrings(schema["required"]) {
-		if properties[name] == nil {
-			wrong = append(wrong, name+" is required but no property")
-		}
-	}
-	for name, p := range properties {
-		property, _ := p.(map[string]any)
-		if !slices.Contains([]any{"string", "integer", "number", "array"}, property["type"]) {
-			wrong = append(wrong, fmt.Sprintf("%s has the type %v", name, property["type"]))
-		}
-		low, hasLow := property["minimum"].(float64)
-		high, hasHigh := property["maximum"].(float64)
-		if d, ok := property["default"].(float64); ok && (hasLow && d < low || hasHigh && d > high) {
-			wrong = append(wrong, name+" has a default out of its range")
-		}
-	}
-	return wrong
-}
-
-func libStrings(v any) (all []string) {
-	list, _ := v.([]any)
-	for _, s := range list {
-		all = append(all, s.(string))
-	}
-	return all
-}
-
-func TestLibraryTools(t *testing.T) {
-	answers, _ := libSession(t, libSmall(), libInitialize, libInitialized, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`)
-	var answer struct {
-		Result struct {
-			Tools []struct {
-				Name, Description         string
-				InputSchema, OutputSchema map[string]any
-				Annotations               map[string]bool
-			}
-			NextCursor *string
-		}
-	}
-	assert.NilError(t, json.Unmarshal([]byte(answers["1"]), &answer))
-	assert.Assert(t, answer.Result.NextCursor == nil)
-	var names []string
-	for _, tool := range answer.Result.Tools {
-		names = append(names, tool.Name)
-		assert.Assert(t, tool.Description != "" && tool.Annotations["readOnlyHint"], tool.Name)
-		assert.Assert(t, is.Len(libSchema(tool.InputSchema), 0), tool.Name)
-		for name, p := range tool.InputSchema["properties"].(map[string]any) {
-			assert.Assert(t, p.(map[string]any)["description"] != nil, "%s: %s", tool.Name, name)
-		}
-	}
-	assert.DeepEqual(t, names, []string{"search_chunks", "list_documents", "get_document"})
-
-	// The output schema says just what comes.
-	schema := answer.Result.Tools[0].OutputSchema
-	assert.Assert(t, is.Len(libSchema(schema), 0))
-	result, err := libCall(t, libSmall(), "search_chunks", `{"query":"apples"}`)
-	assert.NilError(t, err)
-	var reply map[string]any
-	assert.NilError(t, json.Unmarshal(result.StructuredContent, &reply))
-	libSameKeys(t, schema, reply)
-	items := schema["properties"].(map[string]any)["results"].(map[string]any)["items"].(map[string]any)
-	assert.Assert(t, is.Len(libSchema(items), 0))
-	libSameKeys(t, items, reply["results"].([]any)[0].(map[string]any))
-
-	assert.Assert(t, len(libSchema(map[string]any{"type": "object", "required": []any{"a"}, "properties": map[string]any{"b": true}})) == 2)
-}
-
-func libSameKeys(t *testing.T, schema, value map[string]any) {
+// libSession sends lines to a library on stdio and returns the responses by their ids.
+func libSession(t testing.TB, l *Library, lines ...string) (responses map[string]string) {
 	t.Helper()
-	properties := schema["properties"].(map[string]any)
-	assert.DeepEqual(t, slices.Sorted(maps.Keys(properties)), slices.Sorted(maps.Keys(value)))
-	assert.DeepEqual(t, slices.Sorted(slices.Values(libStrings(schema["required"]))), slices.Sorted(maps.Keys(value)))
-}
-
-func TestLibraryArgumentErrors(t *testing.T) {
-	l := libSmall()
-	for _, test := range []struct{ tool, arguments, want string }{
-		{"search_chunks", `{}`, "query is missing or empty: give a question or key words"},
-		{"search_chunks", `null`, "query is missing or empty: give a question or key words"},
-		{"search_chunks", `{"query":" "}`, "query is missing or empty: give a question or key words"},
-		{"search_chunks", `{"query":null}`, "query is missing or empty: give a question or key words"},
-		{"search_chunks", `{"query":["x"]}`, "query must be a string, not array"},
-		{"search_chunks", `["x"]`, "arguments must be an object, not array"},
-		{"search_chunks", `"x"`, "arguments must be an object, not string"},
-		{"search_chunks", `{"query":"x","limit":0}`, "limit must be a whole number from 1 to 500, not 0"},
-		{"search_chunks", `{"query":"x","limit":501}`, "limit must be a whole number from 1 to 500, not 501"},
-		{"search_chunks", `{"query":"x","limit":1.5}`, "limit must be a whole number from 1 to 500, not 1.5"},
-		{"search_chunks", `{"query":"x","limit":"5"}`, "limit must be a number, not string"},
-		{"search_chunks", `{"query":"x","min_similarity":-0.1}`, "min_similarity must be from 0 to 1, not -0.1"},
-		{"search_chunks", `{"query":"x","min_similarity":2}`, "min_similarity must be from 0 to 1, not 2"},
-		{"search_chunks", `{"query":"x","source_filter":"[a"}`, `source_filter must be a part of a path or a pattern such as docs/*.md, not "[a"`},
-		{"search_chunks", `{"query":"x","author_filter":"me"}`, `unknown field "author_filter": leave it out`},
-		{"list_documents", `{"source_filter":"[a"}`, `source_filter must be a part of a path or a pattern such as docs/*.md, not "[a"`},
-		{"get_document", `{"source":"a.go","end_line":1.5}`, "end_line must be a whole number, not number 1.5"},
-		{"list_documents", `{"query":"x"}`, `unknown field "query": leave it out`},
-		{"get_document", `{}`, `there is no document "": list_documents names them`},
-		{"get_document", `{"source":"../a.go"}`, `there is no document "../a.go": list_documents names them`},
-		{"get_document", `{"source":"a.go","start_line":0}`, `a.go has the lines 1 to 4, not 0 to 4`},
-		{"get_document", `{"source":"a.go","end_line":-1}`, `a.go has the lines 1 to 4, not 1 to -1`},
-		{"get_document", `{"source":"a.go","end_line":5}`, `a.go has the lines 1 to 4, not 1 to 5`},
-		{"get_document", `{"source":"a.go","start_line":3,"end_line":2}`, `a.go has the lines 1 to 4, not 3 to 2`},
-	} {
-		result, err := libCall(t, l, test.tool, test.arguments)
-		assert.NilError(t, err)
-		assert.Assert(t, result.IsError && result.StructuredContent == nil, test.arguments)
-		assert.Equal(t, result.Content[0].Text, test.tool+": "+test.want)
+	var out bytes.Buffer
+	assert.NilError(t, l.Serve(t.Context(), NewLines(strings.NewReader(strings.Join(lines, "\n")), &out)))
+	responses = map[string]string{}
+	for line := range strings.Lines(out.String()) {
+		var m struct{ ID json.RawMessage }
+		assert.NilError(t, json.Unmarshal([]byte(line), &m))
+		assert.Equal(t, responses[string(m.ID)], "", "two responses")
+		responses[string(m.ID)] = strings.TrimSpace(line)
 	}
-	_, err := libCall(t, l, "Search_chunks", `{"query":"x"}`)
-	var e *Error
-	assert.Assert(t, errors.As(err, &e) && e.Code == CodeInvalidParams)
+	return responses
 }
 
-func TestLibrarySearchReply(t *testing.T) {
-	l := libSmall()
-	reply := libSearch(t, l, `{"query":"eating apples","limit":2.0}`)
-	assert.Equal(t, reply.Query, "eating apples")
-	assert.Equal(t, reply.TotalCount, 3)
-	assert.Equal(t, len(reply.Results), 2)
-	assert.DeepEqual(t, searchResult{Text: "package a\n\n// F eats apples.\nfunc F() {}", Source: "a.go", StartLine: 1, EndLine: 4, Similarity: reply.Results[0].Similarity}, reply.Results[0])
-
-	least := reply.Results[1].Similarity
-	reply = libSearch(t, l, fmt.Sprintf(`{"query":"eating apples","min_similarity":%v,"limit":null}`, least))
-	assert.Equal(t, reply.TotalCount, 2)
-
-	reply = libSearch(t, l, `{"query":"pears"}`) // the blank lines behind it are not quoted, and < is no \u003c
-	assert.Equal(t, reply.Results[0].Text, "# One\n\nApples & <pears>.")
-	assert.Equal(t, reply.Results[0].EndLine, 3)
-	result, err := libCall(t, l, "search_chunks", `{"query":"pears"}`)
-	assert.NilError(t, err)
-	assert.Assert(t, is.Contains(result.Content[0].Text, "& <pears>"))
-
-	result, err = libCall(t, l, "search_chunks", `{"query":"zebra"}`)
-	assert.NilError(t, err)
-	assert.Equal(t, result.Content[0].Text, `{"results":[],"total_count":0,"query":"zebra"}`)
-
-	long := NewLibrary(fstest.MapFS{"a.json": {Data: []byte(`"` + strings.Repeat("é", maxQuote) + `"`)}})
-	reply = libSearch(t, long, `{"query":"json"}`)
-	assert.Assert(t, len(reply.Results[0].Text) < maxQuote+10 && strings.HasSuffix(reply.Results[0].Text, "é […]"))
+// libCall calls a tool. If the result is structured, its text is the same JSON.
+func libCall(t *testing.T, l *Library, name, arguments string) *ToolResult {
+	t.Helper()
+	response := libSession(t, l, libOld("1", "tools/call", fmt.Sprintf(`"name":%q,"arguments":%s`, name, arguments)))["1"]
+	var m struct{ Result *ToolResult }
+	assert.NilError(t, json.Unmarshal([]byte(response), &m))
+	assert.Assert(t, m.Result != nil && len(m.Result.Content) == 1, response)
+	if m.Result.StructuredContent != nil {
+		var text, structured any
+		assert.NilError(t, json.Unmarshal([]byte(m.Result.Content[0].Text), &text))
+		assert.NilError(t, json.Unmarshal(m.Result.StructuredContent, &structured))
+		assert.DeepEqual(t, text, structured)
+	}
+	return m.Result
 }
 
-func TestLibrarySourceFilter(t *testing.T) {
-	l := libSmall()
-	for filter, want := range map[string]string{
-		"": "Two.TXT a.go a/one.md", "A": "a.go a/one.md", "one": "a/one.md", "*.md": "a/one.md", "a*": "a.go",
-		"a/*": "a/one.md", "?wo.TXT": "Two.TXT", "*.txt": "", "zebra": "",
+func libSearch(t *testing.T, l *Library, arguments string) (reply searchReply) {
+	t.Helper()
+	result := libCall(t, l, "search_chunks", arguments)
+	assert.Assert(t, !result.IsError, "%v", result.Content)
+	assert.NilError(t, json.Unmarshal(result.StructuredContent, &reply))
+	return reply
+}
+
+// Every response, on stdio and over HTTP. A want that ends with … is the beginning of the response.
+func TestLibraryResponses(t *testing.T) {
+	checkLeaks(t)
+	const (
+		old, modern  = "old", "modern"
+		offers       = `"capabilities":{"prompts":{},"resources":{},"tools":{}},`
+		instructions = `"instructions":"Search with search_chunks first; read more of a source with get_document.",`
+		text         = `"content":[{"type":"text","text":"Apples\r\nand plums"}]`
+		contents     = `"contents":[{"mimeType":"text/plain","text":"Apples\r\nand plums","uri":"library:///Two.TXT"}]`
+		noResource   = `"message":"resource not found: resources/list names them","data":{"uri":"library:///none"}}`
+		templates    = `"resourceTemplates":[{"uriTemplate":"library:///{+source}","name":"document","title":"Document",` +
+			`"description":"The text of a document, by its path"}]`
+		resources = `"resources":[{"uri":"library:///Two.TXT","name":"Two.TXT","mimeType":"text/plain","size":17},` +
+			`{"uri":"library:///a/one.md","name":"a/one.md","mimeType":"text/markdown","size":27},` +
+			`{"uri":"library:///a.go","name":"a.go","mimeType":"text/plain","size":41}]`
+		documents = `{"documents":[{"lines":2,"source":"Two.TXT"},{"lines":5,"source":"a/one.md"},` +
+			`{"lines":4,"source":"a.go"}],"library":"3 documents","total_count":3}`
+		read    = `"name":"get_document","arguments":{"source":"Two.TXT"},`
+		ask     = `"name":"answer_from_library","arguments":`
+		missing = `"error":{"code":-32601,"message":"method not found: `
+		invalid = `"error":{"code":-32602,"message":"`
+		public  = `"cacheScope":"public",`
+		private = `"cacheScope":"private",`
+		hour    = `"resultType":"complete","ttlMs":3600000}`
+	)
+	s := newLHTTP(t, libSmall())
+	for _, test := range []struct{ era, method, params, want string }{
+		{old, "ping", ``, `"result":{}`},
+		{old, "tools/call", read, `"result":{` + text + `}`},
+		{old, "tools/call", `"name":"search"`, invalid + `unknown tool: search"}`},
+		{old, "tools/call", `"name":7`, invalid + `tools/call: json: …`},
+		{old, "tools/call", `"name":"list_documents"`, `"result":{"content":[{"type":"text","text":` +
+			string(TextContent(documents)) + `}],"structuredContent":` + documents + `}`},
+		{old, "server/discover", ``, missing + `server/discover"}`},
+		{old, "subscriptions/listen", `"notifications":{}`, missing + `subscriptions/listen"}`},
+		{old, "resources/read", `"uri":"library:///Two.TXT"`, `"result":{` + contents + `}`},
+		{old, "resources/read", `"uri":"library:///none"`, `"error":{"code":-32002,` + noResource},
+		{old, "resources/read", `"uri":7`, invalid + `resources/read: json: …`},
+		{old, "resources/list", ``, `"result":{` + resources + `}`},
+		{old, "resources/templates/list", `"_meta":{"progressToken":null}`, `"result":{` + templates + `}`},
+		{old, "prompts/list", `"cursor":null`, `"result":{"prompts":[{"name":"answer_from_library",…`},
+		{modern, "tools/call", read, `"result":{` + libServerInfo + `,` + text + `,"resultType":"complete"}`},
+		{modern, "tools/call", `"name":"é",`, invalid + `unknown tool: é"}`},
+		{modern, "tools/call", `"name":"search_chunks","arguments":{},`, `"result":{` + libServerInfo +
+			`,"content":[{"type":"text","text":"search_chunks: query is missing or empty: give a question or key words"}],` +
+			`"isError":true,"resultType":"complete"}`},
+		{modern, "server/discover", ``, `"result":{` + libServerInfo + `,` + public + offers + instructions +
+			`"resultType":"complete","supportedVersions":` + libRevisions + `,"ttlMs":3600000}`},
+		{modern, "initialize", `"protocolVersion":"2025-06-18",`, missing + `initialize"}`},
+		{modern, "ping", ``, missing + `ping"}`},
+		{modern, "resources/read", `"uri":"library:///Two.TXT",`, `"result":{` + libServerInfo + `,` + private + contents +
+			`,` + hour},
+		{modern, "resources/read", `"uri":"library:///none",`, `"error":{"code":-32602,` + noResource},
+		{modern, "resources/read", `"uri":"file:///a.go",`, invalid + `resource not found: …`},
+		{modern, "resources/list", ``, `"result":{` + libServerInfo + `,` + private + resources[:len(resources)-1] + `],` +
+			hour},
+		{modern, "resources/templates/list", ``, `"result":{` + libServerInfo + `,` + public + templates + `,` + hour},
+		{modern, "tools/list", ``, `"result":{` + libServerInfo + `,` + public + `"resultType":"complete","tools":[{…`},
+		{modern, "prompts/get", ask + `{"question":" Why \"so\"? "},`, `"result":{` + libServerInfo +
+			`,"description":"Answer from the library, with sources","messages":[{"role":"user","content":{"type":"text",` +
+			`"text":"Answer the question below from the library alone. …`},
+		{modern, "prompts/get", `"name":"answer",`, invalid + `unknown prompt: answer"}`},
+		{modern, "prompts/get", ask + `{"question":" "},`, invalid + `answer_from_library needs the argument question"}`},
+		{modern, "prompts/get", ask + `{"question":["why"]},`, invalid + `prompts/get: json: …`},
 	} {
-		sources := []string{}
-		for _, r := range libSearch(t, l, fmt.Sprintf(`{"query":"apples","source_filter":%q}`, filter)).Results {
-			sources = append(sources, r.Source)
+		t.Run(test.era+" "+test.method+" "+test.params, func(t *testing.T) {
+			message, header := libOld("1", test.method, test.params), lhttpOld()
+			if test.era == modern {
+				var p struct{ Name, URI string }
+				assert.NilError(t, json.Unmarshal([]byte("{"+strings.TrimSuffix(test.params, ",")+"}"), &p))
+				header = lhttpModern(test.method, headerValue(cmp.Or(p.Name, p.URI)))
+				message = libStateless("1", test.method, test.params)
+			}
+			answer := s.do("POST", header, message)
+			for _, response := range []string{libSession(t, libSmall(), message)["1"], answer.body} {
+				want, begins := strings.CutSuffix(`{"jsonrpc":"2.0","id":1,`+test.want, "…")
+				if begins {
+					response = response[:min(len(want), len(response))]
+				} else {
+					want += "}"
+				}
+				assert.Equal(t, response, want)
+			}
+			status := 200
+			if test.era == modern && strings.HasPrefix(test.want, missing) {
+				status = 404
+			}
+			assert.Equal(t, answer.status, status)
+			assert.Equal(t, answer.header.Get("Content-Type"), "application/json")
+			assert.Equal(t, answer.header.Get("Mcp-Session-Id"), "")
+		})
+	}
+	for offered, want := range map[string]string{
+		"2024-11-05": "2024-11-05", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
+		"2099-01-01": "2025-11-25", "2026-07-28": "2025-11-25", "": "2025-11-25",
+	} {
+		assert.Equal(t, libSession(t, libSmall(), strings.Replace(libInitialize, "2025-11-25", offered, 1))[`"init"`],
+			`{"jsonrpc":"2.0","id":"init","result":{`+offers+instructions+`"protocolVersion":"`+want+
+				`","serverInfo":{"name":"library","version":"0"}}}`)
+	}
+	assert.Assert(t, is.Contains(libSession(t, libSmall(), libOld("1", "initialize", `"protocolVersion":7`))["1"],
+		invalid+"initialize: json: "))
+	for _, method := range []string{"resources/list", "tools/list", "prompts/list", "resources/templates/list"} {
+		for cursor, want := range map[string]string{`"1"`: method + `: unknown cursor \"1\"`, `7`: method + ": json: "} {
+			response := libSession(t, libSmall(), libStateless("1", method, `"cursor":`+cursor+`,`))["1"]
+			assert.Assert(t, is.Contains(response, `"error":{"code":-32602,"message":"`+want))
 		}
-		slices.Sort(sources)
-		assert.Equal(t, strings.Join(sources, " "), want, "%q", filter)
+	}
+	empty := libSession(t, libMany(0), libOld("1", "resources/list", ``))["1"]
+	assert.Assert(t, is.Contains(empty, `"resources":[]`))
+}
+
+// A request of either era can be the first of a connection, and a strange one is no reason to end it.
+func TestLibraryServesBothErasAtOnce(t *testing.T) {
+	lines := []string{libStateless("-1", "tools/list", ""), libOld("-2", "tools/list", ""), "not JSON", libInitialize,
+		libInitialized, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"unknown"}}`}
+	for i := range 20 {
+		lines = append(lines, libOld(fmt.Sprint(i), "tools/call", `"name":"list_documents"`))
+	}
+	responses := libSession(t, libSmall(), lines...)
+	assert.Equal(t, len(responses), 23)
+	for _, response := range responses {
+		assert.Assert(t, is.Contains(response, `"result":{`))
 	}
 }
 
-func TestLibraryGetDocument(t *testing.T) {
-	l := NewLibrary(fstest.MapFS{"a.txt": {Data: []byte("one\ntwo\nthree")}, "empty.txt": {}, "b.txt": {Data: []byte("one\n")}})
-	for arguments, want := range map[string]string{
-		`{"source":"a.txt"}`:                             "one\ntwo\nthree",
-		`{"source":"a.txt","start_line":2}`:              "two\nthree",
-		`{"source":"a.txt","start_line":2,"end_line":2}`: "two\n",
-		`{"source":"a.txt","end_line":null}`:             "one\ntwo\nthree",
-		`{"source":"b.txt","start_line":1,"end_line":1}`: "one\n",
-		`{"source":"empty.txt"}`:                         "",
+func TestLibraryMeta(t *testing.T) {
+	const version = `"io.modelcontextprotocol/protocolVersion":`
+	const capabilities = `"io.modelcontextprotocol/clientCapabilities":`
+	const noVersion = `"code":-32602,"message":"tools/list needs io.modelcontextprotocol/protocolVersion in _meta"`
+	const noCapabilities = `"code":-32602,"message":"tools/list needs io.modelcontextprotocol/clientCapabilities in _meta`
+	const unsupported = `"code":-32022,"message":"unsupported protocol version; those before 2026-07-28 begin with ` +
+		`initialize","data":{"requested":"2099-01-01","supported":` + libRevisions + `}`
+	for params, want := range map[string]string{
+		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `{"roots":{}},"progressToken":1}}`: `"result":{`,
+		`{"_meta":{"progressToken":1}}`:                                    `"result":{`,
+		`{"_meta":{` + capabilities + `{}}}`:                               noVersion,
+		`{"_meta":{` + version + `null,` + capabilities + `{}}}`:           noVersion,
+		`{"_meta":{` + version + `"",` + capabilities + `{}}}`:             noVersion,
+		`{"_meta":{` + version + `20260728,` + capabilities + `{}}}`:       noVersion,
+		`{"_meta":{` + version + `"2026-07-28"}}`:                          noCapabilities,
+		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `null}}`: noCapabilities,
+		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `[]}}`:   noCapabilities,
+		`{"_meta":{` + version + `"2099-01-01",` + capabilities + `{}}}`:   unsupported,
+		`{"_meta":{` + version + `"2099-01-01"}}`:                          unsupported, // the rest is unknown
+		`[]`: `"code":-32602,"message":"tools/list: json: `, `{"_meta":"x"}`: `"code":-32602,"message":"tools/list: json: `,
 	} {
-		result, err := libCall(t, l, "get_document", arguments)
-		assert.NilError(t, err)
-		assert.Assert(t, !result.IsError, "%s: %v", arguments, result.Content)
-		assert.Equal(t, result.Content[0].Text, want, arguments)
+		request := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + params + `}`
+		assert.Assert(t, is.Contains(libSession(t, libSmall(), request)["1"], want), params)
+	}
+}
+
+func TestLibraryArguments(t *testing.T) {
+	l := NewLibrary(fstest.MapFS{
+		"a.txt": {Data: []byte("one\ntwo\nthree")}, "b.txt": {Data: []byte("four\n")}, "empty.txt": {},
+	})
+	const noQuery = "query is missing or empty: give a question or key words"
+	for _, test := range []struct{ tool, arguments, want string }{
+		{"get_document", `{"source":"a.txt"}`, "one\ntwo\nthree"},
+		{"get_document", `{"source":"a.txt","start_line":2}`, "two\nthree"},
+		{"get_document", `{"source":"a.txt","start_line":2,"end_line":2}`, "two\n"},
+		{"get_document", `{"source":"b.txt","start_line":1,"end_line":1}`, "four\n"},
+		{"get_document", `{"source":"empty.txt"}`, ""},
+		{"search_chunks", `{"query":"zebra"}`, `{"results":[],"total_count":0,"query":"zebra"}`},
+		{"list_documents", `{"source_filter":"zebra"}`, `{"documents":[],"library":"3 documents","total_count":0}`},
+		{"search_chunks", `null`, "!" + noQuery},
+		{"search_chunks", `{"query":" "}`, "!" + noQuery},
+		{"search_chunks", `["x"]`, "!invalid arguments: json: cannot unmarshal array into Go value of " +
+			"type main.searchArguments"},
+		{"search_chunks", `{"query":"x","limit":0}`, "!limit must be a whole number from 1 to 500, not 0"},
+		{"search_chunks", `{"query":"x","limit":1.5}`, "!limit must be a whole number from 1 to 500, not 1.5"},
+		{"search_chunks", `{"query":"x","min_similarity":2}`, "!min_similarity must be from 0 to 1, not 2"},
+		{"search_chunks", `{"query":"x","author_filter":"me"}`, `!invalid arguments: json: unknown field "author_filter"`},
+		{"list_documents", `{"query":"x"}`, `!invalid arguments: json: unknown field "query"`},
+		{"get_document", `{"source":"a.txt","end_line":"2"}`, "!invalid arguments: json: cannot unmarshal string into Go " +
+			"struct field documentArguments.end_line of type int"},
+		{"get_document", `{}`, `!unknown document "": list_documents names them`},
+		{"get_document", `{"source":"a.txt","start_line":0}`, `!a.txt has the lines 1 to 3, not 0 to 3`},
+		{"get_document", `{"source":"a.txt","end_line":-1}`, `!a.txt has the lines 1 to 3, not 1 to -1`},
+		{"get_document", `{"source":"a.txt","end_line":5}`, `!a.txt has the lines 1 to 3, not 1 to 5`},
+		{"get_document", `{"source":"a.txt","start_line":3,"end_line":2}`, `!a.txt has the lines 1 to 3, not 3 to 2`},
+	} {
+		result := libCall(t, l, test.tool, test.arguments)
+		want, isError := strings.CutPrefix(test.want, "!")
+		if isError {
+			want = test.tool + ": " + want
+		}
+		assert.Equal(t, result.IsError, isError, test.arguments)
+		assert.Equal(t, result.Content[0].Text, want, test.arguments)
 	}
 }
 
 // No arguments make a tool panic.
 func FuzzLibraryArguments(f *testing.F) {
-	for _, seed := range []string{
-		`{"source":"empty.txt","start_line":5}`, `{"source":"empty.txt","end_line":-1}`, `{"source":"a.txt","start_line":2,"end_line":3}`,
-		`{"query":"one","limit":1e9}`, `{"query":"\u0000","source_filter":"[]a]"}`, `{"source_filter":"*"}`, `null`, `7`,
-	} {
-		f.Add(seed)
-	}
+	f.Add(`{"source":"empty.txt","start_line":5}`)
+	f.Add(`{"query":"one","limit":1e9,"source_filter":"[]a]"}`)
 	l := NewLibrary(fstest.MapFS{"a.txt": {Data: []byte("one\ntwo\nthree")}, "empty.txt": {}})
 	c, err := l.load(f.Context(), new(libraryRequest))
 	assert.NilError(f, err)
@@ -483,7 +320,55 @@ func FuzzLibraryArguments(f *testing.F) {
 	})
 }
 
-func TestOpenLibraryKeepsToTheFolder(t *testing.T) {
+func TestLibrarySearch(t *testing.T) {
+	l := libSmall()
+	reply := libSearch(t, l, `{"query":"eating apples","limit":2.0}`)
+	assert.Equal(t, reply.TotalCount, 3)
+	assert.Equal(t, len(reply.Results), 2)
+	assert.DeepEqual(t, reply.Results[0], searchResult{"package a\n\n// F eats apples.\nfunc F() {}",
+		reply.Results[0].Similarity, "a.go", 1, 4})
+	least := fmt.Sprintf(`{"query":"eating apples","min_similarity":%v,"limit":null}`, reply.Results[1].Similarity)
+	assert.Equal(t, libSearch(t, l, least).TotalCount, 2)
+
+	reply = libSearch(t, l, `{"query":"pears"}`) // without the blank lines at the end
+	assert.DeepEqual(t, reply.Results[0], searchResult{"# One\n\nApples & <pears>.", reply.Results[0].Similarity,
+		"a/one.md", 1, 3})
+	result := libCall(t, l, "search_chunks", `{"query":"pears"}`)
+	assert.Assert(t, is.Contains(result.Content[0].Text, "& <pears>"), "< is not escaped")
+
+	long := NewLibrary(fstest.MapFS{"a.json": {Data: []byte(`"` + strings.Repeat("é", maxQuote) + `"`)}})
+	reply = libSearch(t, long, `{"query":"json"}`)
+	assert.Assert(t, len(reply.Results[0].Text) < maxQuote+10 && strings.HasSuffix(reply.Results[0].Text, "é […]"))
+
+	for filter, want := range map[string]string{
+		"": "Two.TXT a.go a/one.md", "A": "a.go a/one.md", "one": "a/one.md", "*.md": "a/one.md", "a*": "a.go",
+		"a/*": "a/one.md", "?wo.TXT": "Two.TXT", "*.txt": "", "zebra": "", "[a": "",
+	} {
+		sources := []string{}
+		for _, r := range libSearch(t, l, fmt.Sprintf(`{"query":"apples","source_filter":%q}`, filter)).Results {
+			sources = append(sources, r.Source)
+		}
+		slices.Sort(sources)
+		assert.Equal(t, strings.Join(sources, " "), want, "%q", filter)
+	}
+}
+
+func TestLibraryDocumentURIs(t *testing.T) {
+	for source, uri := range map[string]string{
+		"Größe/b c.md":           "library:///Gr%C3%B6%C3%9Fe/b%20c.md",
+		"100% why?[1] #1+&=@.md": "library:///100%25%20why%3F%5B1%5D%20%231+&=@.md",
+	} {
+		assert.Equal(t, documentURI(source), uri)
+		assert.Equal(t, documentSource(uri), source)
+	}
+	for uri, source := range map[string]string{ // a template filled in, more and less carefully
+		"library:///a%2Fb%20c.md": "a/b c.md", "library:///why?#1.md": "why?#1.md", "file:///a.go": "", "library:///%z": "",
+	} {
+		assert.Equal(t, documentSource(uri), source, uri)
+	}
+}
+
+func TestLibraryKeepsToTheFolder(t *testing.T) {
 	dir, outside := t.TempDir(), t.TempDir()
 	write := func(name string, content string) {
 		t.Helper()
@@ -491,7 +376,8 @@ func TestOpenLibraryKeepsToTheFolder(t *testing.T) {
 		assert.NilError(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 	write(filepath.Join(outside, "secret.md"), "apples")
-	for _, name := range []string{"a.md", "sub/b.md", ".hidden.md", ".git/c.md", "node_modules/d.md", "sub/vendor/e.md", "id_rsa", "image.png"} {
+	for _, name := range []string{"a.md", "sub/b.md", ".hidden.md", ".git/c.md", "node_modules/d.md", "sub/vendor/e.md",
+		"id_rsa", "image.png"} {
 		write(filepath.Join(dir, name), "apples")
 	}
 	write(filepath.Join(dir, "nul.md"), "apples\x00")
@@ -506,32 +392,46 @@ func TestOpenLibraryKeepsToTheFolder(t *testing.T) {
 			links++
 		}
 	}
-	l, err := OpenLibrary(dir)
+	root, err := os.OpenRoot(dir)
 	assert.NilError(t, err)
-	defer l.Close()
+	defer root.Close()
+	l := NewLibrary(root.FS())
 	l.MaxFile = 500
-	var told []string
-	l.OnIndexed = func(summary string) { told = append(told, summary) }
+	var reports []string
+	l.OnIndexed = func(summary string) { reports = append(reports, summary) }
 	sources := []string{}
 	for _, r := range libSearch(t, l, `{"query":"apples"}`).Results {
 		sources = append(sources, r.Source)
 	}
 	assert.DeepEqual(t, sources, []string{"a.md", "sub/b.md"})
-	libSearch(t, l, `{"query":"apples"}`)
-	if links > 0 {
-		assert.DeepEqual(t, told, []string{"2 documents; left out: 2 folders of dependencies, 2 hidden, 4 links and special files, 2 not text, 2 of other types, 1 too large"})
-		result, err := libCall(t, l, "list_documents", `{}`)
-		assert.NilError(t, err)
-		assert.Assert(t, is.Contains(result.Content[0].Text, told[0]))
-
-		// A file that is exchanged for a link after it was found.
-		_, reason := l.read("link.md")
-		assert.Equal(t, reason, "unreadable")
-		_, reason = l.read("folder/secret.md")
+	if links == 0 {
+		return
+	}
+	const summary = "2 documents; left out: 2 folders of dependencies, 2 hidden, 4 links and special files, " +
+		"2 not text, 2 of other types, 1 too large"
+	assert.Assert(t, is.Contains(libCall(t, l, "list_documents", `{}`).Content[0].Text, summary))
+	assert.DeepEqual(t, reports, []string{summary})                // once
+	for _, name := range []string{"link.md", "folder/secret.md"} { // a file that became a link after it was found
+		_, reason := l.readFile(name)
 		assert.Equal(t, reason, "unreadable")
 	}
-	_, err = OpenLibrary(filepath.Join(dir, "none"))
-	assert.Assert(t, errors.Is(err, fs.ErrNotExist))
+}
+
+// libBrokenFS has ten files and a folder. Two of the files and the folder are broken.
+type libBrokenFS struct{}
+
+func (libBrokenFS) Open(name string) (fs.File, error) {
+	files := fstest.MapFS{"sub/0.txt": {}}
+	for i := range 10 {
+		files[fmt.Sprintf("%d.txt", i)] = &fstest.MapFile{}
+	}
+	switch name {
+	case "sub", "1.txt":
+		return nil, fs.ErrPermission
+	case "2.txt":
+		name = "." // a folder has nothing to read
+	}
+	return files.Open(name)
 }
 
 func TestLibraryBounds(t *testing.T) {
@@ -539,571 +439,817 @@ func TestLibraryBounds(t *testing.T) {
 	for i := range 10 {
 		files[fmt.Sprintf("%d.txt", i)] = &fstest.MapFile{Data: []byte("0123456789")}
 	}
-	for name, test := range map[string]struct {
-		f    Folder
-		want string
-	}{
-		"files": {Folder{MaxFiles: 4}, "4 documents; left out: 6 beyond the number of files"},
-		"total": {Folder{MaxTotal: 35}, "3 documents; left out: 7 beyond the total size"},
-		"fits":  {Folder{MaxTotal: 100, MaxFiles: 10, MaxFile: 10}, "10 documents"},
-		"file":  {Folder{MaxFile: 9}, "0 documents; left out: 10 too large"},
-		"skip":  {Folder{Skip: "[0-4].*"}, "5 documents; left out: 5 of other types"},
+	for want, l := range map[string]*Library{
+		"4 documents; left out: 6 beyond the number of files": {MaxFiles: 4},
+		"3 documents; left out: 7 beyond the total size":      {MaxTotal: 35},
+		"10 documents":                            {MaxTotal: 100, MaxFiles: 10, MaxFile: 10},
+		"0 documents; left out: 10 too large":     {MaxFile: 9},
+		"5 documents; left out: 5 of other types": {Skip: "[0-4].*"},
+		"8 documents; left out: 3 unreadable":     {FS: libBrokenFS{}},
 	} {
-		l := NewLibrary(files)
-		test.f.FS = files
-		l.Folder = test.f
+		if l.FS == nil {
+			l.FS = files
+		}
+		l.turn = make(chan struct{}, 1)
 		var got string
 		l.OnIndexed = func(summary string) { got = summary }
-		_, err := libCall(t, l, "list_documents", `{}`)
-		assert.NilError(t, err)
-		assert.Equal(t, got, test.want, name)
+		libCall(t, l, "list_documents", `{}`)
+		assert.Equal(t, got, want)
 	}
-}
-
-func TestLibraryThatCannotBeRead(t *testing.T) {
-	result, err := libCall(t, NewLibrary(os.DirFS(filepath.Join(t.TempDir(), "none"))), "list_documents", `{}`)
-	assert.NilError(t, err)
+	missing := NewLibrary(os.DirFS(filepath.Join(t.TempDir(), "none")))
+	result := libCall(t, missing, "list_documents", `{}`)
 	assert.Assert(t, result.IsError)
 	assert.Assert(t, is.Contains(result.Content[0].Text, "list_documents: the library cannot be read: "))
+	for _, method := range []string{"resources/list", "resources/read"} {
+		assert.Assert(t, is.Contains(libSession(t, missing, libOld("1", method, ``))["1"], `"error":{"code":-32603,`))
+	}
 }
 
-func TestLibraryReportsProgress(t *testing.T) {
-	files := fstest.MapFS{}
-	for i := range 230 {
-		files[fmt.Sprintf("%03d.txt", i)] = &fstest.MapFile{Data: []byte("x")}
-	}
-	l := NewLibrary(files)
-	call := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_documents","_meta":{"progressToken":%s}}}`
-	progress := func(token string) (all []float64) {
-		here, there := libPair()
-		served := make(chan error)
-		go func() { served <- l.Serve(t.Context(), there) }()
-		for _, line := range []string{libInitialized, fmt.Sprintf(call, token)} {
-			assert.NilError(t, here.Write(t.Context(), []byte(line)))
-		}
-		for {
-			line, err := here.Read()
-			assert.NilError(t, err)
-			var m struct {
-				ID, Method any
-				Params     struct {
-					ProgressToken   json.RawMessage
-					Progress, Total float64
-					Message         string
-				}
-			}
-			assert.NilError(t, json.Unmarshal(line, &m))
-			if m.ID != nil { // the answer, which comes after all progress
-				here.Close()
-				assert.NilError(t, <-served)
-				return all
-			}
-			assert.Equal(t, m.Method, "notifications/progress")
-			assert.Equal(t, string(m.Params.ProgressToken), token)
-			assert.Equal(t, m.Params.Total, 230.0)
-			assert.Assert(t, is.Contains(m.Params.Message, ".txt"))
-			all = append(all, m.Params.Progress)
-		}
-	}
-	assert.Equal(t, len(progress("null")), 0)
-	l.corpus = nil // as if it were new
-	all := progress(`"a"`)
-	assert.Assert(t, len(all) >= 20 && len(all) <= 60, "%d", len(all))
-	assert.Assert(t, slices.IsSorted(all) && len(slices.Compact(slices.Clone(all))) == len(all))
-	assert.Equal(t, all[len(all)-1], 230.0)
-	assert.Equal(t, len(progress("7")), 0) // it is there already
-}
-
-// libSlowFS stops at the first Open until it is released.
-type libSlowFS struct {
+// libGate is a folder of which one file can be opened only after release is closed.
+type libGate struct {
 	fs.FS
+	name            string
 	opened, release chan struct{}
-	once            sync.Once
-	count           atomic.Int64 // of Opens
 }
 
-func (f *libSlowFS) Open(name string) (fs.File, error) {
-	if strings.HasSuffix(name, ".txt") {
-		f.count.Add(1)
-		f.once.Do(func() {
-			close(f.opened)
-			<-f.release
-		})
+func (g *libGate) Open(name string) (fs.File, error) {
+	if name == g.name {
+		g.opened <- struct{}{}
+		<-g.release
 	}
-	return f.FS.Open(name)
+	return g.FS.Open(name)
+}
+
+// Progress makes the answer over HTTP a stream. How it looks in all eras is for TestLibraryWithClient.
+func TestLibraryHTTPStream(t *testing.T) {
+	checkLeaks(t)
+	s := newLHTTP(t, libMany(1))
+	request := strings.Replace(libStateless("1", "resources/list", ""), `"_meta":{`, `"_meta":{"progressToken":"p",`, 1)
+	a := s.do("POST", lhttpModern("resources/list", ""), request)
+	assert.Assert(t, strings.HasPrefix(a.body, `data: {"jsonrpc":"2.0","method":"notifications/progress","params":`+
+		`{"message":"indexing 000.txt","progress":1,"progressToken":"p"}}`+"\n\n"+`data: {"jsonrpc":"2.0","id":1,"result":{`))
+	assert.Assert(t, strings.HasSuffix(a.body, "}\n\n"))
+	for name, want := range map[string]string{
+		"Content-Type": "text/event-stream", "X-Accel-Buffering": "no", "Cache-Control": "no-store",
+	} {
+		assert.Equal(t, a.header.Get(name), want)
+	}
 }
 
 func TestLibraryCallCanBeCancelledWhileIndexing(t *testing.T) {
-	slow := &libSlowFS{
-		FS:     fstest.MapFS{"a.txt": {Data: []byte("a")}, "b.txt": {Data: []byte("b")}},
-		opened: make(chan struct{}), release: make(chan struct{}),
-	}
-	l := NewLibrary(slow)
+	checkLeaks(t)
+	gate := &libGate{libMany(2).FS, "001.txt", make(chan struct{}, 2), make(chan struct{})}
+	l := NewLibrary(gate)
 	indexed := 0
 	l.OnIndexed = func(string) { indexed++ }
 	here, there := libPair()
-	served := make(chan error)
+	served := make(chan error, 1)
 	go func() { served <- l.Serve(t.Context(), there) }()
-	send := func(line string) { assert.NilError(t, here.Write(t.Context(), []byte(line))) }
-	call := func(id string) string {
-		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"list_documents"}}`
+	send := func(line string) { assert.NilError(t, here.Write(t.Context(), Outgoing{Text: []byte(line)})) }
+	next := func() string {
+		line, err := here.Read()
+		assert.NilError(t, err)
+		return string(line)
 	}
-	cancel := func(id string) string {
-		return `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`
-	}
-	send(libInitialized)
-	send(call("1"))
-	<-slow.opened // the first call is at work
-	ctx, give := context.WithCancel(t.Context())
+	send(libOld("1", "tools/call", `"name":"list_documents"`))
+	<-gate.opened // the first call is reading
+	ctx, cancel := context.WithCancel(t.Context())
 	waiting := make(chan error)
 	go func() {
 		_, err := l.load(ctx, new(libraryRequest))
 		waiting <- err
 	}()
-	give()
-	assert.Assert(t, errors.Is(<-waiting, context.Canceled)) // though the first still holds the turn
-	send(cancel("1"))
-	send(`{"jsonrpc":"2.0","id":"ping","method":"ping"}`)
-	line, err := here.Read() // after which the cancellation has been read too
-	assert.NilError(t, err)
-	assert.Equal(t, string(line), `{"jsonrpc":"2.0","id":"ping","result":{}}`)
-	close(slow.release)
-	send(call("2"))
-	line, err = here.Read() // no answer to 1
-	assert.NilError(t, err)
-	assert.Assert(t, is.Contains(string(line), `"id":2,"result"`))
+	cancel()
+	assert.ErrorIs(t, <-waiting, context.Canceled) // although the first call is still reading
+	send(libOld("4", "resources/list", ``))
+	for _, id := range []string{"1", "4", `"unknown"`, `{`} {
+		send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+	}
+	send(libOld(`"ping"`, "ping", ``))
+	assert.Equal(t, next(), `{"jsonrpc":"2.0","id":"ping","result":{}}`) // the cancellations were read before it
+	close(gate.release)
+	send(libOld("2", "tools/call", `"name":"list_documents"`))
+	assert.Assert(t, is.Contains(next(), `"id":2,"result"`)) // no response to 1
 	assert.Equal(t, indexed, 1)
-	assert.Equal(t, slow.count.Load(), int64(3)) // a.txt for 1, which then gave up; both for 2
 	here.Close()
 	assert.NilError(t, <-served)
 }
 
 func TestLibraryServeEndsWithItsContext(t *testing.T) {
-	_, there := libPair()
+	here, there := libPair()
+	defer here.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
-	served := make(chan error)
-	go func() { served <- libSmall().Serve(ctx, there) }()
 	stop := errors.New("stop")
-	cancel(stop)
-	assert.Equal(t, <-served, stop)
-	<-there.done
+	time.AfterFunc(time.Millisecond, func() { cancel(stop) })
+	assert.Equal(t, libSmall().Serve(ctx, there), stop)
 }
 
 func TestSourceLibrary(t *testing.T) {
-	l := SourceLibrary()
-	sources := []string{}
-	for _, r := range libSearch(t, l, `{"query":"Library OpenLibrary sourceFiles", "limit":500}`).Results {
-		sources = append(sources, r.Source)
+	reply := libSearch(t, SourceLibrary(), `{"query":"Library SourceLibrary sourceFiles", "limit":500}`)
+	assert.Equal(t, reply.Results[0].Source, "library.go")
+	for _, r := range reply.Results {
+		assert.Assert(t, !strings.HasSuffix(r.Source, "_test.go"), r.Source)
 	}
-	assert.Equal(t, sources[0], "library.go")
-	assert.Assert(t, !slices.ContainsFunc(sources, func(s string) bool { return strings.HasSuffix(s, "_test.go") }))
 }
 
-// libStateless is a request of the stateless era. The params are members of an object, each with a comma after it.
-func libStateless(id, method, params string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":%s}}`, id, method, params, libMeta)
+// lhttp is a server over HTTP and a client.
+type lhttp struct {
+	t      *testing.T
+	h      *LibraryHTTP
+	url    string
+	client *http.Client
 }
 
-const (
-	libMeta       = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
-	libServerInfo = `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"library","version":"0"}}`
-)
+func newLHTTP(t *testing.T, l *Library) *lhttp {
+	h := NewLibraryHTTP(l, "library.example")
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return &lhttp{t, h, s.URL, s.Client()}
+}
 
-// In the stateless era any request can be the first, and says itself how it is meant; those of the handshake era, among them,
-// depend on what came before, and have answers without anything new.
-func TestLibraryServesBothErasAtOnce(t *testing.T) {
-	answers, notifications := libSession(t, libSmall(),
-		libStateless("1", "tools/call", `"name":"get_document","arguments":{"source":"Two.TXT"},`),
-		libStateless("2", "server/discover", ``),
-		libStateless("3", "initialize", `"protocolVersion":"2025-06-18",`),
-		libStateless("4", "ping", ``),
-		libStateless("5", "tools/call", `"name":"search_chunks","arguments":{},`),
-		libStateless("6", "completion/complete", `"ref":{"type":"ref/prompt","name":"answer_from_library"},"argument":{"name":"question","value":"w"},`),
-		libStateless("7", "resources/read", `"uri":"library:///Two.TXT",`),
-		libStateless("8", "resources/read", `"uri":"library:///none",`),
-		libStateless("9", "resources/templates/list", ``),
-		libStateless("10", "logging/setLevel", `"level":"info",`),
-		libInitialized,
-		`{"jsonrpc":"2.0","id":12,"method":"server/discover"}`,
-		`{"jsonrpc":"2.0","id":13,"method":"subscriptions/listen","params":{"notifications":{}}}`,
-		`{"jsonrpc":"2.0","id":14,"method":"resources/read","params":{"uri":"library:///Two.TXT"}}`,
-		`{"jsonrpc":"2.0","id":15,"method":"resources/read","params":{"uri":"library:///none"}}`,
-		`{"jsonrpc":"2.0","id":16,"method":"resources/subscribe","params":{"uri":"library:///Two.TXT"}}`,
-		libStateless("17", "resources/list", ``),
-		`{"jsonrpc":"2.0","id":18,"method":"resources/list"}`,
-		`{"jsonrpc":"2.0","id":19,"method":"resources/templates/list","params":{"_meta":{"progressToken":1}}}`,
+// lhttpHeader returns headers of the form "Name: value". A later one replaces an earlier one, one without a value
+// deletes it, and "+Name: value" adds to it.
+func lhttpHeader(lines ...string) http.Header {
+	header := make(http.Header)
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, ": ")
+		switch name, more := strings.CutPrefix(name, "+"); {
+		case more:
+			header.Add(name, value)
+		case value == "":
+			header.Del(name)
+		default:
+			header.Set(name, value)
+		}
+	}
+	return header
+}
+
+// lhttpBase returns the header of any POST, lhttpModern and lhttpOld that of a request of each era.
+func lhttpBase(more ...string) []string {
+	return append([]string{"Content-Type: application/json", "Accept: application/json, text/event-stream"}, more...)
+}
+
+func lhttpModern(method, name string, more ...string) http.Header {
+	lines := lhttpBase("MCP-Protocol-Version: 2026-07-28", "Mcp-Method: "+method, "Mcp-Name: "+name)
+	return lhttpHeader(append(lines, more...)...)
+}
+
+func lhttpOld() http.Header {
+	return lhttpHeader(lhttpBase("MCP-Protocol-Version: 2025-11-25")...)
+}
+
+// open sends a request and returns when the header of the answer has come.
+func (s *lhttp) open(ctx context.Context, method string, header http.Header, body string) *http.Response {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(ctx, method, s.url, strings.NewReader(body))
+	assert.NilError(s.t, err)
+	r.Header, r.Host = header, header.Get("Host")
+	answer, err := s.client.Do(r)
+	assert.NilError(s.t, err)
+	s.t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
+// lhttpAnswer is a whole answer.
+type lhttpAnswer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (s *lhttp) do(method string, header http.Header, body string) lhttpAnswer {
+	s.t.Helper()
+	answer := s.open(s.t.Context(), method, header, body)
+	text, err := io.ReadAll(answer.Body)
+	assert.NilError(s.t, err)
+	return lhttpAnswer{answer.StatusCode, answer.Header, string(text)}
+}
+
+func (s *lhttp) modern(method, name, params string) lhttpAnswer {
+	s.t.Helper()
+	return s.do("POST", lhttpModern(method, name), libStateless("1", method, params))
+}
+
+// begin sends a POST, and returns the body of the answer, or the error, when it has come.
+func (s *lhttp) begin(ctx context.Context, header http.Header, body string) <-chan string {
+	answered := make(chan string, 1)
+	go func() {
+		r, _ := http.NewRequestWithContext(ctx, "POST", s.url, strings.NewReader(body))
+		r.Header = header
+		answer, err := s.client.Do(r)
+		if err != nil {
+			answered <- err.Error()
+			return
+		}
+		defer answer.Body.Close()
+		text, _ := io.ReadAll(answer.Body)
+		answered <- answer.Header.Get("Content-Type") + " " + string(text)
+	}()
+	return answered
+}
+
+// idle waits until the server has no running request.
+func (s *lhttp) idle() {
+	for range maxPosts {
+		s.h.slots <- struct{}{}
+	}
+	for range maxPosts {
+		<-s.h.slots
+	}
+}
+
+const lhttpRead = `"name":"get_document","arguments":{"source":"Two.TXT"},`
+
+// A session id is neither given nor needed, and no notification does anything.
+func TestLibraryHTTPHasNoSessions(t *testing.T) {
+	checkLeaks(t)
+	s := newLHTTP(t, libSmall())
+	for message, header := range map[string]http.Header{
+		libInitialized:                         lhttpOld(),
+		`{"jsonrpc":"2.0","id":3,"result":{}}`: lhttpOld(),
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`:   lhttpModern("", ""),
+		`{"jsonrpc":"2.0","method":"notifications/x","params":{"_meta":` + libMeta + `}}`: lhttpModern("", ""),
+	} {
+		a := s.do("POST", header, message)
+		assert.DeepEqual(t, []any{a.status, a.body, a.header.Get("Content-Type")}, []any{202, "", ""})
+	}
+	// Whatever its headers are, initialize begins the handshake era.
+	for _, header := range [][]string{nil, {"MCP-Protocol-Version: 2026-07-28", "Mcp-Session-Id: old"}} {
+		a := s.do("POST", lhttpHeader(lhttpBase(header...)...), libInitialize)
+		assert.Equal(t, a.status, 200)
+		assert.Assert(t, is.Contains(a.body, `"protocolVersion":"2025-11-25"`))
+		assert.Equal(t, a.header.Get("Mcp-Session-Id"), "")
+	}
+}
+
+// Every error response. Each row changes one thing of a request that succeeds.
+func TestLibraryHTTPErrors(t *testing.T) {
+	checkLeaks(t)
+	s := newLHTTP(t, libSmall())
+	modern := lhttpBase("MCP-Protocol-Version: 2026-07-28", "Mcp-Method: tools/call", "Mcp-Name: get_document")
+	old := lhttpBase("MCP-Protocol-Version: 2025-11-25")
+	call := libStateless("1", "tools/call", lhttpRead)
+	const (
+		list        = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+		withID      = `{"jsonrpc":"2.0","id":1,"error":{"code":`
+		unsupported = `-32022,"message":"unsupported protocol version; those before 2026-07-28 begin with initialize",` +
+			`"data":{"requested":"%s","supported":` + libRevisions + `}}}`
+		mismatch = withID + `-32020,"message":"the header %s must be present once with the value of the body, \"%s\", not `
+		noID     = `{"jsonrpc":"2.0","error":{"code":`
+		invalid  = noID + `-32600,"message":"`
+		notJSON  = noID + `-32700,"message":"the message is not JSON"}}`
+		notRPC   = invalid + `not a JSON-RPC message: `
+		site     = invalid + `the origin \"`
+		host     = invalid + `unknown host \"`
+		noParam  = withID + `-32602,"message":"`
 	)
-	assert.Equal(t, len(notifications), 0)
-	const offers = `"capabilities":{"completions":{},"prompts":{},"resources":{},"tools":{}},`
-	const instructions = `"instructions":"Search with search_chunks first; read more of a source with get_document.",`
-	const contents = `"contents":[{"mimeType":"text/plain","text":"Apples\r\nand plums","uri":"library:///Two.TXT"}]`
-	const noResource = `"message":"there is no such resource: resources/list names them","data":{"uri":"library:///none"}`
-	const templates = `"resourceTemplates":[{"uriTemplate":"library:///{+source}","name":"document","title":"Document","description":"The text of a document, by its path"}]`
-	const resources = `"resources":[{"mimeType":"text/plain","name":"Two.TXT","size":17,"uri":"library:///Two.TXT"},` +
-		`{"mimeType":"text/x-go","name":"a.go","size":41,"uri":"library:///a.go"},{"mimeType":"text/markdown","name":"a/one.md","size":27,"uri":"library:///a/one.md"}]`
-	for id, want := range map[string]string{
-		`1`: `"result":{` + libServerInfo + `,"content":[{"type":"text","text":"Apples\r\nand plums"}],"resultType":"complete"}`,
-		`2`: `"result":{` + libServerInfo + `,"cacheScope":"public",` + offers + instructions +
-			`"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"ttlMs":3600000}`,
-		`3`:  `"result":{` + offers + instructions + `"protocolVersion":"2025-06-18","serverInfo":{"name":"library","version":"0"}}`,
-		`4`:  `"error":{"code":-32601,"message":"method not found: ping"}`,
-		`5`:  `"result":{` + libServerInfo + `,"content":[{"type":"text","text":"search_chunks: query is missing or empty: give a question or key words"}],"isError":true,"resultType":"complete"}`,
-		`6`:  `"result":{` + libServerInfo + `,"completion":{"hasMore":false,"total":0,"values":[]},"resultType":"complete"}`,
-		`7`:  `"result":{` + libServerInfo + `,"cacheScope":"private",` + contents + `,"resultType":"complete","ttlMs":3600000}`,
-		`8`:  `"error":{"code":-32602,` + noResource + `}`,
-		`9`:  `"result":{` + libServerInfo + `,"cacheScope":"public",` + templates + `,"resultType":"complete","ttlMs":3600000}`,
-		`10`: `"error":{"code":-32601,"message":"method not found: logging/setLevel"}`,
-		`12`: `"error":{"code":-32601,"message":"method not found: server/discover"}`,
-		`13`: `"error":{"code":-32601,"message":"method not found: subscriptions/listen"}`,
-		`14`: `"result":{` + contents + `}`,
-		`15`: `"error":{"code":-32002,` + noResource + `}`,
-		`16`: `"error":{"code":-32601,"message":"method not found: resources/subscribe"}`,
-		`17`: `"result":{` + libServerInfo + `,"cacheScope":"private",` + resources + `,"resultType":"complete","ttlMs":3600000}`,
-		`18`: `"result":{` + resources + `}`,
-		`19`: `"result":{` + templates + `}`,
+	version := fmt.Sprintf(mismatch, "MCP-Protocol-Version", "2026-07-28")
+	method := fmt.Sprintf(mismatch, "Mcp-Method", "tools/call")
+	name := fmt.Sprintf(mismatch, "Mcp-Name", "get_document")
+	for _, test := range []struct {
+		name   string
+		base   []string
+		method string // "" is POST
+		change string // headers, as lhttpHeader takes them, one a line
+		body   string
+		status int
+		want   string // how the body begins
+	}{
+		{"modern", modern, "", "", call, 200, `{"jsonrpc":"2.0","id":1,"result":{`},
+		{"headers of sessions", modern, "", "Mcp-Session-Id: x\nLast-Event-ID: 1", call, 200, ``},
+		{"old", old, "", "", list, 200, `{"jsonrpc":"2.0","id":1,"result":{`},
+
+		{"no Content-Type", modern, "", "Content-Type: ", call, 415, invalid + `Content-Type must be application/json, not`},
+		{"charset", modern, "", "Content-Type: application/JSON; charset=utf-8", call, 200, ``},
+
+		{"another site", modern, "", "Origin: https://evil.example", call, 403, site + `https://evil.example\" is another`},
+		{"a similar name", modern, "", "Origin: http://localhost.evil.example", call, 403, site},
+		{"a page of no site", modern, "", "Origin: null", call, 403, site},
+		{"a local page", modern, "", "Origin: http://[::1]:6274", call, 200, ``},
+		{"a second origin", modern, "", "Origin: http://localhost\n+Origin: http://evil.example", call, 403, site},
+		{"not a URL", modern, "", "Origin: http://[", call, 403, site},
+		{"another host", modern, "", "Host: evil.example", call, 403, host + `evil.example\": the header Host must be`},
+		{"our host", modern, "", "Host: Library.Example:8080", call, 200, ``},
+		{"a page of our host", modern, "", "Host: Library.Example:8080\nOrigin: http://library.example:8080", call, 200, ``},
+		{"localhost", modern, "", "Host: localhost", call, 200, ``},
+		{"an address", modern, "", "Host: [2001:db8::1]:80", call, 200, ``},
+
+		{"GET", modern, "GET", "", "", 405, invalid + `GET is not allowed: POST a JSON-RPC message"}}`},
+		{"DELETE", modern, "DELETE", "", "", 405, invalid},
+
+		{"nothing", modern, "", "", "", 400, notJSON},
+		{"a batch", old, "", "MCP-Protocol-Version: 2025-03-26", " \n[" + list + "]", 400, notRPC},
+		{"id null", old, "", "", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, 400, notRPC},
+		{"neither", old, "", "", `{"jsonrpc":"2.0","id":1}`, 400, notRPC},
+		{"invalid params", old, "", "", list[:len(list)-1] + `,"params":[]}`, 400, noParam + `tools/list: json: `},
+		{"too long a message", modern, "", "", call + strings.Repeat(" ", maxPost-len(call)+1), 413,
+			invalid + `the message is longer than 4194304 bytes"}}`},
+
+		{"no version header", modern, "", "MCP-Protocol-Version: ", call, 400, version + `[]"}}`},
+		{"another version header", modern, "", "MCP-Protocol-Version: 2025-11-25", call, 400, version + `[\"2025-11-25\"]`},
+		{"two version headers", modern, "", "+MCP-Protocol-Version: 2026-07-28", call, 400, version},
+		{"an unknown version", modern, "", "MCP-Protocol-Version: 2099-01-01",
+			strings.Replace(call, "2026-07-28", "2099-01-01", 1), 400, withID + fmt.Sprintf(unsupported, "2099-01-01")},
+		{"no _meta", modern, "", "", list, 400, noParam + `tools/list needs io.modelcontextprotocol/protocolVersion in`},
+		{"no Mcp-Method", modern, "", "Mcp-Method: ", call, 400, method + `[]"}}`},
+		{"no Mcp-Name", modern, "", "Mcp-Name: ", call, 400, name + `[]"}}`},
+		{"another Mcp-Name", modern, "", "Mcp-Name: search_chunks", call, 400, name},
+		{"Base64", modern, "", "Mcp-Name: =?base64?Z2V0X2RvY3VtZW50?=", call, 200, ``},
+		{"broken Base64", modern, "", "Mcp-Name: =?base64?Z2V0X2RvY3VtZW50!?=", call, 400, name},
+		{"too short for Base64", modern, "", "Mcp-Name: =?base64?=", strings.Replace(call, "get_document", "=?base64?=", 1),
+			200, noParam + `unknown tool: =?base64?="}}`},
+		{"Mcp-Name not ASCII", modern, "", "Mcp-Name: é", strings.Replace(call, "get_document", "é", 1), 400,
+			fmt.Sprintf(mismatch, "Mcp-Name", "é")},
+		{"a name of the wrong type", modern, "", "", libStateless("1", "tools/call", `"name":7,`), 400,
+			noParam + `tools/call: json: `},
+		{"Mcp-Name of a resource", modern, "", "Mcp-Method: resources/read",
+			libStateless("1", "resources/read", `"uri":"library:///a.go","name":"get_document",`), 400,
+			fmt.Sprintf(mismatch, "Mcp-Name", "library:///a.go")},
+
+		{"no version", old, "", "MCP-Protocol-Version: ", list, 200, ``},
+		{"unknown version", old, "", "MCP-Protocol-Version: 1.0", list, 400, withID + fmt.Sprintf(unsupported, "1.0")},
 	} {
-		assert.Equal(t, answers[id], `{"jsonrpc":"2.0","id":`+id+`,`+want+`}`)
-		delete(answers, id)
+		t.Run(test.name, func(t *testing.T) {
+			s := &lhttp{t, s.h, s.url, s.client}
+			header := lhttpHeader(slices.Concat(test.base, strings.Split(test.change, "\n"))...)
+			a := s.do(cmp.Or(test.method, "POST"), header, test.body)
+			assert.Equal(t, a.status, test.status, a.body)
+			assert.Assert(t, strings.HasPrefix(a.body, test.want), "%s\nis not\n%s", a.body, test.want)
+			assert.Assert(t, json.Valid([]byte(a.body)), a.body)
+			assert.Equal(t, a.header.Get("Content-Type"), "application/json")
+			assert.Equal(t, a.header.Get("Allow"), map[bool]string{true: "POST"}[a.status == 405])
+		})
 	}
-	assert.Equal(t, len(answers), 0, "%v", answers)
+	s.idle()
+	for range maxPosts { // all slots are taken
+		s.h.slots <- struct{}{}
+	}
+	a := s.modern("tools/list", "", "")
+	assert.DeepEqual(t, []any{a.status, a.body, a.header.Get("Retry-After")},
+		[]any{503, invalid + `256 requests are running: try again"}}`, "1"})
+	<-s.h.slots
+	assert.Equal(t, s.modern("tools/list", "", "").status, 200)
 }
 
-func TestLibraryChecksMeta(t *testing.T) {
-	const version, capabilities = `"io.modelcontextprotocol/protocolVersion":`, `"io.modelcontextprotocol/clientCapabilities":`
-	const noVersion = `"code":-32602,"message":"tools/list needs io.modelcontextprotocol/protocolVersion in _meta`
-	const noCapabilities = `"code":-32602,"message":"tools/list needs io.modelcontextprotocol/clientCapabilities in _meta, an object"`
-	const unsupported = `"code":-32022,"message":"unsupported protocol version; those before 2026-07-28 begin with initialize",` +
-		`"data":{"requested":"%s","supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]}`
-	for meta, want := range map[string]string{
-		version + `"2026-07-28",` + capabilities + `{}`:                                               `"result":{`,
-		version + `"2026-07-28",` + capabilities + `{"roots":{}},"progressToken":1,"com.example/a":7`: `"result":{`,
-		``:                                      noVersion + `, or an initialize before it"`,
-		`"progressToken":1`:                     noVersion + `, or an initialize before it"`,
-		capabilities + `{}`:                     noVersion + `"`,
-		version + `null,` + capabilities + `{}`: noVersion + `"`,
-		version + `"",` + capabilities + `{}`:   noVersion + `"`,
-		version + `20260728,` + capabilities + `{}`:        noVersion + `"`,
-		version + `"2026-07-28"`:                           noCapabilities,
-		version + `"2026-07-28",` + capabilities + `null`:  noCapabilities,
-		version + `"2026-07-28",` + capabilities + `[]`:    noCapabilities,
-		version + `"2026-07-28",` + capabilities + `"all"`: noCapabilities,
-		version + `"2099-01-01",` + capabilities + `{}`:    fmt.Sprintf(unsupported, "2099-01-01"),
-		version + `"2099-01-01"`:                           fmt.Sprintf(unsupported, "2099-01-01"), // what else it needs is unknown
-		version + `"2025-11-25",` + capabilities + `{}`:    fmt.Sprintf(unsupported, "2025-11-25"),
+// A client that disconnects cancels its request, in both eras.
+func TestLibraryHTTPCancellation(t *testing.T) {
+	checkLeaks(t)
+	l := libSmall()
+	s := newLHTTP(t, l)
+	l.turn <- struct{}{} // no request can read the documents now
+	call := libOld("1", "tools/call", `"name":"list_documents"`)
+	for body, header := range map[string]http.Header{
+		libStateless("1", "tools/call", lhttpRead): lhttpModern("tools/call", "get_document"), call: lhttpOld(),
 	} {
-		answers, _ := libSession(t, libSmall(), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{`+meta+`}}}`)
-		assert.Assert(t, is.Contains(answers["1"], want), meta)
-	}
-	for _, params := range []string{`[]`, `7`, `{"_meta":[]}`, `{"_meta":"x"}`} {
-		answers, _ := libSession(t, libSmall(), `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":`+params+`}`)
-		assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32602,"message":"tools/list: json: `), params)
-	}
-	// What one request has said is not remembered for the next.
-	answers, _ := libSession(t, libSmall(), libStateless("1", "tools/list", ``), `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
-	assert.Assert(t, is.Contains(answers["1"], `"result":{`))
-	assert.Assert(t, is.Contains(answers["2"], noVersion))
-	answers, _ = libSession(t, libSmall(), `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`)
-	assert.Assert(t, is.Contains(answers["1"], `"code":-32602,"message":"server/discover needs `))
-}
-
-// libMany is a library of n documents.
-func libMany(n int) *Library {
-	files := fstest.MapFS{}
-	for i := range n {
-		files[fmt.Sprintf("%03d.txt", i)] = &fstest.MapFile{Data: []byte("x")}
-	}
-	return NewLibrary(files)
-}
-
-func TestLibraryPages(t *testing.T) {
-	for n, want := range map[int][]int{0: {0}, 1: {1}, 100: {100}, 101: {100, 1}, 230: {100, 100, 30}} {
-		l := libMany(n)
-		var sizes []int
-		cursor, next := "", 0
-		for more := true; more; {
-			answers, _ := libSession(t, l, libStateless("1", "resources/list", cursor))
-			var answer struct {
-				Result struct {
-					Resources  []map[string]any
-					NextCursor *string
-				}
-			}
-			assert.NilError(t, json.Unmarshal([]byte(answers["1"]), &answer))
-			assert.Assert(t, answer.Result.Resources != nil) // an array, even where there is nothing
-			for _, r := range answer.Result.Resources {
-				assert.Equal(t, r["name"], fmt.Sprintf("%03d.txt", next))
-				next++
-			}
-			sizes = append(sizes, len(answer.Result.Resources))
-			if more = answer.Result.NextCursor != nil; more {
-				cursor = fmt.Sprintf(`"cursor":%q,`, *answer.Result.NextCursor)
-			}
+		ctx, leave := context.WithCancel(t.Context())
+		left := s.begin(ctx, header, body)
+		for len(s.h.slots) == 0 {
+			time.Sleep(time.Millisecond)
 		}
-		assert.DeepEqual(t, sizes, want)
+		leave()
+		assert.Assert(t, is.Contains(<-left, "context canceled"))
+		s.idle() // although the documents cannot be read yet
 	}
-	l := libMany(150)
-	for _, method := range []string{"resources/list", "tools/list", "prompts/list", "resources/templates/list"} {
-		for _, cursor := range []string{`""`, `"0"`, `"-100"`, `"150"`, `"99999999999999999999"`, `"x"`} {
-			answers, _ := libSession(t, l, libStateless("1", method, `"cursor":`+cursor+`,`))
-			assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32602,"message":"`+method+`: unknown cursor`), cursor)
-		}
-		answers, _ := libSession(t, l, libStateless("1", method, `"cursor":7,`))
-		assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32602,`))
-		answers, _ = libSession(t, l, libStateless("1", method, `"cursor":null,`))
-		assert.Assert(t, is.Contains(answers["1"], `"result":{`))
+	<-l.turn
+	assert.Equal(t, s.do("POST", lhttpOld(), call).status, 200)
+}
+
+// lhttpPipes is a listener in memory, for testing/synctest.
+type lhttpPipes struct {
+	conns chan net.Conn
+	done  chan struct{}
+	once  sync.Once
+}
+
+func (p *lhttpPipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.done:
+		return nil, net.ErrClosed
 	}
 }
 
-func TestLibraryDocumentURIs(t *testing.T) {
-	for source, uri := range map[string]string{
-		"rpc.go":               "library:///rpc.go",
-		"a/b c.md":             "library:///a/b%20c.md",
-		"Größe/日本.txt":         "library:///Gr%C3%B6%C3%9Fe/%E6%97%A5%E6%9C%AC.txt",
-		"100% why? #1.md":      "library:///100%25%20why%3F%20%231.md",
-		"a+b&c=d;e@f:g[1].txt": "library:///a+b&c=d;e@f:g%5B1%5D.txt",
-		"..md":                 "library:///..md",
-	} {
-		assert.Equal(t, documentURI(source), uri)
-		assert.Equal(t, documentSource(uri), source)
-	}
-	for uri, source := range map[string]string{ // as templates are filled in, more and less carefully
-		"library:///a%2Fb%20c.md": "a/b c.md", "library:///a/b c.md": "a/b c.md", "library:///why?#1.md": "why?#1.md",
-		"library:///": "", "library://rpc.go": "", "file:///rpc.go": "", "rpc.go": "", "": "", "library:///%zz": "", "library:///%": "",
-	} {
-		assert.Equal(t, documentSource(uri), source, uri)
-	}
-}
-
-func TestLibraryReadsResources(t *testing.T) {
-	l := NewLibrary(fstest.MapFS{
-		"Größe 1.md": {Data: []byte("größer & <kleiner>")}, "empty.json": {}, "a/b.YAML": {Data: []byte("a: b\n")}, ".hidden.md": {Data: []byte("x")},
-	})
-	for uri, want := range map[string]string{
-		"library:///Gr%C3%B6%C3%9Fe%201.md": `[{"mimeType":"text/markdown","text":"größer & <kleiner>","uri":"library:///Gr%C3%B6%C3%9Fe%201.md"}]`,
-		"library:///Größe 1.md":             `[{"mimeType":"text/markdown","text":"größer & <kleiner>","uri":"library:///Gr%C3%B6%C3%9Fe%201.md"}]`,
-		"library:///empty.json":             `[{"mimeType":"application/json","text":"","uri":"library:///empty.json"}]`, // the text is required
-		"library:///a%2fb.YAML":             `[{"mimeType":"application/yaml","text":"a: b\n","uri":"library:///a/b.YAML"}]`,
-		"library:///.hidden.md":             "", "library:///../a/b.YAML": "", "library:///a": "", "library:///": "", "x": "",
-	} {
-		answers, _ := libSession(t, l, libStateless("1", "resources/read", fmt.Sprintf(`"uri":%q,`, uri)))
-		if want == "" {
-			assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32602,"message":"there is no such resource`), uri)
-			continue
-		}
-		var answer struct{ Result struct{ Contents any } }
-		assert.NilError(t, json.Unmarshal([]byte(answers["1"]), &answer))
-		got, err := json.Marshal(answer.Result.Contents)
-		assert.NilError(t, err)
-		assert.Equal(t, string(got), libCompact(t, want))
-	}
-	for params, want := range map[string]string{
-		``:         `{"code":-32602,"message":"resources/read needs a uri"}`,
-		`"uri":7,`: `{"code":-32602,"message":"resources/read: json: `,
-	} {
-		answers, _ := libSession(t, l, libStateless("1", "resources/read", params))
-		assert.Assert(t, is.Contains(answers["1"], strings.TrimSuffix(want, "}")))
-	}
-	broken := NewLibrary(os.DirFS(filepath.Join(t.TempDir(), "none")))
-	answers, _ := libSession(t, broken, libStateless("1", "resources/list", ``))
-	assert.Assert(t, is.Contains(answers["1"], `"error":{"code":-32603,"message":"the library cannot be read: `))
-}
-
-func TestLibraryPrompt(t *testing.T) {
-	get := func(params string) string {
-		answers, _ := libSession(t, libSmall(), libStateless("1", "prompts/get", params))
-		return answers["1"]
-	}
-	got := get(`"name":"answer_from_library","arguments":{"question":" Why \"so\"? "},`)
-	assert.Assert(t, is.Contains(got, `"messages":[{"content":{"type":"text","text":"Answer the question below from the library alone.`))
-	assert.Assert(t, is.Contains(got, `Question: Why \"so\"?"},"role":"user"}]`))
-	for params, want := range map[string]string{
-		``:                              `unknown prompt: `,
-		`"name":"answer",`:              `unknown prompt: answer`,
-		`"name":"answer_from_library",`: `answer_from_library needs the argument question`,
-		`"name":"answer_from_library","arguments":{"question":" "},`:     `answer_from_library needs the argument question`,
-		`"name":"answer_from_library","arguments":{"question":["why"]},`: `prompts/get: json: `,
-	} {
-		assert.Assert(t, is.Contains(get(params), `"error":{"code":-32602,"message":"`+want), params)
-	}
-}
-
-func TestLibraryCompletes(t *testing.T) {
-	complete := func(l *Library, ref, argument, value string) string {
-		answers, _ := libSession(t, l, libStateless("1", "completion/complete",
-			fmt.Sprintf(`"ref":%s,"argument":{"name":%q,"value":%q},`, ref, argument, value)))
-		return answers["1"]
-	}
-	const template = `{"type":"ref/resource","uri":"library:///{+source}"}`
-	for value, want := range map[string]string{
-		"":    `{"hasMore":false,"total":3,"values":["Two.TXT","a.go","a/one.md"]}`,
-		"o":   `{"hasMore":false,"total":3,"values":["Two.TXT","a.go","a/one.md"]}`,
-		"A":   `{"hasMore":false,"total":2,"values":["a.go","a/one.md"]}`,
-		"one": `{"hasMore":false,"total":1,"values":["a/one.md"]}`,
-		"zzz": `{"hasMore":false,"total":0,"values":[]}`,
-	} {
-		assert.Assert(t, is.Contains(complete(libSmall(), template, "source", value), `"completion":`+want), value)
-	}
-	// Those that begin with it are first.
-	l := NewLibrary(fstest.MapFS{"a-b.md": {}, "b-a.md": {}, "c.md": {}})
-	assert.Assert(t, is.Contains(complete(l, template, "source", "b"), `"values":["b-a.md","a-b.md"]`))
-
-	var many struct {
-		Result struct{ Completion Completion }
-	}
-	assert.NilError(t, json.Unmarshal([]byte(complete(libMany(150), template, "source", "txt")), &many))
-	assert.Equal(t, len(many.Result.Completion.Values), 100)
-	assert.Assert(t, many.Result.Completion.HasMore && many.Result.Completion.Total == 150)
-
-	for _, test := range [][2]string{
-		{template, "path"}, {`{"type":"ref/resource","uri":"library:///a.go"}`, "source"}, {`{"type":"ref/prompt","name":"answer_from_library"}`, "source"},
-		{`{"type":"ref/prompt","name":"x"}`, "question"}, {`{"type":"ref/tool","name":"search_chunks"}`, "query"}, {`{}`, ""},
-	} {
-		assert.Assert(t, is.Contains(complete(libSmall(), test[0], test[1], ""), `"error":{"code":-32602,"message":"completion/complete: there is no argument`), test[0])
-	}
-}
-
-// libHalf is a client that can close its side and go on reading.
-type libHalf struct {
-	in  chan string
-	out chan []byte
-}
-
-func (h *libHalf) Read() ([]byte, error) {
-	line, ok := <-h.in
-	if !ok {
-		return nil, io.EOF
-	}
-	return []byte(line), nil
-}
-
-func (h *libHalf) Write(_ context.Context, message []byte) error {
-	h.out <- message
+func (p *lhttpPipes) Close() error {
+	p.once.Do(func() { close(p.done) })
 	return nil
 }
 
-func (h *libHalf) Close() error { return nil }
+func (p *lhttpPipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
-// A subscription lasts until the client cancels it, then without an answer, or until it goes. Neither keeps Serve.
-func TestLibrarySubscription(t *testing.T) {
-	h := &libHalf{make(chan string), make(chan []byte, 10)}
-	served := make(chan error)
-	go func() { served <- libSmall().Serve(t.Context(), h) }()
-	acknowledged := func(id string) string {
-		return `{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + id + `},"notifications":{}}}`
+func (p *lhttpPipes) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case p.conns <- there:
+		return here, nil
+	case <-p.done:
+		return nil, errors.New("connection refused")
 	}
-	h.in <- libStateless(`1`, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["library:///a.go"]},`)
-	assert.Equal(t, string(<-h.out), acknowledged(`1`))
-	h.in <- libStateless(`"two"`, "subscriptions/listen", `"notifications":{},`)
-	assert.Equal(t, string(<-h.out), acknowledged(`"two"`))
-	h.in <- libStateless(`3`, "subscriptions/listen", ``)
-	assert.Equal(t, string(<-h.out), `{"jsonrpc":"2.0","id":3,"error":{"code":-32602,"message":"subscriptions/listen needs notifications, an object"}}`)
-	h.in <- `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
-	close(h.in)
-	assert.NilError(t, <-served)
-	assert.Equal(t, string(<-h.out), `{"jsonrpc":"2.0","id":"two","result":{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"library","version":"0"},`+
-		`"io.modelcontextprotocol/subscriptionId":"two"},"resultType":"complete"}}`)
-	assert.Equal(t, len(h.out), 0)
 }
 
-// Whatever needs the documents reports the progress of reading them, in either era.
-func TestLibraryReportsProgressOfAnyRequest(t *testing.T) {
-	meta := strings.TrimSuffix(libMeta, "}") + `,"progressToken":"p"}`
-	for method, params := range map[string]string{
-		"resources/list": ``, "resources/read": `"uri":"library:///001.txt",`, "tools/call": `"name":"list_documents",`,
-		"completion/complete": `"ref":{"type":"ref/resource","uri":"library:///{+source}"},"argument":{"name":"source","value":""},`,
-	} {
-		for _, meta := range []string{meta, `{"progressToken":"p"}`} {
-			h := &libHalf{make(chan string), make(chan []byte, 10)}
-			served := make(chan error)
-			go func() { served <- libMany(2).Serve(t.Context(), h) }()
-			h.in <- libInitialized
-			h.in <- fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{%s"_meta":%s}}`, method, params, meta)
-			for i := range 2 {
-				assert.Equal(t, string(<-h.out), fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":`+
-					`{"message":"indexing %03d.txt","progress":%d,"progressToken":"p","total":2}}`, i, i+1))
+// lhttpServed runs a test in a bubble while a library is served. turn is the library's; e ends Serve and returns its
+// error.
+func lhttpServed(t *testing.T, test func(t *testing.T, s *lhttp, p *lhttpPipes, turn chan struct{}, e func() error)) {
+	synctest.Test(t, func(t *testing.T) {
+		pipes := &lhttpPipes{conns: make(chan net.Conn), done: make(chan struct{})}
+		transport := &http.Transport{DialContext: pipes.dial}
+		l := libSmall()
+		h := NewLibraryHTTP(l)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		served := make(chan error, 1)
+		go func() { served <- h.Serve(ctx, pipes) }()
+		end := sync.OnceValue(func() error {
+			cancel(errors.New("enough"))
+			return <-served
+		})
+		test(t, &lhttp{t, h, "http://localhost/mcp", &http.Client{Transport: transport}}, pipes, l.turn, end)
+		assert.Error(t, end(), "enough")
+		transport.CloseIdleConnections()
+	})
+}
+
+// At the server's end a running request has five seconds before it is aborted.
+func TestLibraryHTTPServeEnds(t *testing.T) {
+	for _, ready := range []bool{true, false} {
+		lhttpServed(t, func(t *testing.T, s *lhttp, _ *lhttpPipes, turn chan struct{}, end func() error) {
+			turn <- struct{}{}
+			begun := time.Now()
+			request := libStateless("1", "tools/call", lhttpRead)
+			answered := s.begin(t.Context(), lhttpModern("tools/call", "get_document"), request)
+			synctest.Wait()
+			assert.Equal(t, len(s.h.slots), 1)
+			ended := make(chan error)
+			go func() { ended <- end() }()
+			time.Sleep(4 * time.Second)
+			_, err := s.client.Get(s.url)
+			assert.ErrorContains(t, err, "connection refused") // no new request
+			if ready {
+				<-turn
+				assert.Assert(t, is.Contains(<-answered, "and plums"))
+			} else {
+				assert.Assert(t, is.Contains(<-answered, "EOF"))
+				assert.Equal(t, time.Since(begun), 5*time.Second)
 			}
-			assert.Assert(t, is.Contains(string(<-h.out), `"id":1,"result":{`))
-			close(h.in)
-			assert.NilError(t, <-served)
+			<-ended
+		})
+	}
+	closed := &lhttpPipes{done: make(chan struct{})}
+	closed.Close()
+	assert.ErrorIs(t, NewLibraryHTTP(libSmall()).Serve(t.Context(), closed), net.ErrClosed)
+}
+
+// A request may take longer than its header, its body or a write. No client occupies the server by being slow.
+func TestLibraryHTTPTimes(t *testing.T) {
+	lhttpServed(t, func(t *testing.T, s *lhttp, _ *lhttpPipes, turn chan struct{}, _ func() error) {
+		turn <- struct{}{}
+		time.AfterFunc(time.Hour, func() { <-turn })
+		assert.Assert(t, is.Contains(s.modern("tools/call", "get_document", lhttpRead).body, "and plums"))
+	})
+	const head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +
+		"MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: "
+	request := func(method, body string) string {
+		return fmt.Sprintf("%s%s\r\nContent-Length: %d\r\n\r\n%s", head, method, len(body), body)
+	}
+	list := request("tools/list", libStateless("1", "tools/list", ""))
+	stream := request("resources/list", strings.Replace(libStateless("1", "resources/list", ""), `"_meta":{`,
+		`"_meta":{"progressToken":1,`, 1))
+	for _, test := range []struct {
+		name, sends string
+		status      string // what the client reads, up to the end of the connection; "-" if it does not read
+		after       time.Duration
+	}{
+		{"says nothing", "", "", headerTime},
+		{"breaks off in the header", head, "", headerTime},
+		{"breaks off in the body", list[:len(list)-20], "HTTP/1.1 400 Bad Request", bodyTime},
+		{"sends no further request", list, "HTTP/1.1 200 OK", idleTime},
+		{"does not read", list, "-", writeTime},
+		{"does not read a status", request("", libInitialized), "-", writeTime},
+		{"does not read a stream", stream, "-", writeTime},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			lhttpServed(t, func(t *testing.T, s *lhttp, pipes *lhttpPipes, _ chan struct{}, _ func() error) {
+				c, err := pipes.dial(t.Context(), "", "")
+				assert.NilError(t, err)
+				defer c.Close()
+				begun := time.Now()
+				_, err = io.WriteString(c, test.sends)
+				assert.NilError(t, err)
+				if test.status != "-" {
+					answer, err := io.ReadAll(c)
+					assert.NilError(t, err)
+					line, _, _ := strings.Cut(string(answer), "\r\n")
+					assert.Equal(t, line, test.status)
+					assert.Equal(t, time.Since(begun), test.after)
+				} else {
+					synctest.Wait()
+					time.Sleep(test.after)
+					synctest.Wait()
+					_, err = c.Write([]byte("x"))
+					assert.ErrorIs(t, err, io.ErrClosedPipe)
+				}
+				assert.Equal(t, len(s.h.slots), 0)
+			})
+		})
+	}
+}
+
+// The client of this program and the library understand each other in every revision, on both transports.
+func TestLibraryWithClient(t *testing.T) {
+	checkLeaks(t)
+	for _, revision := range append(Revisions(), "") {
+		for _, transport := range []string{"stdio", "HTTP"} {
+			t.Run(transport+" "+revision, func(t *testing.T) {
+				checkLeaks(t)
+				gate := &libGate{libMany(1050).FS, "001.txt", make(chan struct{}, 1), make(chan struct{})}
+				gate.FS.(fstest.MapFS)["a b/é.md"] = &fstest.MapFile{Data: []byte("# Tea\n\nGreen tea wants 80 degrees.\n")}
+				l := NewLibrary(gate)
+				s, served := newLHTTP(t, l), make(chan error, 1)
+				defer s.client.CloseIdleConnections()
+				start := (&HTTP{URL: s.url}).Start
+				if transport == "HTTP" {
+					served <- nil
+				} else {
+					here, there := libPair()
+					go func() { served <- l.Serve(t.Context(), there) }()
+					start = func(context.Context) (Transport, error) { return here, nil }
+				}
+				stray := func(message []byte, reason error) { t.Errorf("%s: %v", message, reason) }
+				c, err := Connect(t.Context(), start, &ClientOptions{Protocol: revision, Stray: stray})
+				assert.NilError(t, err)
+				version := cmp.Or(revision, "2026-07-28")
+				assert.Equal(t, c.Server.ProtocolVersion, version)
+				assert.Equal(t, c.Server.Implementation.Name, "library")
+				var progress []float64
+				result, err := c.CallTool(t.Context(), "search_chunks", json.RawMessage(`{"query":"green tea"}`),
+					func(p Progress) {
+						if progress = append(progress, p.Progress); len(progress) == 1 {
+							close(gate.release) // else the call would not go on: progress comes while it runs
+						}
+					})
+				assert.NilError(t, err)
+				assert.Assert(t, !result.IsError && len(result.StructuredContent) > 0)
+				assert.Equal(t, len(progress), 10+10) // a part of it
+				result, err = c.CallTool(t.Context(), "list_documents", nil, func(Progress) { t.Error("read twice") })
+				assert.NilError(t, err)
+				assert.Equal(t, strings.Count(result.Content[0].Text, ".txt"), 1000)
+				assert.Assert(t, is.Contains(result.Content[0].Text, `"total_count":1051`))
+				resources, err := c.ListResources(t.Context())
+				assert.NilError(t, err)
+				assert.Equal(t, len(resources), 1051)
+				contents, err := c.ReadResource(t.Context(), "library:///a%20b/%C3%A9.md")
+				assert.NilError(t, err)
+				assert.Equal(t, contents[0].Text, "# Tea\n\nGreen tea wants 80 degrees.\n")
+				prompt, err := c.GetPrompt(t.Context(), "answer_from_library", map[string]string{"question": "How hot?"})
+				assert.NilError(t, err)
+				assert.Assert(t, strings.HasSuffix(prompt.Messages[0].Content.Text, "Question: How hot?"))
+				_, err = c.ReadResource(t.Context(), "library:///no é") // a header holds it in Base64
+				var refusal *Error
+				assert.Assert(t, errors.As(err, &refusal) && strings.Contains(refusal.Message, "resource not found"), "%v", err)
+
+				s.idle()
+				assert.NilError(t, c.Close())
+				assert.NilError(t, <-served)
+			})
 		}
 	}
 }
 
-// The client of this program and its server understand each other in every revision.
-func TestLibraryWithClient(t *testing.T) {
-	for _, revision := range append(Revisions(), "") {
-		t.Run(revision, func(t *testing.T) {
-			l := libMany(230)
-			l.FS.(fstest.MapFS)["a b/é.md"] = &fstest.MapFile{Data: []byte("# Tea\n\nGreen tea wants 80 degrees.\n")}
-			here, there := libPair()
-			served := make(chan error)
-			go func() { served <- l.Serve(t.Context(), there) }()
-			c, err := Connect(t.Context(), here, &ClientOptions{Protocol: revision, Stray: func(message []byte, reason error) {
-				t.Errorf("%s: %v", message, reason)
-			}})
-			assert.NilError(t, err)
-			if revision == "" {
-				revision = "2026-07-28"
-			}
-			assert.Equal(t, c.Server.ProtocolVersion, revision)
-			assert.Equal(t, c.Server.Implementation.Name, "library")
-			assert.DeepEqual(t, slices.Sorted(maps.Keys(c.Server.Capabilities)), []string{"completions", "prompts", "resources", "tools"})
-
-			tools, err := c.ListTools(t.Context())
-			assert.NilError(t, err)
-			assert.Equal(t, len(tools), 3)
-			var progress []float64
-			result, err := c.CallTool(t.Context(), "search_chunks", json.RawMessage(`{"query":"green tea"}`), func(p Progress) { progress = append(progress, p.Progress) })
-			assert.NilError(t, err)
-			assert.Assert(t, !result.IsError && len(result.StructuredContent) > 0)
-			assert.Assert(t, len(progress) >= 20 && progress[len(progress)-1] == 231, "%v", progress)
-
-			resources, err := c.ListResources(t.Context())
-			assert.NilError(t, err)
-			assert.Equal(t, len(resources), 231)
-			assert.DeepEqual(t, resources[230], Resource{URI: "library:///a%20b/%C3%A9.md", Name: "a b/é.md", MIMEType: "text/markdown", Size: 35})
-			contents, err := c.ReadResource(t.Context(), resources[230].URI)
-			assert.NilError(t, err)
-			assert.DeepEqual(t, contents, []ResourceContents{{URI: resources[230].URI, MIMEType: "text/markdown", Text: "# Tea\n\nGreen tea wants 80 degrees.\n"}})
-			_, err = c.ReadResource(t.Context(), "library:///none")
-			var refusal *Error
-			assert.Assert(t, errors.As(err, &refusal))
-			assert.Equal(t, refusal.Code, map[bool]int64{true: CodeInvalidParams, false: CodeResourceNotFound}[revision == "2026-07-28"])
-
-			templates, err := c.ListResourceTemplates(t.Context())
-			assert.NilError(t, err)
-			assert.Equal(t, len(templates), 1)
-			completion, err := c.CompleteResource(t.Context(), templates[0].URITemplate, "source", "É", nil)
-			assert.NilError(t, err)
-			assert.DeepEqual(t, *completion, Completion{Values: []string{"a b/é.md"}, Total: 1})
-
-			prompts, err := c.ListPrompts(t.Context())
-			assert.NilError(t, err)
-			assert.Equal(t, len(prompts), 1)
-			assert.DeepEqual(t, prompts[0].Arguments, []PromptArgument{{Name: "question", Description: "What you want to know", Required: true}})
-			completion, err = c.CompletePrompt(t.Context(), prompts[0].Name, "question", "w", nil)
-			assert.NilError(t, err)
-			assert.Equal(t, len(completion.Values), 0)
-			prompt, err := c.GetPrompt(t.Context(), prompts[0].Name, map[string]string{"question": "How hot?"})
-			assert.NilError(t, err)
-			assert.Equal(t, len(prompt.Messages), 1)
-			assert.Assert(t, prompt.Messages[0].Role == "user" && strings.HasSuffix(prompt.Messages[0].Content.Text, "Question: How hot?"))
-			_, err = c.GetPrompt(t.Context(), prompts[0].Name, nil)
-			assert.Assert(t, errors.As(err, &refusal) && refusal.Code == CodeInvalidParams)
-
-			ctx, stop := context.WithCancelCause(t.Context())
-			enough := errors.New("enough")
-			listened := make(chan error)
-			go func() {
-				listened <- c.Listen(ctx, Subscription{Tools: true, Resources: true}, func(Change) { t.Error("nothing changes") })
-			}()
-			_, err = c.CallTool(t.Context(), "list_documents", nil, nil)
-			assert.NilError(t, err)
-			stop(enough)
-			assert.ErrorIs(t, <-listened, enough)
-
-			assert.NilError(t, c.Close())
-			assert.NilError(t, <-served)
-		})
+func ExampleIndex() {
+	var x Index
+	x.Add("tea.md", "# Tea\n\nPour water of 80 degrees over green tea.\n", true)
+	x.Add("coffee.md", "# Coffee\n\nGrind the beans just before brewing.\n", true)
+	for _, hit := range x.Search("How hot is the water for tea?") {
+		fmt.Printf("%s:%d-%d %.2f\n", hit.Source, hit.Start, hit.End, hit.Similarity)
 	}
+	// Output: tea.md:1-3 0.26
+}
+
+// The passages of these texts begin at the lines marked with |.
+func TestPassages(t *testing.T) {
+	filler := strings.Repeat("x", 250)
+	code := `
+|// a.go - an example.
+ // SPDX-License-Identifier: 0BSD
+ 
+ package a
+ 
+ import (
+ 	"fmt"
+ 
+ 	"` + filler + `"
+ )
+ 
+|// F does it.
+ func F() {
+ 	fmt.Println("` + filler + `")
+ 
+ 	fmt.Println()
+ }
+ 
+|const a = 1
+ 
+ const b = 2
+ 
+ func c() { ` + filler + ` }
+ 
+|const d = 4
+`
+	prose := `
+|# Title
+ 
+ First. ` + filler + filler + filler + `
+ 
+|Second, which is short.
+ 
+ Third, which is too.
+ 
+|## Section
+ 
+ ### Section in it
+ 
+ Fourth. ` + filler + filler + filler + `
+|## Section without a blank line before it
+ Fifth. ` + filler + filler + filler + `
+ 
+|` + "```" + `
+ # not a heading
+ 
+ code ` + filler + filler + filler + `
+ 
+ more code
+ ` + "```" + `
+ 
+|Sixth. ` + filler + filler + filler + `
+`
+	for _, marked := range []string{code, prose} {
+		var text strings.Builder
+		var want, got []int
+		for i, line := range strings.Split(strings.TrimSpace(marked), "\n") {
+			if line[0] == '|' {
+				want = append(want, i+1)
+			}
+			text.WriteString(line[1:] + "\n")
+		}
+		for _, p := range passages(text.String(), marked == prose) {
+			got = append(got, p.Start)
+		}
+		assert.DeepEqual(t, got, want)
+	}
+}
+
+func TestPassagesAreBounded(t *testing.T) {
+	statement := "\tstatement()\n"
+	for name, text := range map[string]string{
+		"a long function with blank lines": "func f() {\n" + strings.Repeat(strings.Repeat(statement, 20)+"\n", 40) + "}\n",
+		"a long function without":          "func f() {\n" + strings.Repeat(statement, 800) + "}\n",
+	} {
+		all := passages(text, false)
+		assert.Assert(t, len(all) > 3, name)
+		for i, p := range all {
+			assert.Assert(t, len(p.Text) <= largePassage, name)
+			assert.Equal(t, p.heading, "func f() {\n", name)
+			if i > 0 && strings.Contains(text, "\n\n") {
+				assert.Assert(t, strings.HasSuffix(all[i-1].Text, "\n\n"), "%s: cut inside a block", name)
+			}
+		}
+	}
+	// The small rest of a long function does not take in the next one.
+	f := "func f() {\n" + strings.Repeat(statement, largePassage/len(statement)-1) + "\n\treturn something\n}\n\n"
+	all := passages(f+"func g() {}\n", false)
+	assert.Equal(t, len(all), 3)
+	assert.Equal(t, all[1].Text, "\treturn something\n}\n\n")
+
+	long := strings.Repeat("x", 2*largePassage)
+	all = passages("short\n"+long+"\nshort\n", true)
+	assert.Equal(t, len(all), 3) // no line is ever cut
+	assert.Equal(t, all[1].Text, long+"\n")
+}
+
+// Headings are indexed with each passage under them, which must not make the work grow with the square of the size.
+func TestHeadingsAreBounded(t *testing.T) {
+	for name, text := range map[string]string{
+		"long line":    "# " + strings.Repeat("x", 1<<20) + "\n\nText.\n",
+		"many lines":   strings.Repeat("# x\n", 1<<16),
+		"many remarks": strings.Repeat("# x\n", 1<<16) + "x = 1\n",
+	} {
+		for _, p := range passages(text, name != "many remarks") {
+			assert.Assert(t, len(p.heading) <= maxHeading, "%s: %d", name, len(p.heading))
+		}
+	}
+}
+
+func TestTerms(t *testing.T) {
+	for text, want := range map[string]string{
+		"readLoop read_loop":              "read loop readloop read loop readloop",
+		"HTTPServer parseURL":             "http server httpserver pars url parseurl",
+		"_private __init__ x_1":           "privat init x 1 x1",
+		"deletes deleted deleting delete": "delet delet delet delet",
+		"cancelled cancel cancels":        "cancel cancel cancel",
+		"queries query, matches match":    "queri queri match match",
+		"string bring need ids process":   "string bring need id proces",
+		"Réalisme ÉTÉ naïve":              "réalism été naïv",
+		"2026-07-28 -32600":               "2026 07 28 32600",
+		"搜索 text":                         "搜 索 搜索 text",
+		"don't":                           "don t",
+		"\xff\xfe invalid \x00 UTF\xc3":   "invalid utf",
+		"":                                "",
+	} {
+		assert.Equal(t, strings.Join(terms(text), " "), want, "%q", text)
+	}
+}
+
+func TestKeyTerms(t *testing.T) {
+	assert.DeepEqual(t, keyTerms("How does a call find its answer? A call!"), []string{"answer", "cal", "find"})
+	assert.DeepEqual(t, keyTerms("to be or not to be"), []string{"be", "not", "or", "to"})
+	assert.Equal(t, len(keyTerms("?")), 0)
+}
+
+// libIndex has one document for each pair of name and text.
+func libIndex(pairs ...string) *Index {
+	var x Index
+	for pair := range slices.Chunk(pairs, 2) {
+		x.Add(pair[0], pair[1], isProse(pair[0]))
+	}
+	return &x
+}
+
+func TestSearchRanks(t *testing.T) {
+	x := libIndex(
+		"cache.go", "// Cache keeps what was read.\ntype Cache struct{}\n",
+		"close.go", "// Close ends the connection and waits for its goroutines.\nfunc Close() {}\n",
+		"conn.go", "// readLoop delivers answers. It ends with the connection.\nfunc readLoop() {}\n",
+		"guide.md", "# Retries\n\nA request that failed with 503 is sent again after a while.\n",
+		"long.md", "Connections, a connection, the connection. "+strings.Repeat("Many other words about others. ", 40),
+	)
+	for query, want := range map[string]string{
+		"what closes a connection": "close.go", // both words before one word often
+		"retry":                    "guide.md", // a heading
+		"requests failing":         "guide.md", // endings
+		"cache":                    "cache.go",
+		"read_loop":                "conn.go",  // spelled in another way
+		"guide":                    "guide.md", // a file's name
+		"The Who":                  "close.go", // only stop words: they count then
+		"connection":               "close.go", // short before long
+	} {
+		hits := x.Search(query)
+		assert.Assert(t, len(hits) > 0, query)
+		assert.Equal(t, hits[0].Source, want, query)
+		for i, h := range hits {
+			assert.Assert(t, h.Similarity > 0 && h.Similarity < 1, "%s: %v", query, h)
+			assert.Assert(t, i == 0 || h.Similarity <= hits[i-1].Similarity, query)
+		}
+	}
+	assert.Equal(t, len(x.Search("zebra")), 0)
+	assert.Equal(t, len(x.Search(" ?! ")), 0)
+	assert.Equal(t, len(new(Index).Search("anything")), 0)
+}
+
+func TestSimilarityTellsHowMuchOfTheQueryIsMet(t *testing.T) {
+	x := libIndex("a.txt", "apples and pears", "b.txt", "apples", "c.txt", "plums")
+	of := func(query string) float64 { return x.Search(query)[0].Similarity }
+	assert.Assert(t, of("apples pears") > of("apples pears bananas"))
+	assert.Assert(t, of("apples pears bananas") > of("apples cherries bananas"))
+	assert.Equal(t, of("pears pears pears"), of("pears"))
+	x = libIndex("a.txt", strings.Repeat("apples ", 100_000))
+	assert.Assert(t, of("apples") > 0.95 && of("apples") < 1)
+}
+
+func TestSearchKeepsTheOrderOfEquals(t *testing.T) {
+	var pairs []string
+	for i := range 100 {
+		pairs = append(pairs, fmt.Sprintf("%02d.txt", i), "same thing\n")
+	}
+	for i, h := range libIndex(pairs...).Search("same") {
+		assert.Equal(t, h.Source, fmt.Sprintf("%02d.txt", i))
+	}
+}
+
+func FuzzIndex(f *testing.F) {
+	f.Add("# a\n\nb\n```\n# c\n\n```\n", true)
+	f.Add("// a\nfunc b() {\n\n\tc()\n\n}\n\n\n#\n", false)
+	f.Add("\n\n\r\n \n"+strings.Repeat("x\n", 4000), false)
+	f.Add("readLoop HTTPServer _x_ 搜索 don't ſeeds ǅ İ", true)
+	f.Fuzz(func(t *testing.T, text string, prose bool) {
+		var x Index
+		whole, line := "", 1
+		for _, p := range x.Add("text.md", text, prose) {
+			whole += p.Text
+			assert.Equal(t, p.Start, line)
+			lines := strings.Count(p.Text, "\n")
+			if !strings.HasSuffix(p.Text, "\n") {
+				lines++ // the last line of all
+			}
+			line += lines
+			assert.Equal(t, p.End, line-1)
+			assert.Assert(t, len(p.Text) <= largePassage || lines == 1)
+		}
+		assert.Equal(t, whole, text)
+		for _, term := range terms(text) {
+			assert.Assert(t, term != "" && utf8.ValidString(term), "%q", term)
+		}
+		for _, h := range x.Search(text) {
+			assert.Assert(t, h.Similarity > 0 && h.Similarity <= 1)
+		}
+	})
 }

@@ -1,5 +1,4 @@
 // main.go - the command line.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, transport_http_events.go, transport_http.go, transport_http_params.go, transport_sse.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go, sampling.go, agent.go, connect.go, host_server.go, host.go, config.go, mask.go, search.go, corpus.go, library_tools.go, library.go, library_http_answer.go, library_http.go, offline.go, terminal_unix.go, terminal_other.go, terminal_screen.go, terminal.go, terminal_view.go, session.go, main_host.go, main_log.go, main_ask.go, main_chat.go, main_commands.go, main_server.go.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -68,7 +67,8 @@ const usage = `mcpagent asks a language model a question that it answers with th
 Exit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, 4 the model failed, 130 interrupted.
 `
 
-const defaultSystem = `You answer questions with the help of tools. Call a tool when it can know what you do not; say which source an answer comes from; say so when the tools do not have it.`
+const defaultSystem = "You answer questions with the help of tools. Call a tool when it can know what you do not; " +
+	"say which source an answer comes from; say so when the tools do not have it."
 
 // The exit statuses.
 const (
@@ -88,17 +88,20 @@ type exitError struct {
 func (e *exitError) Error() string { return e.err.Error() }
 func (e *exitError) Unwrap() error { return e.err }
 
+func exitWith(status int, format string, args ...any) error {
+	return &exitError{status, fmt.Errorf(format, args...)}
+}
+
 func usageError(format string, args ...any) error {
-	return &exitError{exitUsage, fmt.Errorf(format+" (see: mcpagent help)", args...)}
+	return exitWith(exitUsage, format+" (see: mcpagent help)", args...)
 }
 
 func main() { os.Exit(run()) }
 
-// run is the program, but for the call of os.Exit.
+// run is the program, except for the call of os.Exit.
 func run() int {
-	screen := NewScreen(os.Stderr)
-	p := &program{screen: screen, stderr: &lineWriter{w: screen}, terminal: NewTerminal(os.Stdin, screen)}
-	screen.Redact = p.redact
+	screen := NewScreen(os.Stderr, os.Stdout)
+	p := &program{screen: screen, secrets: screen.Secrets, terminal: NewTerminal(os.Stdin, screen)}
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -108,11 +111,16 @@ func run() int {
 	// A closed stdout (… | head) fails the write; it must not end the program before its server.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() { // until the program ends
-		for <-signals == os.Interrupt && p.breaker.Load().interrupt() { // it ends what the chat is doing
+		for <-signals == os.Interrupt {
+			turn := p.turn.Swap(nil)
+			if turn == nil {
+				break
+			}
+			(*turn)(ErrCancelled)
 		}
-		cancel() // the first Ctrl-C cancels what runs, and the servers are asked to end
+		cancel() // the first Ctrl-C cancels what is running, and the servers are asked to end
 		<-signals
-		p.children.kill() // the next one ends both, whatever they do
+		p.killServers() // the next one ends both, whatever they do
 		os.Exit(exitInterrupted)
 	}()
 	err := p.run(ctx, os.Args[1:])
@@ -127,19 +135,22 @@ func run() int {
 	if ctx.Err() != nil {
 		status, err = exitInterrupted, errors.New("interrupted")
 	}
-	text := cut(p.redact(err.Error()), 2000)
 	if p.json && !p.printed {
-		_ = p.print(failed{text, p.report})
+		_ = p.printJSON(failed{err.Error(), p.report})
 	}
-	fmt.Fprintln(p.stderr, p.screen.Fold("mcpagent: "+visible(text)))
+	screen.Show(Look{Max: maxShown}, "mcpagent: "+err.Error())
 	return status
 }
 
+// maxShown bounds an error or a note of the program, in columns: it may hold the text of a server.
+const maxShown = 2000
+
 // program is one run of the command line.
 type program struct {
-	screen *Screen     // stderr, and what changes on its last line
-	stderr *lineWriter // the screen
-	key    string      // never shown
+	screen   *Screen
+	terminal *Terminal
+	secrets  *Secrets // the screen's: knows the key, and all secrets of the servers
+	key      string   // never shown
 
 	model, baseURL string
 	config         string      // the file that -config names
@@ -157,65 +168,57 @@ type program struct {
 	json, quiet    bool
 
 	// These are set by configure.
-	servers []ServerConfig
-	builtIn bool   // the only server is this program
-	from    string // the file that names them, if one does
+	servers []Server
+	builtIn bool // the only server is this program
 
-	report   *report   // of the question, if there is one
-	printed  bool      // there is JSON on stdout
-	approval sync.Once // says once why calls are refused
-	mask     Mask      // knows the key, and all that is secret of the servers
-	terminal *Terminal
-	breaker  atomic.Pointer[breaker] // of the chat, if there is one
-	children children
+	report    *report                                 // of the question, if there is one
+	printed   bool                                    // there is JSON on stdout
+	approval  sync.Once                               // shows once why calls are refused
+	turn      atomic.Pointer[context.CancelCauseFunc] // what the next interrupt ends, if it is not the program
+	processes sync.Map                                // of servers: *Stdio, also those that have ended
+	logs      map[string]*serverLog                   // by the server's name
 
-	mu   sync.Mutex        // guards told
-	told map[string]string // why a server is not there, as the user has been told; by its name
+	mu       sync.Mutex        // guards reported
+	reported map[string]string // by a server's name: the error that the user has been shown
 }
 
 func (p *program) run(ctx context.Context, args []string) error {
 	args, err := p.parse(args)
-	if err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			_, err = io.WriteString(os.Stdout, usage)
-		}
+	if errors.Is(err, flag.ErrHelp) {
+		return p.screen.Print(usage)
+	} else if err != nil {
 		return err
 	}
-	command := ""
+	name := ""
 	if len(args) > 0 {
-		command = args[0]
+		name = args[0]
 	}
-	if p.http != "" && command != "serve" {
+	command, isCommand := map[string]func(context.Context, []string) error{
+		"tools":     p.onHost(name, p.listTools),
+		"resources": p.onHost(name, p.listResources),
+		"prompts":   p.onHost(name, p.listPrompts),
+		"call":      p.call,
+		"read":      p.read,
+		"prompt":    p.prompt,
+		"serve":     p.serve,
+	}[name]
+	switch {
+	case p.http != "" && name != "serve":
 		return usageError("-http goes with serve")
-	}
-	if p.session != "" && slices.Contains([]string{"serve", "tools", "resources", "prompts", "call", "read", "prompt"}, command) {
+	case p.session != "" && isCommand:
 		return usageError("-session goes with a question")
-	}
-	switch command {
-	case "help":
-		_, err := io.WriteString(os.Stdout, usage)
-		return err
-	case "version":
-		_, err := fmt.Printf("mcpagent %s, MCP %s, %s\n", version, strings.Join(Revisions(), " "), runtime.Version())
-		return err
-	case "serve":
-		return p.serve(ctx, args[1:])
-	}
-	if err := p.check(); err != nil {
-		return err
-	}
-	switch command {
-	case "tools", "resources", "prompts":
-		if len(args) > 1 {
-			return usageError("%s takes no arguments", command)
+	case name == "help":
+		return p.screen.Print(usage)
+	case name == "version":
+		revisions := strings.Join(Revisions(), " ")
+		return p.screen.Print(fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, revisions, runtime.Version()))
+	case name != "serve":
+		if err := p.check(); err != nil {
+			return err
 		}
-		return p.withHost(ctx, map[string]hostCommand{"tools": p.tools, "resources": p.resources, "prompts": p.prompts}[command])
-	case "call":
-		return p.call(ctx, args[1:])
-	case "read":
-		return p.read(ctx, args[1:])
-	case "prompt":
-		return p.prompt(ctx, args[1:])
+	}
+	if isCommand {
+		return command(ctx, args[1:])
 	}
 	return p.ask(ctx, strings.Join(args, " "))
 }
@@ -223,7 +226,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 // parse takes the options from the environment and the flags, which may stand anywhere, and returns the rest.
 func (p *program) parse(args []string) (rest []string, err error) {
 	p.key = os.Getenv("MISTRAL_API_KEY")
-	p.mask.Add("[key]", p.key)
+	p.secrets.Add("[key]", p.key)
 	p.baseURL = os.Getenv("MISTRAL_BASE_URL")
 	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -271,10 +274,10 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	return rest, nil
 }
 
-// check looks at the options, which help and version have no need of.
+// check reads the options, which help and version do not need.
 func (p *program) check() (err error) {
-	if name, ok := strings.CutPrefix(p.model, "ollama:"); ok { // as mcphost has it
-		p.model, p.key = name, "" // which is Mistral's
+	if name, ok := strings.CutPrefix(p.model, "ollama:"); ok { // as mcphost writes it
+		p.model, p.key = name, "" // the key is Mistral's
 		p.baseURL = cmp.Or(p.baseURL, "http://localhost:11434/v1")
 	}
 	if p.maxTurns, err = strconv.Atoi(p.given.turns); err != nil || p.maxTurns < 1 {
@@ -287,11 +290,10 @@ func (p *program) check() (err error) {
 		return usageError("MCP_START_TIMEOUT: %w", err)
 	}
 	if p.protocol != "auto" && !slices.Contains(Revisions(), p.protocol) {
-		return usageError("MCP_PROTOCOL: %q is not a revision known here: auto, %s", p.protocol, strings.Join(Revisions(), ", "))
+		known := strings.Join(Revisions(), ", ")
+		return usageError("MCP_PROTOCOL: %q is not a revision known here: auto, %s", p.protocol, known)
 	}
-	switch p.approve {
-	case "", "ask", "always", "never":
-	default:
+	if !slices.Contains([]string{"", "ask", "always", "never"}, p.approve) {
 		return usageError("MCP_APPROVE: %q is none of ask, always, never", p.approve)
 	}
 	if p.config != "" && p.server != "" {
@@ -325,12 +327,12 @@ func duration(text string) (time.Duration, error) {
 // note tells the user something in passing.
 func (p *program) note(format string, args ...any) {
 	if !p.quiet {
-		fmt.Fprintln(p.stderr, p.screen.Fold(visible(p.redact(fmt.Sprintf(format, args...)))))
+		p.screen.Show(Look{Max: maxShown}, fmt.Sprintf(format, args...))
 	}
 }
 
-// print writes a value to stdout as JSON.
-func (p *program) print(v any) error {
+// printJSON writes a value to stdout.
+func (p *program) printJSON(v any) error {
 	p.printed = true
 	var text strings.Builder
 	e := json.NewEncoder(&text)
@@ -339,25 +341,8 @@ func (p *program) print(v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	_, err := os.Stdout.WriteString(p.redact(text.String()))
-	return err
+	return p.screen.Print(text.String())
 }
-
-// show writes a text of the model or a server to stdout. A file gets it as it is, but for the secrets.
-func (p *program) show(text string) error {
-	if text = p.redact(text); isTerminal(os.Stdout) {
-		text = visible(text)
-	}
-	// Not Println, which would copy it: results can be large.
-	_, err := os.Stdout.WriteString(text)
-	if err == nil {
-		_, err = os.Stdout.WriteString("\n")
-	}
-	return err
-}
-
-// redact takes all secrets out of a text.
-func (p *program) redact(text string) string { return p.mask.Text(text) }
 
 // readAll reads to the end, or gives up with ctx: the blocked read stays behind, as the program is about to end.
 func readAll(ctx context.Context, r io.Reader) (string, error) {
@@ -374,16 +359,4 @@ func readAll(ctx context.Context, r io.Reader) (string, error) {
 	case <-ctx.Done():
 		return "", ctx.Err()
 	}
-}
-
-// lineWriter lets several goroutines write whole lines to one file.
-type lineWriter struct {
-	mu sync.Mutex // held during a write
-	w  io.Writer
-}
-
-func (l *lineWriter) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.w.Write(text)
 }

@@ -1,5 +1,4 @@
-// main_ask.go - the agent of the command line: a question, what is told of it, and who decides on its calls.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, transport_http_events.go, transport_http.go, transport_http_params.go, transport_sse.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go, sampling.go, agent.go, connect.go, host_server.go, host.go, config.go, mask.go, search.go, corpus.go, library_tools.go, library.go, library_http_answer.go, library_http.go, offline.go, terminal_unix.go, terminal_other.go, terminal_screen.go, terminal.go, terminal_view.go, session.go, main.go, main_host.go, main_log.go, main_chat.go, main_commands.go, main_server.go.
+// main_ask.go - the agent of the command line: a question, its report, and who decides on its calls.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -15,11 +14,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // ask is a question to the model.
 func (p *program) ask(ctx context.Context, question string) error {
-	chat := question == "" && isTerminal(os.Stdin)
+	chat := question == "" && p.terminal.Interactive()
 	if chat && p.json {
 		return usageError("-json goes with a question: give it as an argument or on stdin")
 	}
@@ -32,7 +32,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 			return usageError("the question on stdin is empty")
 		}
 	}
-	if _, err := p.mistral().target(); err != nil { // rather than after the servers' start
+	if _, err := p.mistral().Endpoint(); err != nil { // before the servers are started
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
 	session, err := p.resume()
@@ -48,12 +48,12 @@ func (p *program) ask(ctx context.Context, question string) error {
 		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
 	}
 	if chat {
-		return p.chat(ctx, host)
+		return p.chat(ctx, host, session)
 	}
 	view := p.newView(host)
 	agent, report := p.newAgent(host, view)
 	agent.History, p.report = session.History, report
-	if p.screen.Live && isTerminal(os.Stdout) && !p.json {
+	if p.screen.Live && p.screen.Answers && !p.json {
 		agent.OnText = view.Text
 	}
 	view.Begin(agent.Model.Model)
@@ -62,36 +62,35 @@ func (p *program) ask(ctx context.Context, question string) error {
 	report.Usage = agent.Usage
 	saved := p.keep(session, agent)
 	if err != nil {
-		return errors.Join(p.modelError(err), saved)
+		return errors.Join(agentError(err), saved)
 	}
 	if report.Answer = answer; p.json {
-		return cmp.Or(saved, p.print(report))
+		return cmp.Or(saved, p.printJSON(report))
 	}
-	if agent.OnText == nil { // else it is there already
-		err = p.show(answer)
+	if agent.OnText == nil { // else it was printed as it came
+		err = p.screen.Print(answer + "\n")
 	}
-	tokens := ""
-	if u := agent.Usage; u != (Usage{}) {
-		tokens = fmt.Sprintf(", %d tokens (%d in, %d out)", u.TotalTokens, u.PromptTokens, u.CompletionTokens)
+	turns, calls := Plural(report.Turns, "turn"), Plural(len(report.Calls), "call")
+	if agent.Usage != (Usage{}) { // the server counted them
+		calls += ", " + tokens(agent.Usage)
 	}
-	p.note("%s: %s, %s%s", report.Model, plural(report.Turns, "turn"), plural(len(report.Calls), "call"), tokens)
+	p.note("%s: %s, %s", report.Model, turns, calls)
 	return cmp.Or(err, saved)
 }
 
-// modelError gives an error of Agent.Chat its exit status.
-func (p *program) modelError(err error) error {
-	var api *APIError
-	var failed *exitError
-	switch {
-	case errors.As(err, &failed):
+func tokens(u Usage) string {
+	return fmt.Sprintf("%d tokens (%d in, %d out)", u.TotalTokens, u.PromptTokens, u.CompletionTokens)
+}
+
+// agentError gives an error of Agent.Chat its exit status, if it has none: the servers can have failed, too.
+func agentError(err error) error {
+	if errors.As(err, new(*exitError)) {
 		return err
-	case errors.As(err, &api) && (api.Status == 401 || api.Status == 403) && p.key == "":
-		return &exitError{exitModel, fmt.Errorf("%w: set MISTRAL_API_KEY", err)}
 	}
 	return &exitError{exitModel, err}
 }
 
-// newAgent is the agent of a conversation, and what it will have done. view shows that.
+// newAgent returns the agent of a conversation, and the report of its calls. view shows them.
 func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
 	model := p.mistral()
 	report := &report{Model: model.Model, Calls: []callReport{}}
@@ -102,7 +101,7 @@ func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
 		MaxTurns: p.maxTurns,
 		Decide:   func(ctx context.Context, call ToolCall) Decision { return p.decide(ctx, host, call) },
 		Observe: func(e Event) {
-			report.add(e, host, p.redact)
+			report.add(e, host)
 			view.Observe(e)
 		},
 	}
@@ -112,14 +111,11 @@ func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
 	return agent, report
 }
 
-// resume is the conversation that -session continues: an empty one if there is no such file yet.
+// resume returns the conversation that -session continues: an empty one if there is no such file yet.
 func (p *program) resume() (*Session, error) {
-	if p.session == "" {
-		return new(Session), nil
-	}
 	session, err := LoadSession(p.session)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case p.session == "" || errors.Is(err, fs.ErrNotExist):
 		return new(Session), nil
 	case err != nil:
 		return nil, fmt.Errorf("-session: %w", err)
@@ -127,15 +123,14 @@ func (p *program) resume() (*Session, error) {
 	return session, nil
 }
 
-// keep writes the agent's conversation to -session, if it is another than that had.
+// keep writes the agent's conversation to -session, unless the file has it already.
 func (p *program) keep(session *Session, agent *Agent) error {
-	if p.session == "" || slices.EqualFunc(session.History, agent.History, func(a, b Message) bool { return string(a.Content) == string(b.Content) }) {
+	same := func(a, b ChatMessage) bool { return string(a.Content) == string(b.Content) }
+	if p.session == "" || slices.EqualFunc(session.History, agent.History, same) {
 		return nil
 	}
-	session.Model, session.History, session.Redact = agent.Model.Model, agent.History, p.redact
-	session.Usage.PromptTokens += agent.Usage.PromptTokens
-	session.Usage.CompletionTokens += agent.Usage.CompletionTokens
-	session.Usage.TotalTokens += agent.Usage.TotalTokens
+	session.Model, session.History = agent.Model.Model, agent.History
+	session.Usage.Add(agent.Usage)
 	if err := SaveSession(p.session, session); err != nil {
 		return fmt.Errorf("-session: %w", err)
 	}
@@ -160,25 +155,26 @@ type callReport struct {
 	Error     string          `json:"error,omitempty"`
 }
 
-// failed is what -json prints of an error: also what had been done until then, if it was a question.
+// failed is what -json prints of an error, with the report of the question if there was one.
 type failed struct {
 	Error string `json:"error"`
 	*report
 }
 
-// add takes down what happened.
-func (r *report) add(e Event, host *Host, redact func(string) string) {
+// add adds what happened.
+func (r *report) add(e Event, host *Host) {
 	switch e.Kind {
 	case TurnEnded:
 		r.Turns++
 		r.Model = cmp.Or(e.Response.Model, r.Model)
 	case CallEnded:
-		call := callReport{Name: e.Call.Name, Arguments: json.RawMessage(e.Call.Arguments), Bytes: e.Bytes, Seconds: e.Took.Seconds()}
-		if tool, ok := host.Tool(call.Name); ok {
+		call := callReport{Name: e.Call.Name, Arguments: json.RawMessage(e.Call.Arguments)}
+		call.Bytes, call.Seconds = len(e.Output.Text), e.Took.Seconds()
+		if tool, err := host.Tool(call.Name); err == nil {
 			call.Server = tool.Server
 		}
 		if e.Err != nil {
-			call.Error = redact(e.Err.Error())
+			call.Error = e.Err.Error()
 		}
 		r.Calls = append(r.Calls, call)
 	}
@@ -203,13 +199,22 @@ func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
 func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.view.Progress(call))
 	if err != nil {
-		return ToolOutput{}, err
+		return ToolOutput{}, maskedError{err, t.secrets.Mask(err.Error())}
 	}
-	t.view.Result(call, result)
-	return ToolOutput{Text: ModelText(result), IsError: result.IsError}, nil
+	return ToolOutput{Text: ModelText(result), IsError: result.IsError, Result: result}, nil
 }
 
-// decide lets the user decide on a call. The built-in library only reads what everybody may.
+// maskedError is an error without secrets, as the model reads it. (A tool's own text goes to the model as it is: what
+// the model reads it may write back.)
+type maskedError struct {
+	error
+	text string
+}
+
+func (e maskedError) Error() string { return e.text }
+func (e maskedError) Unwrap() error { return e.error }
+
+// decide lets the user decide on a call. The built-in library only reads what is public.
 func (p *program) decide(ctx context.Context, host *Host, call ToolCall) Decision {
 	tool, _ := host.Tool(call.Name)
 	switch {
@@ -217,49 +222,53 @@ func (p *program) decide(ctx context.Context, host *Host, call ToolCall) Decisio
 		return Decision{}
 	case p.approve == "never":
 		return Decision{Refuse, "the user allows no calls"}
-	case slices.ContainsFunc(p.servers, func(s ServerConfig) bool { return s.Name == tool.Server && s.Approves(tool.Tool.Name) }):
+	case slices.ContainsFunc(p.servers, func(s Server) bool {
+		return s.Name == tool.Server && s.Approves(tool.Tool.Name)
+	}):
 		return Decision{}
 	case !p.terminal.Interactive():
 		p.approval.Do(func() {
-			fmt.Fprintln(p.stderr, "calls are refused, as nobody can be asked without a terminal; MCP_APPROVE=always allows them")
+			p.screen.Show(Look{}, "calls are refused, as without a terminal there is no user to ask; "+
+				"MCP_APPROVE=always allows them")
 		})
-		return Decision{Refuse, "nobody is there to allow it"}
+		return Decision{Refuse, "there is no user to allow it"}
 	}
 	return p.terminal.Approve(ctx, tool.Server, tool.Tool.Name, call)
 }
 
 // elicit lets the user answer a question of a server.
-func (p *program) elicit(ctx context.Context, s *ServerConfig, r *ElicitRequest) (*ElicitResult, error) {
+func (p *program) elicit(ctx context.Context, s *Server, r *ElicitRequest) (*ElicitResult, error) {
 	if !p.terminal.Interactive() {
-		p.note("%s asks %q: declined, as nobody can be asked without a terminal", p.theServer(s), cut(r.Message, 160))
+		p.note("%s asks %q: declined, as without a terminal there is no user to ask", p.theServer(s), r.Message)
 		return &ElicitResult{Action: "decline"}, nil
 	}
 	return p.terminal.Elicit(ctx, p.theServer(s), r)
 }
 
-// sample lets a server use the model, if the user allows it. It is not offered where nobody can.
-func (p *program) sample(ctx context.Context, s *ServerConfig, r *SampleRequest) (*SampleResult, error) {
+// sample lets a server use the model, if the user allows it. Where no user can, the client does not offer sampling.
+func (p *program) sample(ctx context.Context, s *Server, r *SampleRequest) (*SampleResult, error) {
 	switch {
 	case p.approve == "always":
 		p.note("%s asks the model", p.theServer(s))
 	case !p.terminal.ApproveSample(ctx, p.theServer(s), r):
-		return nil, &Error{Code: -1, Message: "the user said no"} // the code: MCP 2025-11-25, client, sampling, error handling
+		// The code: MCP 2025-11-25, client, sampling, error handling.
+		return nil, &Error{Code: -1, Message: "the user said no"}
 	}
 	return SampleWith(p.mistral())(ctx, r)
 }
 
-// theServer is how a server is spoken of.
-func (p *program) theServer(s *ServerConfig) string {
-	if len(p.servers) > 1 {
-		return "the server " + s.Name
+// theServer names a server in a sentence.
+func (p *program) theServer(s *Server) string {
+	if len(p.servers) == 1 {
+		return "the server"
 	}
-	return "the server"
+	return "the server " + s.Name
 }
 
-// mistral is the model that was chosen.
+// mistral returns the chosen model.
 func (p *program) mistral() *Mistral {
-	m := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(r Retry) {
-		p.note("%v; trying again in %s", r.Err, round(r.Wait))
+	m := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(err error, wait time.Duration) {
+		p.note("%v; trying again in %s", err, wait.Round(time.Millisecond))
 	}}
 	if p.key == "" && p.baseURL == "" {
 		m.Client, m.Model = &http.Client{Transport: Offline{}}, "offline"

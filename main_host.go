@@ -1,11 +1,10 @@
-// main_host.go - the servers of a run: which they are, and how each is started.
-// Needs: Go 1.25, json.go, rpc.go, transport_stdio.go, transport_stdio_unix.go, transport_stdio_windows.go, transport_http_events.go, transport_http.go, transport_http_params.go, transport_sse.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go, mistral.go, mcp_model.go, sampling.go, agent.go, connect.go, host_server.go, host.go, config.go, mask.go, search.go, corpus.go, library_tools.go, library.go, library_http_answer.go, library_http.go, offline.go, terminal_unix.go, terminal_other.go, terminal_screen.go, terminal.go, terminal_view.go, session.go, main.go, main_log.go, main_ask.go, main_chat.go, main_commands.go, main_server.go.
+// main_host.go - the servers of a run: which they are, how each is started, and what is written down of them.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,38 +14,47 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
+	"regexp"
 	"strings"
 	"sync"
 )
 
-// host starts the servers. done ends them. The error says why there is none.
+// host starts the servers. done ends them. The error says why none is running.
 func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 	if err := p.configure(); err != nil {
 		return nil, nil, err
 	}
-	trace, closeTrace, err := p.openTrace()
+	trace, traceFile, err := p.openTrace()
 	if err != nil {
 		return nil, nil, err
 	}
-	var logs []*serverLog
-	servers := make([]HostServer, len(p.servers))
+	p.logs, p.reported = make(map[string]*serverLog), make(map[string]string)
 	for i, name := range logNames(p.servers) {
-		var log *serverLog
-		if trace == nil && !p.builtIn && p.servers[i].Command != "" {
-			if log = p.openLog(name); log != nil {
-				logs = append(logs, log)
-			}
+		s := &p.servers[i]
+		s.StartTimeout = p.start
+		if s.URL != "" || s.Err != nil {
+			continue
 		}
-		servers[i] = p.hostServer(&p.servers[i], trace, log)
+		if trace != nil {
+			s.Command.Stderr = p.traceStderr(s, trace)
+		} else if !p.builtIn {
+			p.openLog(s, name)
+		}
+		s.Start = func(ctx context.Context) (Transport, error) { // as Command does, but interrupts find the process
+			transport, err := s.Command.Start(ctx)
+			if process, ok := transport.(*Stdio); ok {
+				p.processes.Store(process, nil)
+			}
+			return transport, err
+		}
 	}
-	host := StartHost(ctx, servers)
+	host := StartHost(ctx, p.servers, func(s *Server) ClientOptions { return p.clientOptions(s, trace) })
 	done = func() {
 		_ = host.Close()
-		for _, log := range logs {
+		for _, log := range p.logs {
 			_ = log.Close()
 		}
-		_ = closeTrace()
+		_ = traceFile.Close() // which may be nil
 	}
 	if err = context.Cause(ctx); err == nil {
 		err = p.absent(host)
@@ -58,13 +66,13 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 	return host, done, nil
 }
 
-// absent names the servers that are not there. The error says that none is.
+// absent names the servers that are not running. The error says that none is.
 func (p *program) absent(host *Host) error {
 	status := host.Status()
 	var reasons []string
 	for _, s := range status {
 		if s.Err != nil {
-			reasons = append(reasons, fmt.Sprintf("server %s: %v", s.Name, s.Err))
+			reasons = append(reasons, fmt.Sprintf("server %s: %v", s.Name, p.explain(s)))
 		}
 	}
 	switch {
@@ -72,110 +80,65 @@ func (p *program) absent(host *Host) error {
 		p.tellAbsent(status)
 		return nil
 	case len(status) > 1:
-		return fmt.Errorf("none of the %d servers is there: %s", len(status), strings.Join(reasons, "; "))
+		return fmt.Errorf("none of the %d servers could be started: %s", len(status), strings.Join(reasons, "; "))
 	case p.server != "" || p.builtIn:
-		return status[0].Err
+		return p.explain(status[0])
 	}
 	return errors.New(reasons[0])
 }
 
-// tellAbsent names the servers that are not there, each once for every reason.
+// tellAbsent names the servers that are not running, each once for every reason.
 func (p *program) tellAbsent(status []HostStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, s := range status {
-		if s.Err == nil || p.told[s.Name] == s.Err.Error() {
+		if s.Err == nil || p.reported[s.Name] == s.Err.Error() {
 			continue
 		}
-		if p.told == nil {
-			p.told = make(map[string]string)
-		}
-		p.told[s.Name] = s.Err.Error()
-		fmt.Fprintln(p.stderr, p.screen.Fold(visible(cut(p.redact(fmt.Sprintf("server %s: %v", s.Name, s.Err)), 2000))))
+		p.reported[s.Name] = s.Err.Error()
+		p.screen.Show(Look{Max: maxShown}, fmt.Sprintf("server %s: %v", s.Name, p.explain(s)))
 	}
 }
 
-// hostServer is a server as a Host takes it. trace and log may be nil.
-func (p *program) hostServer(s *ServerConfig, trace io.Writer, log *serverLog) HostServer {
-	server := &Server{URL: s.URL, Header: s.Header, SSE: s.SSE, Warn: func(text string) { p.note("%s", p.ofServer(s, text)) }}
-	server.Command = Command{Path: s.Command, Args: s.Args, Env: s.Env, Dir: s.Dir}
-	options := ClientOptions{
-		Info:    Implementation{Name: "mcpagent", Version: version},
-		Timeout: cmp.Or(s.Timeout, p.timeout),
-		Elicit:  func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error) { return p.elicit(ctx, s, r) },
-	}
-	if p.approve == "always" || p.approve != "never" && p.terminal.Interactive() {
-		options.Sample = func(ctx context.Context, r *SampleRequest) (*SampleResult, error) { return p.sample(ctx, s, r) }
-	}
-	if p.protocol != "auto" {
-		options.Protocol = p.protocol
-	}
-	marked := func(mark string) tracer { return tracer{p, trace, mark} }
-	if len(p.servers) > 1 {
-		marked = func(mark string) tracer { return tracer{p, trace, s.Name + " " + mark} }
-	}
-	switch {
-	case trace != nil:
-		server.Command.Stderr = &lineWriter{w: p.mask.Writer(marked("!! stderr: "))}
-		options.Stray = func(_ []byte, reason error) { marked("!! ").line("skipped: " + reason.Error()) }
-	case log != nil:
-		server.Command.Stderr = log
-	}
-	server.Wrap = func(t Transport) Transport {
-		if stdio, ok := t.(*Stdio); ok {
-			t = p.children.add(stdio)
-		}
-		if trace == nil {
-			return t
-		}
-		return traced{t, marked("-> "), marked("<- ")}
-	}
-	return HostServer{
-		Name:         s.Name,
-		Options:      options,
-		StartTimeout: p.start,
-		Allows:       s.Allows,
-		Connect: func(ctx context.Context, o ClientOptions) (*Client, error) {
-			if s.Err != nil {
-				return nil, s.Err
-			}
-			client, err := server.Connect(ctx, o)
-			return client, p.explain(s, err, log)
-		},
-	}
-}
-
-// ofServer says which server says something, if there are several.
-func (p *program) ofServer(s *ServerConfig, text string) string {
-	if len(p.servers) > 1 {
-		return s.Name + ": " + text
-	}
-	return text
-}
-
-// explain adds to an error of a server's start what to do about it.
-func (p *program) explain(s *ServerConfig, err error, log *serverLog) error {
+// explain returns a server's error with what to do about it.
+func (p *program) explain(s HostStatus) error {
 	var refusal *HTTPError
-	var answer *Error
-	var exit *ServerExitError
-	var late *StartTimeoutError
-	if errors.As(err, &late) {
+	err, log := s.Err, p.logs[s.Name]
+	if errors.As(err, new(*StartTimeoutError)) {
 		err = fmt.Errorf("%w (MCP_START_TIMEOUT)", err)
 	}
 	switch {
-	case err == nil || errors.As(err, &answer):
-	case errors.As(err, &refusal):
-		if refusal.Status != http.StatusUnauthorized && refusal.Status != http.StatusForbidden {
-			break
-		}
-		if p.server != "" {
-			return fmt.Errorf("%w; MCP_HEADERS sets headers, one \"Name: value\" a line", err)
-		}
-		return fmt.Errorf("%w; \"headers\" of the server in %s sets headers", err, p.from)
-	case log != nil && log.hasMore(errors.As(err, &exit)):
+	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
+		return fmt.Errorf("%w; MCP_HEADERS, or \"headers\" in the configuration, sets headers", err)
+	case log != nil && !errors.As(err, new(*Error)) && log.hasMore(errors.As(err, new(*ServerExitError))):
 		return fmt.Errorf("%w; all that it wrote is in %s", err, log.path)
 	}
 	return err
+}
+
+// clientOptions are the options of the connection to a server. trace may be nil.
+func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) ClientOptions {
+	elicit := func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error) { return p.elicit(ctx, s, r) }
+	sample := func(ctx context.Context, r *SampleRequest) (*SampleResult, error) { return p.sample(ctx, s, r) }
+	o := ClientOptions{
+		Info:    Implementation{Name: "mcpagent", Version: version},
+		Timeout: p.timeout,
+		Warn:    func(text string) { p.note("server %s: %s", s.Name, text) },
+		Answers: map[string]Responder{"elicitation/create": ElicitAnswer(elicit)},
+	}
+	if p.approve == "always" || p.approve != "never" && p.terminal.Interactive() {
+		o.Answers["sampling/createMessage"] = SampleAnswer(sample)
+	}
+	if p.protocol != "auto" {
+		o.Protocol = p.protocol
+	}
+	if trace != nil {
+		o.Trace = func(sent bool, text []byte) {
+			trace(s, map[bool]string{true: "-> ", false: "<- "}[sent]+string(text))
+		}
+		o.Stray = func(_ []byte, reason error) { trace(s, "!! skipped: "+reason.Error()) }
+	}
+	return o
 }
 
 // configure finds out which servers there are to be.
@@ -185,55 +148,45 @@ func (p *program) configure() error {
 	}
 	file := p.config
 	if file == "" {
-		var found bool
-		if file, found = defaultConfig(); !found {
+		if file = defaultConfig(); file == "" {
 			self, err := os.Executable()
-			p.builtIn, p.servers = true, []ServerConfig{{Name: "library", Command: self, Args: []string{"serve"}}}
+			p.builtIn = true
+			p.servers = []Server{{Name: "library", Command: Command{Path: self, Args: []string{"serve"}}}}
 			return err
 		}
 	}
 	text, err := os.ReadFile(file)
-	if err != nil && p.config != "" {
+	if err != nil {
 		return fmt.Errorf("MCP_CONFIG: %w", err)
-	} else if err != nil {
-		return err
 	}
-	config, err := ParseConfig(text, os.LookupEnv)
+	config, err := ParseConfig(text, os.LookupEnv, p.secrets)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	var names []string
-	for _, s := range config.Servers {
-		p.mask.Add("[secret]", s.Secrets...)
-		names = append(names, s.Name)
-	}
-	if p.config == "" && filepath.Dir(file) == "." { // of this folder: it may be somebody else's
-		p.note("the servers of %s: %s", file, strings.Join(names, ", "))
+	if p.config == "" && filepath.Dir(file) == "." { // the configuration of this folder may be somebody else's
+		p.note("the servers of %s: %s", file, strings.Join(ServerNames(config.Servers), ", "))
 	}
 	for _, warning := range config.Warnings {
 		p.note("%s: %s", file, warning)
 	}
-	if p.from, p.servers = file, config.Servers; len(p.servers) > 0 {
-		return nil
+	if p.servers = config.Servers; len(p.servers) == 0 {
+		return fmt.Errorf("%s has no servers, or none that is enabled", file)
 	}
-	if len(config.Disabled) > 0 {
-		return fmt.Errorf("%s has no server that is switched on; these are not: %s", file, strings.Join(config.Disabled, ", "))
-	}
-	return fmt.Errorf("%s has no servers", file)
+	return nil
 }
 
-// defaultConfig is the configuration of this folder, or else of the user.
-func defaultConfig() (file string, found bool) {
+// defaultConfig is the configuration of this folder, or else of the user, or "".
+func defaultConfig() string {
 	files := []string{".mcp.json"}
 	if home, err := os.UserHomeDir(); err == nil {
 		files = append(files, filepath.Join(home, ".mcp.json"))
 	}
 	for _, file := range files {
 		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-			return file, true // also one that cannot be read: its reader says why
+			return file // also one that cannot be read: its reader says why
 		}
 	}
-	return "", false
+	return ""
 }
 
 // oneServer is the server of MCP_SERVER.
@@ -244,20 +197,19 @@ func (p *program) oneServer() error {
 		if err != nil {
 			return usageError("MCP_SERVER: %w", err)
 		}
-		name := strings.TrimSuffix(filepath.Base(c.Path), ".exe")
-		p.servers = []ServerConfig{{Name: name, Command: c.Path, Args: c.Args, Env: c.Env}}
 		for _, variable := range c.Env {
 			name, value, _ := strings.Cut(variable, "=")
-			p.mask.Add("[secret]", secretsOf(name, value)...)
+			p.secrets.AddVariable(name, value)
 		}
+		p.servers = []Server{{Name: strings.TrimSuffix(filepath.Base(c.Path), ".exe"), Command: c}}
 		return nil
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
-		return usageError("MCP_SERVER is no URL that can be used: it needs a host, and no spaces")
+		return usageError("MCP_SERVER is not a valid URL: it needs a host, and no spaces")
 	}
-	p.mask.Add("[secret]", secretsOfURL(u)...)
-	p.servers = []ServerConfig{{Name: u.Hostname(), URL: address, Header: p.headers}}
+	p.secrets.AddURL(u)
+	p.servers = []Server{{Name: u.Hostname(), URL: address, Header: p.headers}}
 	return nil
 }
 
@@ -270,51 +222,128 @@ func (p *program) readHeaders(text string) error {
 		}
 		name, value, ok := strings.Cut(line, ":")
 		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		if !ok || name == "" || strings.Trim(name, tokenCharacters) != "" {
+		if !ok || name == "" || strings.ContainsAny(name, " \t") {
 			return usageError("MCP_HEADERS: a line is not of the form \"Name: value\"")
 		}
 		p.headers.Add(name, value)
-		_, token, _ := strings.Cut(value, " ") // of Authorization: Bearer TOKEN
-		p.mask.Add("[secret]", slices.Concat(secretsOf(name, value), secretsOf(name, token))...)
+		p.secrets.AddHeader(name, value)
 	}
 	return nil
 }
 
-// children are the processes that servers run as.
-type children struct {
-	mu  sync.Mutex // guards all
-	all map[*Stdio]bool
+// killServers ends all processes of servers at once, for an interrupt that does not wait for them to end by
+// themselves.
+func (p *program) killServers() {
+	p.processes.Range(func(process, _ any) bool {
+		process.(*Stdio).Kill() // which does nothing where it has ended
+		return true
+	})
 }
 
-// child is a process that is among the children until it is closed.
-type child struct {
-	*Stdio
-	all *children
+// maxLog bounds a server's log, in bytes.
+const maxLog = 10 << 20
+
+// serverLog is the file with what a server writes to stderr, in this run of the program. When it is full it begins
+// anew.
+type serverLog struct {
+	path string
+
+	mu   sync.Mutex // guards the following; held during a write
+	file *os.File
+	mask *MaskWriter // over fill
+	size int         // of the file
 }
 
-func (c *children) add(s *Stdio) Transport {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.all == nil {
-		c.all = make(map[*Stdio]bool)
+// openLog makes the log of a server, if that is possible: a machine may have no home.
+func (p *program) openLog(s *Server, name string) {
+	folder, err := os.UserCacheDir()
+	l := &serverLog{path: filepath.Join(folder, "mcpagent", name+".log")}
+	l.mask = p.secrets.Writer(writeFunc(l.fill))
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(l.path), 0o700)
 	}
-	c.all[s] = true
-	return child{s, c}
-}
-
-func (c child) Close() error {
-	err := c.Stdio.Close()
-	c.all.mu.Lock()
-	defer c.all.mu.Unlock()
-	delete(c.all.all, c.Stdio)
-	return err
-}
-
-// kill ends all of them at once.
-func (c *children) kill() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for s := range c.all {
-		s.Kill()
+	if err == nil {
+		l.file, err = os.OpenFile(l.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 	}
+	if err == nil {
+		p.logs[s.Name], s.Command.Stderr = l, l
+	}
+}
+
+var notInLogName = regexp.MustCompile(`^\.|[^A-Za-z0-9._-]`)
+
+// logNames returns for each server a name that every file system takes.
+func logNames(servers []Server) []string {
+	form := func(name string) string { return notInLogName.ReplaceAllString(name, "_") }
+	return UniqueNames(ServerNames(servers), form, 64)
+}
+
+type writeFunc func([]byte) (int, error)
+
+func (f writeFunc) Write(text []byte) (int, error) { return f(text) }
+
+func (l *serverLog) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mask.Write(text)
+}
+
+// fill writes to the file.
+func (l *serverLog) fill(text []byte) (int, error) {
+	if l.size+len(text) > maxLog {
+		if err := l.file.Truncate(0); err != nil { // as on Windows
+			return 0, err
+		}
+		l.size = 0
+	}
+	n, err := l.file.Write(text)
+	l.size += n
+	return n, err
+}
+
+// hasMore reports whether the log has more than an error shows: that of a process that exited has its last words.
+func (l *serverLog) hasMore(exited bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.size > 100 || l.size > 0 && !exited
+}
+
+func (l *serverLog) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return errors.Join(l.mask.Close(), l.file.Close())
+}
+
+// openTrace opens what MCP_TRACE names. trace writes a line about a server, visible and without secrets; it is nil
+// for none.
+func (p *program) openTrace() (trace func(s *Server, line string), file *os.File, err error) {
+	switch p.trace {
+	case "", "0":
+		return nil, nil, nil
+	case "1":
+	default:
+		if file, err = os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+			return nil, nil, fmt.Errorf("MCP_TRACE: %w", err)
+		}
+	}
+	return func(s *Server, line string) {
+		if len(p.servers) > 1 {
+			line = s.Name + " " + line
+		}
+		if file == nil {
+			p.screen.Show(Look{Exact: true}, line)
+			return
+		}
+		fmt.Fprintln(file, Visible(p.secrets.Mask(line)))
+	}, file, nil
+}
+
+// traceStderr returns a writer that traces what a server writes to stderr.
+func (p *program) traceStderr(s *Server, trace func(s *Server, line string)) io.Writer {
+	return p.secrets.Writer(writeFunc(func(lines []byte) (int, error) {
+		for line := range bytes.Lines(lines) {
+			trace(s, "!! stderr: "+string(bytes.TrimRight(line, "\r\n")))
+		}
+		return len(lines), nil
+	}))
 }

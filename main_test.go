@@ -1,24 +1,38 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
 )
 
-// TestMain makes the test binary a server of many kinds, for tests that need a child process, and the
-// program itself: where MCPAGENT_CHILD says so, or where the program started itself as its built-in server.
+// TestMain makes the test binary several programs: the tests; mcpagent itself, where MCPAGENT_CHILD is main or the
+// program started itself as its built-in server; and a server for tests, in the mode that MCPAGENT_CHILD names.
 func TestMain(m *testing.M) {
 	mode := os.Getenv("MCPAGENT_CHILD")
-	if mode == "main" || mode == "" && len(os.Args) > 1 && os.Args[1] == "serve" {
+	serves := mode == "" && len(os.Args) > 1 && os.Args[1] == "serve"
+	countStatements(mode != "" || serves)
+	if mode == "main" || serves {
 		os.Exit(run())
 	}
-	if status, ok := runProgramChild(mode); ok {
+	if status, ok := runPeer(mode); ok {
 		os.Exit(status)
 	}
 	if mode != "" {
@@ -40,6 +54,32 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// countStatements makes `go test -cover` count the statements that child processes execute as well: all of them write
+// their counters to the folder from which the tests' process makes the profile. A child finds that folder beside the
+// test binary, as most children are started with an environment of their own.
+func countStatements(child bool) {
+	self, err := os.Executable()
+	if err != nil || testing.CoverMode() == "" {
+		return
+	}
+	folder := filepath.Join(filepath.Dir(self), "gocoverdir") // where the go command puts it
+	if child {
+		_ = os.Setenv("GOCOVERDIR", folder)
+		return
+	}
+	flag.Parse()
+	if flag.Lookup("test.gocoverdir").Value.String() == "" { // a test binary that the go command has not started
+		_ = os.MkdirAll(folder, 0o700)
+		_ = flag.Set("test.gocoverdir", folder)
+	}
+}
+
+// raceEnabled reports whether the race detector is part of this binary.
+var raceEnabled = func() bool {
+	info, _ := debug.ReadBuildInfo()
+	return info != nil && strings.Contains(info.String(), "-race=true")
+}()
+
 // count is what a test may leave no more of than there was.
 type count struct {
 	goroutines, files, children int
@@ -58,8 +98,8 @@ func resources() (c count) {
 	return c
 }
 
-// leftOver says what there is more of than before, after giving it some time to end: a goroutine that
-// was waited for may still be on its last instructions.
+// leftOver describes what there is more of than before, after giving it some time to end: a goroutine that
+// was waited for may still be executing its last instructions.
 func leftOver(before count) string {
 	deadline := time.Now().Add(5 * time.Second)
 	for {
@@ -76,8 +116,8 @@ func leftOver(before count) string {
 }
 
 // checkLeaks makes the test fail if it leaves a goroutine, a file descriptor or a process behind. It
-// goes first in a test, so that it looks last. (Descriptors and processes are counted on Linux.)
-func checkLeaks(t *testing.T) {
+// goes first in a test, so that its check is the last. (Descriptors and processes are counted on Linux.)
+func checkLeaks(t testing.TB) {
 	t.Helper()
 	before := resources()
 	t.Cleanup(func() {
@@ -85,4 +125,212 @@ func checkLeaks(t *testing.T) {
 			t.Errorf("left over: %s", left)
 		}
 	})
+}
+
+// Every variable that main.go reads is in the help, which fits a window.
+func TestHelp(t *testing.T) {
+	for line := range strings.Lines(usage) {
+		assert.Check(t, len([]rune(line)) <= 121, "%d: %s", len(line), line)
+	}
+	source, err := os.ReadFile("main.go")
+	assert.NilError(t, err)
+	names := regexp.MustCompile(`os\.Getenv\("(\w+)"\)|, "(M\w+)", `).FindAllStringSubmatch(string(source), -1)
+	assert.Check(t, len(names) > 10)
+	for _, name := range names {
+		assert.Check(t, is.Contains(usage, cmp.Or(name[1], name[2])), "a variable that help does not name")
+	}
+}
+
+// A log has a bound, and a secret in two pieces does not get into it.
+func TestServerLog(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("LocalAppData", t.TempDir())
+	p := &program{secrets: new(Secrets), logs: make(map[string]*serverLog)}
+	p.secrets.Add("[secret]", "planted-secret")
+	p.openLog(&Server{Name: "a"}, "a")
+	l := p.logs["a"]
+	assert.Assert(t, l != nil)
+	for _, test := range []struct{ write, want string }{
+		{"it is planted-", "it is "},
+		{"secret\n", "it is [secret]\n"},
+		{strings.Repeat("x", maxLog-20) + "\n", "it is [secret]\n" + strings.Repeat("x", maxLog-20) + "\n"},
+		{"the newest\nand pla", "the newest\nand "},
+	} {
+		n, err := l.Write([]byte(test.write))
+		assert.NilError(t, err)
+		assert.Equal(t, n, len(test.write))
+		text, err := os.ReadFile(l.path)
+		assert.NilError(t, err)
+		assert.Check(t, runtime.GOOS == "windows" || string(text) == test.want, "%.40q: %d bytes", test.write, len(text))
+	}
+	assert.NilError(t, l.Close())
+	text, err := os.ReadFile(l.path)
+	assert.NilError(t, err)
+	assert.Check(t, runtime.GOOS == "windows" || string(text) == "the newest\nand pla")
+}
+
+func TestLogNames(t *testing.T) {
+	names := []string{"github", "a/b", "a_b", ".hidden", "..", "", "é", "A", strings.Repeat("x", 100), "a\x00b"}
+	var servers []Server
+	for _, name := range names {
+		servers = append(servers, Server{Name: name})
+	}
+	seen := make(map[string]bool)
+	for i, name := range logNames(servers) {
+		assert.Check(t, is.Regexp(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`, name))
+		assert.Check(t, !seen[name], name)
+		seen[name] = true
+		if names[i] == "github" || names[i] == "a_b" || names[i] == "A" {
+			assert.Check(t, is.Equal(name, names[i]))
+		}
+	}
+}
+
+// An error of a server's start says what to do about it.
+func TestExplain(t *testing.T) {
+	status := func(code int) error { return &HTTPError{Status: code, Err: io.EOF} }
+	for _, test := range []struct {
+		p    *program
+		err  error
+		want string
+	}{
+		{&program{}, &StartTimeoutError{time.Second}, " (MCP_START_TIMEOUT)"},
+		{&program{}, &Error{Message: "no"}, ""},
+		{&program{}, status(500), ""},
+		{&program{}, status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
+	} {
+		assert.Check(t, is.Error(test.p.explain(HostStatus{Err: test.err}), test.err.Error()+test.want))
+	}
+}
+
+// A Ctrl-C ends the program while it reads the question from stdin.
+func TestInterruptedReading(t *testing.T) {
+	checkLeaks(t)
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals can be sent to another process")
+	}
+	home := t.TempDir()
+	p := newProgram(t, home, programEnvironment(home))
+	stdin, err := p.command.StdinPipe()
+	assert.NilError(t, err)
+	defer stdin.Close()
+	assert.NilError(t, p.start())
+	_, err = stdin.Write(make([]byte, 1<<20)) // more than a pipe holds: when it is written, the program reads
+	assert.NilError(t, err)
+	assert.NilError(t, p.command.Process.Signal(os.Interrupt))
+	assert.Equal(t, p.end(), exitInterrupted)
+}
+
+// A page in a browser cannot reach serve -http, whatever name it makes lead to this machine. A Ctrl-C ends the server.
+func TestServeHTTP(t *testing.T) {
+	checkLeaks(t)
+	if runtime.GOOS == "windows" {
+		t.Skip("no signals can be sent to another process")
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	defer client.CloseIdleConnections()
+	addresses := []string{":0"}
+	hostname, err := os.Hostname()
+	if _, lookup := net.LookupHost(hostname); err == nil && lookup == nil {
+		addresses = append(addresses, hostname+":0")
+	}
+	for _, address := range addresses {
+		home := t.TempDir()
+		p := newProgram(t, home, programEnvironment(home), "serve", "-http", address)
+		assert.NilError(t, p.start())
+		match, err := p.expect(regexp.MustCompile(`MCP server at (\S+);.*\n`))
+		assert.NilError(t, err)
+		url := match[1]
+		post := func(host, origin string, status int) {
+			r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(libStateless("1", "tools/list", "")))
+			assert.NilError(t, err)
+			r.Header, r.Host = lhttpModern("tools/list", "", "Origin: "+origin), host
+			answer, err := client.Do(r)
+			assert.NilError(t, err)
+			answer.Body.Close()
+			assert.Check(t, is.Equal(answer.StatusCode, status), "%s: host %q, origin %q", address, host, origin)
+		}
+		port := regexp.MustCompile(`:\d+`).FindString(url)
+		post("localhost"+port, "http://localhost:3000", 200)
+		post("", "https://evil.example", 403)
+		post("evil.example"+port, "http://evil.example"+port, 403)
+		assert.NilError(t, p.command.Process.Signal(os.Interrupt))
+		assert.Equal(t, p.end(), exitInterrupted)
+		assert.Check(t, is.Regexp(`\nmcpagent: interrupted\n$`, p.log.String()))
+		_, err = client.Get(url)
+		assert.ErrorContains(t, err, "refused")
+	}
+}
+
+// What is saved comes back as it was, also from a link, and over an older file. Where it cannot be written, nothing
+// changes.
+func TestSession(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "birds.json")
+	assert.NilError(t, os.WriteFile(path, []byte("old"), 0o644))
+	s := &Session{Model: "m", Usage: Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}, History: []ChatMessage{
+		{Role: "user", Content: TextContent("Which bird?\n<&>")},
+		{Role: "assistant", Content: TextContent("I look."), ToolCalls: []ToolCall{
+			{ID: "aaaaaaaa1", Name: "search", Arguments: `{"q": "bird"}`, Extra: json.RawMessage(`{"google":{"x":1}}`)},
+			{ID: "aaaaaaaa2", Name: "search", Arguments: `{}`}}},
+		{Role: "tool", ToolCallID: "aaaaaaaa1", Name: "search", Content: TextContent("A heron.")},
+		{Role: "tool", ToolCallID: "aaaaaaaa2", Name: "search", Content: TextContent("Error: no")},
+		{Role: "assistant", Content: Content(`[{"type":"thinking","thinking":[]},{"type":"text","text":"A heron."}]`)},
+	}}
+	assert.NilError(t, SaveSession(path, s))
+	got, err := LoadSession(path)
+	assert.NilError(t, err)
+	assert.Assert(t, !got.Saved.IsZero())
+	assert.Equal(t, s.Version, 0, "the caller's session is not changed")
+	want := *s
+	want.Version, want.Saved = 1, got.Saved
+	assert.DeepEqual(t, *got, want)
+
+	if runtime.GOOS != "windows" {
+		info, err := os.Stat(path)
+		assert.NilError(t, err)
+		assert.Equal(t, info.Mode().Perm(), fs.FileMode(0o600))
+		link := filepath.Join(dir, "link.json")
+		assert.NilError(t, os.Symlink(path, link))
+		assert.NilError(t, SaveSession(link, &Session{Model: "another"})) // an empty conversation is one, too
+		assert.NilError(t, os.Remove(link))
+		got, err = LoadSession(path)
+		assert.NilError(t, err)
+		assert.Equal(t, got.Model, "another")
+		assert.Equal(t, len(got.History), 0)
+	}
+
+	assert.ErrorIs(t, SaveSession(filepath.Join(dir, "no", "such", "folder"), s), fs.ErrNotExist)
+	taken := filepath.Join(dir, "taken", "something")
+	assert.NilError(t, os.MkdirAll(taken, 0o700))
+	assert.ErrorContains(t, SaveSession(filepath.Dir(taken), s), "save session: ")
+	files, err := os.ReadDir(dir)
+	assert.NilError(t, err)
+	assert.Equal(t, len(files), 2, "no half of a file is left")
+}
+
+func TestSessionErrors(t *testing.T) {
+	dir := t.TempDir()
+	_, err := LoadSession(filepath.Join(dir, "none.json"))
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	const noSession = "not a session: it needs a version from 1 on and a history"
+	for text, want := range map[string]string{
+		``:                             "unexpected end of JSON input",
+		`[]`:                           "json: cannot unmarshal array",
+		`{}`:                           noSession,
+		`{"version":0,"history":[]}`:   noSession,
+		`{"version":1}`:                noSession,
+		`{"version":1,"history":null}`: noSession,
+		`{"version":1,"history":{}}`:   "json: cannot unmarshal object",
+		`{"version":2,"history":{"compressed":""}}`: "the session has version 2, and this program reads version 1: " +
+			"use the program that wrote it",
+	} {
+		path := filepath.Join(dir, "bad.json")
+		assert.NilError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := LoadSession(path)
+		assert.Check(t, is.ErrorContains(err, "load session "+path+": "+want), "%s", text)
+		var newer *NewerSessionError
+		assert.Check(t, is.Equal(errors.As(err, &newer), strings.Contains(text, `"version":2`)))
+	}
 }

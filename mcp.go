@@ -1,11 +1,12 @@
 // mcp.go - the Model Context Protocol, the client's side.
-// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp_input.go, mcp_lists.go, mcp_handshake.go, mcp_repair.go.
+// Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,16 +20,27 @@ import (
 	"time"
 )
 
-// ErrProbe is wrapped by the error of a Connect whose server ended when it was asked for its revisions. Some old servers
-// do. Started again, they can be connected to with ClientOptions.Protocol set to a handshake revision.
-var ErrProbe = errors.New("the server ended on server/discover")
+// MCP has two eras. The revisions of the handshake era begin with initialize, and both sides may send requests. In the
+// stateless era (2026-07-28) every request says in _meta who asks, in which revision, and what the asker can do, so
+// that any server process can answer it; a server that needs something of the client answers input_required.
 
-// ProtocolError says that a server does not keep to the protocol, or speaks none of its revisions that are known here.
+// statelessRevision is the one revision of the stateless era.
+const statelessRevision = "2026-07-28"
+
+// handshakeRevisions returns the revisions of the handshake era, newest first.
+func handshakeRevisions() []string {
+	return []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+}
+
+// Revisions returns the protocol revisions this client speaks, newest first.
+func Revisions() []string { return append([]string{statelessRevision}, handshakeRevisions()...) }
+
+// ProtocolError reports that a server breaks the protocol, or speaks no revision that is known here.
 type ProtocolError struct{ Reason string }
 
 func (e *ProtocolError) Error() string { return e.Reason }
 
-// TimeoutError says that a request had no answer in time. It wraps context.DeadlineExceeded.
+// TimeoutError reports that a request had no answer in time. It wraps context.DeadlineExceeded.
 type TimeoutError struct {
 	After time.Duration // since the request, or its last progress
 	Total bool          // ClientOptions.MaxTimeout was reached, progress or not
@@ -43,128 +55,177 @@ func (e *TimeoutError) Error() string {
 
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// probeTime is for the answer to server/discover. Old servers may give none.
-const probeTime = 3 * time.Second
+var (
+	errNoDiscovery  = errors.New("server/discover: the answer has no supportedVersions")
+	errProbeFatal   = errors.New("the server ended on server/discover")
+	errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
+)
 
-// statelessRevision is the one without a handshake: every request says in _meta who asks, in which revision, and what the
-// asker can do, so that any server process can answer it.
-const statelessRevision = "2026-07-28"
-
-// Revisions returns the protocol revisions this client speaks, newest first.
-func Revisions() []string { return append([]string{statelessRevision}, handshakeRevisions()...) }
+const (
+	probeTime       = 3 * time.Second        // for the answer to server/discover; old servers may give none
+	maxRounds       = 10                     // how often a request is sent again with input
+	unsubscribeTime = 500 * time.Millisecond // for all of a Listen that ends
+)
 
 // ClientOptions are the choices of a connection. The zero value is a good one.
-//
-// The three handlers answer what a server asks of the client; a nil one is a capability that is not declared. They may be
-// called from several goroutines at once, their ctx ends with the request, and an error of theirs, which they return or a result, is told to the server. An
-// accepted answer of Elicit that does not fit its form is an error, too (ElicitRequest.Check).
 type ClientOptions struct {
 	Info       Implementation // who we are, for the server; mcpagent if empty
-	Protocol   string         // the revision to speak; empty finds out
 	Timeout    time.Duration  // of a request without progress; 5 min if 0
 	MaxTimeout time.Duration  // of a request in all; 1 h if 0
 
-	Roots  func(ctx context.Context) ([]Root, error)
-	Elicit func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error)
-	Sample func(ctx context.Context, r *SampleRequest) (*SampleResult, error)
+	// Protocol is the revision to offer without a probe; empty finds out what the server speaks. A handshake revision is
+	// an offer: the server may answer with an older one, which ServerInfo.ProtocolVersion then holds.
+	Protocol string
 
-	// Log takes the server's log messages; it is asked for those of LogLevel (info if empty) and above. It runs on the reader of the connection,
-	// so it must return soon and must not call the Client.
+	// Answers has what the client answers to the server's requests, by method: roots/list (RootsAnswer),
+	// elicitation/create, sampling/createMessage. A method without one is a capability that is not declared.
+	Answers map[string]Responder
+
+	// Log receives the server's log messages of LogLevel (info if empty) and above. It runs on the reader of the
+	// connection, so it must return soon and must not call the Client.
 	Log      func(LogMessage)
 	LogLevel string
 
-	// Stray is told of each message of the server that was skipped; see Handler.Stray.
-	Stray func(message []byte, reason error)
+	Stray func(message []byte, reason error) // see Handler.Stray
+	Trace func(sent bool, text []byte)       // see Handler.Trace
+	Warn  func(text string)                  // receives which tools are left out of a list, and why
+}
+
+// Responder is what the client answers to one method of the server. In the handshake era the method comes as a request
+// of the server, in the stateless era in a result that is input_required.
+type Responder struct {
+	Capability string // declared under this name: roots, elicitation, sampling
+	Declare    any    // the capability's value; nil means {}
+
+	// Reply may be called from several goroutines at once. Its ctx ends with the request. The server is told its error.
+	Reply func(ctx context.Context, params json.RawMessage) (result any, err error)
+}
+
+// RootsAnswer returns the answer to roots/list, for ClientOptions.Answers.
+func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
+	return Responder{Capability: "roots", Reply: func(ctx context.Context, _ json.RawMessage) (any, error) {
+		roots, err := list(ctx)
+		return map[string]any{"roots": append([]Root{}, roots...)}, err // never null
+	}}
 }
 
 // Client is a connection to one MCP server. All methods may be called from any goroutine.
 //
-// Errors name the method and what it was about. They wrap an *Error of the server, a *TimeoutError, a *ProtocolError, the cause
-// of ctx, what the transport's Write said, or ErrClosed with the reason. When ctx or the time ends a request, the server is told and nobody waits.
+// A method fails with a protocol error or the loss of the connection: its error names the method and what it was
+// about, and wraps an *Error of the server, a *TimeoutError, a *ProtocolError, the cause of ctx, the error of Write,
+// or ErrClosed with the reason. When ctx or the time ends a request, the server is told, and its late answer is
+// dropped. A tool error is no error: it is a ToolResult with IsError, whose content tells the model what failed.
 type Client struct {
 	Server ServerInfo // set by Connect, then only read
 
 	conn    *Conn
 	options ClientOptions
-	meta    atomic.Pointer[[]byte] // members of the _meta of every request, each with a comma after it; nil in the handshake era
+	headers headerTransport        // the transport, if parameters of calls are sent as headers; else nil
+	meta    atomic.Pointer[[]byte] // members of the _meta of every request; nil in the handshake era
 
-	mu      sync.Mutex            // guards the following; never held across I/O or a callback; taken before Conn's
-	watches map[int64]*watch      // requests at work, by id, which is their progress token
-	clock   *time.Timer           // calls expire; one for all requests, as a timer each would cost more than they do
-	ticking bool                  // the clock is set, to the first deadline or before it
-	asked   int                   // questions of the server that are being answered: its requests may take that long
-	lists   map[string]cachedList // by method
-	changes int                   // how often lists was emptied
-	listens map[*listener]int64   // Listens at work, with the id of their request; 0 in the handshake era
-	session int                   // counts those of the handshake era that followed the first
+	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
+	requests map[int64]*request         // that are being sent, by id, which is their progress token
+	clock    *time.Timer                // ends expired requests; one for all: a timer each would cost more than they do
+	ticking  bool                       // the clock is set, to the first deadline or before it
+	asked    int                        // questions of the server that are being answered: requests do not expire
+	lists    map[string]cachedList      // by method
+	changes  int                        // how often lists was emptied
+	listens  map[*listener]int64        // Listens at work, with the id of their request; 0 in the handshake era
+	session  int                        // counts the sessions that followed the first
+	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
+	warned   map[string]string          // the reasons given to Warn, by tool
 
 	renewing chan struct{} // one slot, taken to begin a session anew
 }
 
-// watch is the time of one request, and its progress.
-type watch struct {
-	endless  bool           // never expires. Set before the request
-	begun    func(id int64) // if not nil, told the id before the request is sent
-	session  int            // Client.session when the request was made
-	deadline time.Time      // later with each progress. Client.mu guards it
-	last     time.Time      // no progress helps beyond it
-
-	mu     sync.Mutex     // held during report, so that a call that has returned reports no more
-	over   bool           // the call has returned
-	report func(Progress) // nil if progress is not asked for
+// headerTransport is a transport that also sends parameters of tool calls as headers, where a schema has x-mcp-header.
+type headerTransport interface {
+	// ParamHeaders returns the headers of a call: complete names and encoded values. Without arguments it only checks the
+	// schema; the error says why its marks are invalid, or why an argument cannot be sent so.
+	ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error)
 }
 
-// Connect begins to speak MCP on a transport, which it owns from now on: a failed Connect has closed it. ctx bounds the
-// beginning; the connection lives until Close.
+// request is one request, through all its sendings.
+type request struct {
+	method    string
+	about     string          // the name of a tool, prompt or argument, or the URI of a resource; may be empty
+	params    []byte          // members, without _meta, and without those of the next
+	arguments json.RawMessage // of a tool call, whose name is the first of its params; else nil
+	report    func(Progress)  // nil if progress is not asked for
+	input     bool            // the server may ask for input first
+	subscribe *listener       // of a subscriptions/listen, which never expires; else nil
+
+	// The next three belong to one sending. Client.mu guards them.
+	session  int       // Client.session when it was sent
+	deadline time.Time // later with each progress
+	last     time.Time // no progress helps beyond it
+
+	mu   sync.Mutex // held during report, so that a call that has returned reports no more
+	over bool       // the request has ended
+}
+
+// Connect begins to speak MCP over the transport that start starts, and owns it: a failed Connect has closed it. ctx
+// bounds the beginning; the connection lives until Close. Command.Start and HTTP.Start fit start.
 //
-// Unless a revision is forced, the server is asked with server/discover, which only the servers of the stateless era know
+// Unless a revision is given, the server is asked with server/discover, which only servers of the stateless era know
 // (MCP 2026-07-28, transports, stdio, backward compatibility). Any answer that is not theirs, and silence, means a
-// handshake. A server that ends instead is reported with ErrProbe.
-func Connect(ctx context.Context, t Transport, o *ClientOptions) (*Client, error) {
+// handshake. A server that ends instead is started a second time, for a handshake without that question.
+func Connect(ctx context.Context, start func(context.Context) (Transport, error), o *ClientOptions) (*Client, error) {
+	var options ClientOptions
+	if o != nil {
+		options = *o
+	}
+	client, err := connect(ctx, start, options, options.Protocol)
+	if errors.Is(err, errProbeFatal) {
+		client, err = connect(ctx, start, options, handshakeRevisions()[0])
+	}
+	return client, err
+}
+
+func connect(ctx context.Context, start func(context.Context) (Transport, error), o ClientOptions,
+	offer string) (*Client, error) {
+	transport, err := start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Info.Name = cmp.Or(o.Info.Name, "mcpagent")
+	o.Info.Version = cmp.Or(o.Info.Version, "0")
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Minute)
+	o.MaxTimeout = cmp.Or(o.MaxTimeout, time.Hour)
+	o.LogLevel = cmp.Or(o.LogLevel, "info")
 	c := &Client{
-		watches:  make(map[int64]*watch),
+		options:  o,
+		requests: make(map[int64]*request),
 		lists:    make(map[string]cachedList),
 		listens:  make(map[*listener]int64),
+		marked:   make(map[string]json.RawMessage),
+		warned:   make(map[string]string),
 		renewing: make(chan struct{}, 1),
 	}
-	if o != nil {
-		c.options = *o
-	}
-	if c.options.Info.Name == "" {
-		c.options.Info = Implementation{Name: "mcpagent", Version: "0"}
-	}
-	if c.options.Timeout == 0 {
-		c.options.Timeout = 5 * time.Minute
-	}
-	if c.options.MaxTimeout == 0 {
-		c.options.MaxTimeout = time.Hour
-	}
-	if c.options.LogLevel == "" {
-		c.options.LogLevel = "info"
-	}
-	c.clock = time.AfterFunc(c.options.Timeout, c.expire)
+	c.headers, _ = transport.(headerTransport)
+	c.clock = time.AfterFunc(o.Timeout, c.expire)
 	c.clock.Stop()
-	c.conn = NewConn(t, Handler{
+	c.conn = NewConn(transport, Handler{
 		Request:      c.serverRequest,
 		Notification: c.notification,
-		Abandoned:    cancelled,
-		Stray:        c.options.Stray,
+		Abandoned:    sendCancelled,
+		Stray:        o.Stray,
+		Trace:        o.Trace,
 	})
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx, offer); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// begin finds out what the server speaks.
-func (c *Client) begin(ctx context.Context) error {
-	forced := c.options.Protocol
-	if forced != "" && forced != statelessRevision {
-		return c.introduce(ctx, forced)
+// begin agrees with the server on a revision: the one offered, or if that is empty the one a probe finds.
+func (c *Client) begin(ctx context.Context, offer string) error {
+	if offer != "" && offer != statelessRevision {
+		return c.handshake(ctx, offer)
 	}
 	probe := ctx
-	if forced == "" {
+	if offer == "" {
 		var cancel context.CancelFunc
 		probe, cancel = context.WithTimeout(ctx, probeTime)
 		defer cancel()
@@ -175,76 +236,87 @@ func (c *Client) begin(ctx context.Context) error {
 	switch {
 	case err == nil || ctx.Err() != nil || errors.As(err, &modern) || isModern(err):
 		return err
-	case forced != "":
-		return fmt.Errorf("the server does not speak %s: %w", forced, err)
+	case offer != "":
+		return fmt.Errorf("the server does not speak %s: %w", offer, err)
 	case errors.Is(err, ErrClosed):
-		return fmt.Errorf("%w: %w", ErrProbe, err)
+		return fmt.Errorf("%w: %w", errProbeFatal, err)
 	}
-	err = c.introduce(ctx, handshakeRevisions()[0])
+	err = c.handshake(ctx, handshakeRevisions()[0])
 	var refusal *Error
 	if isModern(err) || slow && errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
-		return c.discover(ctx) // it had been slow to answer
+		return c.discover(ctx) // a stateless server that was slow to answer
 	}
 	return err
 }
 
-var errNoDiscovery = errors.New("the answer has no supportedVersions")
+// introduction is what a server says of itself: in its answer to server/discover, or to initialize.
+type introduction struct {
+	SupportedVersions []string                   `json:"supportedVersions"`
+	ProtocolVersion   string                     `json:"protocolVersion"`
+	Capabilities      map[string]json.RawMessage `json:"capabilities"`
+	ServerInfo        Implementation             `json:"serverInfo"`
+	Instructions      string                     `json:"instructions"`
+	Meta              struct {
+		ServerInfo Implementation `json:"io.modelcontextprotocol/serverInfo"`
+	} `json:"_meta"`
+}
 
-// discover asks the server what it is and speaks (MCP 2026-07-28, server, discovery). An error that is neither a
-// *ProtocolError nor isModern leaves the era open.
+// discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery). After an error that is
+// neither a *ProtocolError nor isModern, the server may be of either era.
 func (c *Client) discover(ctx context.Context) error {
-	capabilities, _ := json.Marshal(c.capabilities()) // strings and empty objects, which always encode
-	info, _ := json.Marshal(c.options.Info)
-	meta := fmt.Appendf(nil, `"io.modelcontextprotocol/protocolVersion":%q,"io.modelcontextprotocol/clientInfo":%s,"io.modelcontextprotocol/clientCapabilities":%s,`,
-		statelessRevision, info, capabilities)
-	if c.options.Log != nil {
-		meta = append(appendString(append(meta, `"io.modelcontextprotocol/logLevel":`...), c.options.LogLevel), ',')
+	meta, err := c.statelessMeta()
+	if err != nil {
+		return err
 	}
 	c.meta.Store(&meta)
-	var answer struct {
-		SupportedVersions []string                   `json:"supportedVersions"`
-		Capabilities      map[string]json.RawMessage `json:"capabilities"`
-		Instructions      string                     `json:"instructions"`
-		Meta              struct {
-			ServerInfo Implementation `json:"io.modelcontextprotocol/serverInfo"`
-		} `json:"_meta"`
-	}
-	raw, err := c.request(ctx, "server/discover", nil, new(watch))
+	var answer introduction
+	err = c.get(ctx, &request{method: "server/discover"}, &answer)
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Code == CodeUnsupportedVersion {
 		var data struct{ Supported []string }
-		if json.Unmarshal(refusal.Data, &data) == nil && len(data.Supported) > 0 && !slices.Contains(data.Supported, statelessRevision) {
-			err = c.noVersion(data.Supported)
+		_ = json.Unmarshal(refusal.Data, &data)
+		if len(data.Supported) > 0 && !slices.Contains(data.Supported, statelessRevision) {
+			err = noCommonRevision(data.Supported)
 		} else {
-			// Some servers list what they have just refused, and take it the second time.
-			raw, err = c.request(ctx, "server/discover", nil, new(watch))
+			// Some servers list what they have just refused, and accept it the second time.
+			err = c.get(ctx, &request{method: "server/discover"}, &answer)
 		}
 	}
-	if err == nil {
-		err = json.Unmarshal(raw, &answer)
-	}
-	if err == nil && len(answer.SupportedVersions) == 0 {
-		err = errNoDiscovery // {} is what some old servers answer to anything
-	}
-	if err == nil && !slices.Contains(answer.SupportedVersions, statelessRevision) {
-		err = c.noVersion(answer.SupportedVersions)
+	switch {
+	case err != nil:
+	case len(answer.SupportedVersions) == 0:
+		err = errNoDiscovery // some old servers answer {} to any request
+	case !slices.Contains(answer.SupportedVersions, statelessRevision):
+		err = noCommonRevision(answer.SupportedVersions)
 	}
 	if err != nil {
 		c.meta.Store(nil)
-		return fmt.Errorf("server/discover: %w", err)
+		return err
 	}
 	c.Server = ServerInfo{statelessRevision, answer.Capabilities, answer.Meta.ServerInfo, answer.Instructions}
 	return nil
 }
 
-// noVersion is the error for a server of the stateless era that does not speak the stateless revision known here. It is no
-// ProtocolError if the server speaks a handshake revision, too.
-func (c *Client) noVersion(supported []string) error {
-	reason := fmt.Sprintf("the server speaks %s; this client speaks %s", strings.Join(supported, ", "), strings.Join(Revisions(), ", "))
-	for _, revision := range handshakeRevisions() {
-		if slices.Contains(supported, revision) {
-			return errors.New(reason)
-		}
+// statelessMeta returns the members of the _meta that every request of the stateless era has.
+func (c *Client) statelessMeta() ([]byte, error) {
+	b, err := members(
+		"io.modelcontextprotocol/protocolVersion", statelessRevision,
+		"io.modelcontextprotocol/clientInfo", c.options.Info,
+		"io.modelcontextprotocol/clientCapabilities", c.capabilities())
+	if c.options.Log != nil {
+		b = appendString(appendKey(b, "io.modelcontextprotocol/logLevel"), c.options.LogLevel)
+	}
+	return b, err
+}
+
+// noCommonRevision is the error for a server that does not speak the stateless revision known here. It is no
+// *ProtocolError if the server speaks a handshake revision, too.
+func noCommonRevision(supported []string) error {
+	reason := fmt.Sprintf("server/discover: the server speaks %s; this client speaks %s",
+		strings.Join(supported, ", "), strings.Join(Revisions(), ", "))
+	known := func(revision string) bool { return slices.Contains(handshakeRevisions(), revision) }
+	if slices.ContainsFunc(supported, known) {
+		return errors.New(reason)
 	}
 	return &ProtocolError{reason}
 }
@@ -252,272 +324,465 @@ func (c *Client) noVersion(supported []string) error {
 // isModern recognises the errors that only a server of the stateless era sends.
 func isModern(err error) bool {
 	var e *Error
-	return errors.As(err, &e) && (e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
+	return errors.As(err, &e) &&
+		(e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
 }
 
-// stateless says whether the server is, or is taken to be, of the stateless era.
+// stateless reports whether the server is, or is taken to be, of the stateless era.
 func (c *Client) stateless() bool { return c.meta.Load() != nil }
 
-// capabilities says what the server may ask for, in either era.
+// capabilities returns what the client declares, in either era.
 func (c *Client) capabilities() map[string]any {
-	has := map[string]any{}
-	if c.options.Roots != nil {
-		has["roots"] = struct{}{}
+	declared := map[string]any{}
+	for _, answer := range c.options.Answers {
+		if declared[answer.Capability] = answer.Declare; answer.Declare == nil {
+			declared[answer.Capability] = struct{}{}
+		}
 	}
-	if c.options.Elicit != nil {
-		has["elicitation"] = map[string]any{"form": struct{}{}, "url": struct{}{}}
-	}
-	if c.options.Sample != nil {
-		has["sampling"] = map[string]any{"tools": struct{}{}}
-	}
-	return has
+	return declared
 }
 
-// CallTool runs a tool. The arguments are a JSON object; none means {}. Progress that the server tells is
-// reported, on the reader of the connection: report must return soon and must not call the Client. It may
-// be nil, and is not called after CallTool has returned. A tool that fails says so in ToolResult.IsError.
-func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMessage, report func(Progress)) (*ToolResult, error) {
+// handshake agrees on a revision (MCP 2025-11-25, lifecycle, initialization): the client offers one, the server
+// answers with that or with one it prefers, and the client accepts it or ends the connection. Identity and
+// capabilities of both sides are exchanged here once for the whole connection.
+func (c *Client) handshake(ctx context.Context, offer string) error {
+	var answer introduction
+	params, err := members("capabilities", c.capabilities(), "clientInfo", c.options.Info, "protocolVersion", offer)
+	var raw json.RawMessage
+	if err == nil {
+		raw, err = c.send(ctx, &request{method: "initialize", params: params})
+	}
+	if err == nil {
+		err = json.Unmarshal(raw, &answer)
+	}
+	if err == nil && !slices.Contains(handshakeRevisions(), answer.ProtocolVersion) {
+		err = &ProtocolError{fmt.Sprintf("the server wants protocol revision %q; this client speaks %s",
+			answer.ProtocolVersion, strings.Join(Revisions(), ", "))}
+	}
+	if known := c.Server.ProtocolVersion; err == nil && known != "" && known != answer.ProtocolVersion {
+		err = &ProtocolError{fmt.Sprintf("the server has changed from revision %s to %s", known, answer.ProtocolVersion)}
+	}
+	if err != nil {
+		return fmt.Errorf("initialize: %w", err)
+	}
+	if c.Server.ProtocolVersion == "" { // else it is a new session, and others read what is known
+		c.Server = ServerInfo{answer.ProtocolVersion, answer.Capabilities, answer.ServerInfo, answer.Instructions}
+	}
+	if err = c.conn.Notify(ctx, "notifications/initialized", nil); err != nil {
+		return err
+	}
+	if c.options.Log != nil && answer.Capabilities["logging"] != nil { // what the stateless era says in every request
+		params, _ := members("level", c.options.LogLevel)
+		_, _ = c.send(ctx, &request{method: "logging/setLevel", params: params}) // refused, the server logs as it likes
+	}
+	return cmp.Or(context.Cause(ctx), c.Err())
+}
+
+// CallTool runs a tool. The arguments are a JSON object; none means {}. Progress of the call is reported on the reader
+// of the connection: report must return soon and must not call the Client. It may be nil, and is not called after
+// CallTool has returned. A tool that fails says so in ToolResult.IsError.
+func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMessage,
+	report func(Progress)) (*ToolResult, error) {
 	if a := bytes.TrimSpace(arguments); len(a) == 0 || string(a) == "null" { // also what a nil map encodes to
 		arguments = json.RawMessage("{}")
 	}
 	if report == nil {
 		report = func(Progress) {} // progress is asked for all the same: it keeps the request from expiring
 	}
-	raw, err := c.exchange(ctx, "tools/call", report, func(b []byte) ([]byte, error) {
-		b = append(appendString(append(b, `"name":`...), name), `,"arguments":`...)
-		b, err := appendRaw(b, arguments)
-		return append(b, ','), err
-	})
-	var result *ToolResult
-	if err == nil {
-		result, err = decodeToolResult(raw)
-	}
+	arguments, err := onOneLine(arguments)
 	if err != nil {
-		return nil, fmt.Errorf("tools/call %s: %w", name, err)
+		return nil, fmt.Errorf("tools/call %s: arguments: %w", name, err)
 	}
-	return result, nil
+	r := &request{method: "tools/call", about: name, arguments: arguments, report: report, input: true}
+	raw, err := c.do(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	result, err := decodeToolResult(raw)
+	return result, r.failed(err)
 }
 
-// ReadResource returns the contents of a resource; of a folder, say, it can be several. That there is none is an *Error with
-// the code CodeInvalidParams, or CodeResourceNotFound from older servers.
+// ReadResource returns the contents of a resource; of a folder, say, it can be several. That it does not exist is an
+// *Error with the code CodeInvalidParams, or CodeResourceNotFound from older servers.
 func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceContents, error) {
 	var result struct {
 		Contents []ResourceContents `json:"contents"`
 	}
-	if err := c.get(ctx, "resources/read", map[string]any{"uri": uri}, &result); err != nil {
-		return nil, fmt.Errorf("resources/read %s: %w", uri, err)
-	}
-	return result.Contents, nil
+	params, _ := members("uri", uri) // strings always encode
+	err := c.get(ctx, &request{method: "resources/read", about: uri, params: params, input: true}, &result)
+	return result.Contents, err
 }
 
 // GetPrompt fills in a prompt.
 func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (*PromptResult, error) {
-	params := map[string]any{"name": name}
+	params, _ := members("name", name)
 	if len(arguments) > 0 {
-		params["arguments"] = arguments
+		params, _ = members("arguments", arguments, "name", name)
 	}
 	result := new(PromptResult)
-	if err := c.get(ctx, "prompts/get", params, result); err != nil {
-		return nil, fmt.Errorf("prompts/get %s: %w", name, err)
+	if err := c.get(ctx, &request{method: "prompts/get", about: name, params: params, input: true}, result); err != nil {
+		return nil, err
 	}
 	return result, nil
 }
 
-// CompletePrompt asks what an argument of a prompt that begins with value could be. others are the arguments that are
-// known already; it may be nil.
-func (c *Client) CompletePrompt(ctx context.Context, prompt, argument, value string, others map[string]string) (*Completion, error) {
-	return c.complete(ctx, map[string]string{"type": "ref/prompt", "name": prompt}, argument, value, others)
-}
-
-// CompleteResource asks the same of a variable of a resource template.
-func (c *Client) CompleteResource(ctx context.Context, uriTemplate, variable, value string, others map[string]string) (*Completion, error) {
-	return c.complete(ctx, map[string]string{"type": "ref/resource", "uri": uriTemplate}, variable, value, others)
-}
-
-func (c *Client) complete(ctx context.Context, ref map[string]string, name, value string, others map[string]string) (*Completion, error) {
-	params := map[string]any{"ref": ref, "argument": map[string]string{"name": name, "value": value}}
-	if len(others) > 0 {
-		params["context"] = map[string]any{"arguments": others}
+// Complete returns values that an argument of a prompt, or a variable of a resource template, could have if it begins
+// with value. known are the arguments whose values are known; it may be nil.
+func (c *Client) Complete(ctx context.Context, r Reference, name, value string,
+	known map[string]string) (*Completion, error) {
+	argument := map[string]string{"name": name, "value": value}
+	params, _ := members("argument", argument, "ref", r)
+	if len(known) > 0 {
+		params, _ = members("argument", argument, "context", map[string]any{"arguments": known}, "ref", r)
 	}
 	var result struct {
 		Completion Completion `json:"completion"`
 	}
-	raw, err := c.request(ctx, "completion/complete", members(params), new(watch))
-	if err == nil {
-		err = json.Unmarshal(raw, &result)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("completion/complete %s: %w", name, err)
-	}
-	return &result.Completion, nil
+	err := c.get(ctx, &request{method: "completion/complete", about: name, params: params}, &result)
+	return &result.Completion, err
 }
 
-// Close ends the connection and the transport. MCP has no message for it: on stdio it is the end of stdin, over HTTP the DELETE of
-// the session.
+// Ping asks the server for a sign of life. The stateless era has no such request.
+func (c *Client) Ping(ctx context.Context) error {
+	_, err := c.do(ctx, &request{method: "ping"})
+	return err
+}
+
+// Done returns a channel that is closed when the connection has ended; Err then returns the reason.
+func (c *Client) Done() <-chan struct{} { return c.conn.Done() }
+
+// Err returns nil before the connection has ended, then ErrClosed wrapped with the reason.
+func (c *Client) Err() error { return c.conn.Err() }
+
+// Close ends the connection: on stdio with the end of stdin, over HTTP with the DELETE of the session.
 func (c *Client) Close() error {
 	err := c.conn.Close()
 	c.clock.Stop()
 	return err
 }
 
-// membersFunc appends members of a request's params, each with a comma after it.
-type membersFunc func(b []byte) ([]byte, error)
-
-// members are those of a map, which is never nil.
-func members(params map[string]any) membersFunc {
-	return func(b []byte) ([]byte, error) {
-		for _, name := range slices.Sorted(maps.Keys(params)) {
-			b = append(appendString(b, name), ':')
-			var err error
-			if b, err = appendJSON(b, params[name]); err != nil {
-				return nil, err
-			}
-			b = append(b, ',')
-		}
-		return b, nil
+// members returns the members of an object, which are given as names and values in turns.
+func members(of ...any) ([]byte, error) {
+	b, err := []byte(nil), error(nil)
+	for i := 0; i < len(of) && err == nil; i += 2 {
+		b, err = appendJSON(appendKey(b, of[i].(string)), of[i+1])
 	}
+	return b, err
 }
 
-// get is exchange with the result decoded.
-func (c *Client) get(ctx context.Context, method string, params map[string]any, result any) error {
-	raw, err := c.exchange(ctx, method, nil, members(params))
+// get sends a request and decodes its result.
+func (c *Client) get(ctx context.Context, r *request, result any) error {
+	raw, err := c.do(ctx, r)
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(raw, result)
+	return r.failed(json.Unmarshal(raw, result))
 }
 
-// request is one request whose result is complete.
-func (c *Client) request(ctx context.Context, method string, params membersFunc, w *watch) (json.RawMessage, error) {
-	raw, err := c.call(ctx, method, params, w)
+// failed says which request an error is about.
+func (r *request) failed(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case r.about == "":
+		return fmt.Errorf("%s: %w", r.method, err)
+	}
+	return fmt.Errorf("%s %s: %w", r.method, r.about, err)
+}
+
+// do sends a request and returns its complete result. A server may need input first (MCP 2026-07-28, patterns, multi
+// round-trip requests): it comes from ClientOptions.Answers, and a new request is sent with it.
+func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
+	bare := slices.Clip(r.params)
+	for round := 1; ; round++ {
+		raw, needs, err := c.round(ctx, r)
+		switch {
+		case err != nil && r.input && errors.As(err, new(*Error)):
+			c.ForgetLists("") // they may have changed
+			return nil, r.failed(err)
+		case err != nil || needs == nil:
+			return raw, r.failed(err)
+		case !r.input:
+			return nil, r.failed(&ProtocolError{"the server's result is input_required where the protocol does not allow it"})
+		case round > maxRounds: // no question is asked whose answer will not be sent
+			return nil, r.failed(&ProtocolError{fmt.Sprintf("the server asked for input %d times", round)})
+		}
+		if r.params, err = c.input(ctx, bare, needs); err != nil {
+			return nil, r.failed(err)
+		}
+	}
+}
+
+// round sends a request, twice if the cause of its failure could be repaired. The result is complete, or needs input.
+func (c *Client) round(ctx context.Context, r *request) (json.RawMessage, *inputRequired, error) {
+	raw, err := c.send(ctx, r)
 	if err != nil {
-		if err = c.repair(ctx, method, err, w); err == nil {
-			raw, err = c.call(ctx, method, params, w)
+		if err = c.repair(ctx, r, err); err == nil {
+			raw, err = c.send(ctx, r)
 		}
 	}
 	if err != nil || !c.stateless() {
-		return raw, err
+		return raw, nil, err
 	}
 	switch kind := resultType(raw); kind {
 	case "complete":
-		return raw, nil
+		return raw, nil, nil
 	case "input_required":
 		needs := new(inputRequired)
-		if err := json.Unmarshal(raw, needs); err != nil {
-			return nil, err
-		}
-		return nil, needs
+		return nil, needs, json.Unmarshal(raw, needs)
 	default:
-		return nil, &ProtocolError{fmt.Sprintf("the result is of the unknown type %q", kind)}
+		return nil, nil, &ProtocolError{fmt.Sprintf("the result is of the unknown type %q", kind)}
 	}
 }
 
-// resultType is the result's own word on what it is; older servers have none.
+// inputRequired is a result that asks for input first.
+type inputRequired struct {
+	InputRequests map[string]struct {
+		Method string
+		Params json.RawMessage
+	}
+	RequestState json.RawMessage // the server's own: returned byte for byte
+}
+
+// input returns params with the answers to the server's questions. They are asked in turn: there is one user.
+func (c *Client) input(ctx context.Context, params []byte, needs *inputRequired) ([]byte, error) {
+	if string(needs.RequestState) == "null" {
+		needs.RequestState = nil
+	}
+	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
+		return nil, &ProtocolError{"the server's input_required result names no input"}
+	}
+	if len(needs.InputRequests) > 0 {
+		answers := make(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
+			question := needs.InputRequests[name]
+			answer, err := c.answer(ctx, question.Method, question.Params)
+			var refusal *Error
+			if errors.As(err, &refusal) { // it was made for the server, which is not told it in this era
+				err = &ProtocolError{refusal.Message}
+			}
+			if err != nil {
+				return nil, fmt.Errorf("the server asks for %s: %w", question.Method, err)
+			}
+			answers[name] = answer
+		}
+		var err error
+		if params, err = appendJSON(appendKey(params, "inputResponses"), answers); err != nil {
+			return nil, err
+		}
+	}
+	if needs.RequestState != nil {
+		params = append(appendKey(params, "requestState"), needs.RequestState...)
+	}
+	return params, nil
+}
+
+// resultType returns the resultType of a result; older servers send none.
 func resultType(raw json.RawMessage) string {
 	kind := "complete"
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
-		if value := s.value(); string(key) == "resultType" && json.Unmarshal(value, &kind) != nil {
+		value := s.value()
+		if string(key) != "resultType" {
+			return
+		}
+		if json.Unmarshal(value, &kind) != nil {
 			kind = string(value)
 		}
+		s.fail() // the rest is read by whoever decodes the result
 	})
 	return kind
 }
 
-// call is one request with its time.
-func (c *Client) call(ctx context.Context, method string, params membersFunc, w *watch) (json.RawMessage, error) {
-	var request int64
-	raw, err := c.conn.call(ctx, method, func(b []byte, id int64) (_ []byte, err error) {
-		request = id
-		if !w.endless {
-			c.watch(id, w)
+// send sends a request once and returns the result of its answer.
+func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) {
+	m := Outgoing{ID: c.conn.NextID(), Method: r.method}
+	var meta []byte
+	if stateless := c.meta.Load(); stateless != nil {
+		meta = *stateless
+		m.Revision = statelessRevision
+		if r.input { // the same requests have a name that is sent beside their text
+			m.Name = r.about
 		}
-		if w.begun != nil {
-			w.begun(id)
+		var err error
+		if m.Headers, err = c.paramHeaders(r); err != nil {
+			return nil, err
 		}
-		start := len(b)
-		b = append(b, '{')
-		if params != nil {
-			if b, err = params(b); err != nil {
-				return nil, err
-			}
-		}
-		bare := len(b)
-		b = append(b, `"_meta":{`...)
-		empty := len(b)
-		if w.report != nil {
-			b = append(strconv.AppendInt(append(b, `"progressToken":`...), id, 10), ',')
-		}
-		if meta := c.meta.Load(); meta != nil {
-			b = append(b, *meta...)
-		}
-		if len(b) == empty {
-			b = b[:bare]
-		} else {
-			b = append(b[:len(b)-1], "},"...)
-		}
-		if len(b) == start+1 {
-			return append(b[:start], "null"...), nil
-		}
-		return append(b[:len(b)-1], '}'), nil
-	})
-	if request != 0 {
-		c.unwatch(request, w)
 	}
-	return raw, err
+	m.Text = r.text(m.ID, meta)
+	if r.subscribe != nil {
+		c.listen(r.subscribe, m.ID)
+	} else {
+		c.track(m.ID, r)
+		defer c.untrack(m.ID, r)
+	}
+	return c.conn.Do(ctx, m)
 }
 
-// watch starts the time of a request.
-func (c *Client) watch(id int64, w *watch) {
+// text returns the request's message. meta may be nil.
+func (r *request) text(id int64, meta []byte) []byte {
+	b := make([]byte, 0, 128+len(r.about)+len(r.arguments)+len(r.params)+len(meta))
+	b = AppendRequest(b, id, r.method)
+	if r.arguments == nil && r.params == nil && r.report == nil && meta == nil {
+		return append(b, '}')
+	}
+	b = append(appendKey(b, "params"), '{')
+	if r.arguments != nil {
+		b = appendString(appendKey(b, "name"), r.about)
+		b = append(appendKey(b, "arguments"), r.arguments...)
+	}
+	b = joinMembers(b, r.params)
+	if r.report != nil || meta != nil {
+		b = append(appendKey(b, "_meta"), '{')
+		if r.report != nil {
+			b = strconv.AppendInt(appendKey(b, "progressToken"), id, 10)
+		}
+		b = append(joinMembers(b, meta), '}')
+	}
+	return append(b, "}}"...)
+}
+
+// paramHeaders returns the headers that repeat parameters of a tool call.
+func (c *Client) paramHeaders(r *request) (map[string]string, error) {
+	if c.headers == nil || r.arguments == nil {
+		return nil, nil
+	}
+	c.mu.Lock()
+	schema := c.marked[r.about]
+	c.mu.Unlock()
+	if schema == nil {
+		return nil, nil
+	}
+	return c.headers.ParamHeaders(schema, r.arguments)
+}
+
+// A transport can lose a message without being lost itself, as over HTTP. Its errors say so.
+type (
+	// sessionExpired is the error of a transport whose server does not know the session any more, and has not acted.
+	sessionExpired interface{ SessionExpired() bool }
+	// lostMessage is the error of a transport that cannot know whether the server has acted.
+	lostMessage interface{ Lost() bool }
+)
+
+type repeatableKey struct{} // of the mark that Repeatable sets
+
+// Repeatable marks the calls with that ctx as safe to be made twice: one whose answer is lost is then sent again,
+// once, where streams cannot be resumed, in the stateless era. Requests that only read or list need no mark.
+func Repeatable(ctx context.Context) context.Context {
+	return context.WithValue(ctx, repeatableKey{}, true)
+}
+
+// repair removes the cause of a failed request, which can then be sent again, or returns the error that it ends with.
+func (c *Client) repair(ctx context.Context, r *request, err error) error {
+	var expired sessionExpired
+	var lost lostMessage
+	var refusal *Error
+	switch {
+	case ctx.Err() != nil:
+	case errors.As(err, &expired) && expired.SessionExpired():
+		return c.renew(ctx, r.session)
+	case errors.As(err, &lost) && lost.Lost() && c.stateless() && r.repeatable(ctx):
+		return nil
+	case errors.As(err, &refusal) && refusal.Code == CodeHeaderMismatch && r.method == "tools/call":
+		// The headers came of an outdated list (MCP 2026-07-28, transports, streamable HTTP, client behavior).
+		c.ForgetLists("tools")
+		if _, failed := c.ListTools(ctx); failed == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// repeatable reports whether a request may be sent twice: the caller says so, or the protocol, as it changes nothing.
+func (r *request) repeatable(ctx context.Context) bool {
+	switch r.method {
+	case "server/discover", "tools/list", "prompts/list", "prompts/get", "completion/complete",
+		"resources/list", "resources/templates/list", "resources/read":
+		return true
+	}
+	return ctx.Value(repeatableKey{}) != nil
+}
+
+// renew begins a new session in place of one that has expired: the server dropped it, or was started again (MCP
+// 2025-11-25, transports, session management). Requests that find it expired at the same time begin one together.
+func (c *Client) renew(ctx context.Context, expired int) error {
+	select {
+	case c.renewing <- struct{}{}:
+		defer func() { <-c.renewing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	done := c.session != expired
+	var uris []string
+	for l := range c.listens {
+		uris = append(uris, l.URIs...)
+	}
+	c.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := c.handshake(ctx, c.Server.ProtocolVersion); err != nil {
+		return fmt.Errorf("the session has expired, and a new one could not be begun: %w", err)
+	}
+	c.ForgetLists("")
+	for _, uri := range uris { // a server that refuses now sends no changes of that resource any more
+		_, _ = c.send(ctx, subscription("resources/subscribe", uri))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session++
+	return nil
+}
+
+// track starts the time of a request.
+func (c *Client) track(id int64, r *request) {
+	r.mu.Lock()
+	r.over = false
+	r.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	w.session = c.session
-	w.last = now.Add(c.options.MaxTimeout)
-	c.watches[id] = w
-	c.extend(w, now)
+	r.session = c.session
+	r.last = now.Add(c.options.MaxTimeout)
+	r.extend(now, c.options.Timeout)
+	c.requests[id] = r
 	if !c.ticking { // else it is set to an earlier deadline: all requests have the same time
 		c.ticking = true
-		c.clock.Reset(w.deadline.Sub(now))
+		c.clock.Reset(r.deadline.Sub(now))
 	}
 }
 
-// extend starts the time anew. The caller holds c.mu.
-func (c *Client) extend(w *watch, now time.Time) {
-	if w.deadline = now.Add(c.options.Timeout); w.deadline.After(w.last) {
-		w.deadline = w.last
+// extend starts the time anew. The caller holds Client.mu.
+func (r *request) extend(now time.Time, timeout time.Duration) {
+	if r.deadline = now.Add(timeout); r.deadline.After(r.last) {
+		r.deadline = r.last
 	}
 }
 
-func (c *Client) unwatch(id int64, w *watch) {
+func (c *Client) untrack(id int64, r *request) {
 	c.mu.Lock()
-	delete(c.watches, id)
+	delete(c.requests, id)
 	c.mu.Unlock()
-	w.mu.Lock() // waits for a report under way
-	w.over = true
-	w.mu.Unlock()
+	r.mu.Lock() // waits for a report under way
+	r.over = true
+	r.mu.Unlock()
 }
 
-// expire ends the requests whose time is up and sets the clock to the next deadline. It runs on a goroutine of the
-// clock and waits for nothing.
+// expire ends the requests whose time is up and sets the clock to the next deadline. The clock calls it.
 func (c *Client) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
 	var next time.Time
-	for id, w := range c.watches {
-		if c.asked > 0 && !w.deadline.After(now) {
-			c.extend(w, now) // the server waits for us
+	for id, r := range c.requests {
+		if c.asked > 0 && r.expired(now) {
+			r.extend(now, c.options.Timeout) // the server waits for us
 		}
-		switch {
-		case w.deadline.After(now):
-			if next.IsZero() || w.deadline.Before(next) {
-				next = w.deadline
-			}
-		case w.deadline.Equal(w.last):
-			c.conn.giveUp(id, &TimeoutError{After: c.options.MaxTimeout, Total: true})
-		default:
-			c.conn.giveUp(id, &TimeoutError{After: c.options.Timeout})
+		if r.expired(now) {
+			c.conn.Cancel(id, c.timeoutError(r))
+		} else if next.IsZero() || r.deadline.Before(next) {
+			next = r.deadline
 		}
 	}
 	if c.ticking = !next.IsZero(); c.ticking {
@@ -525,8 +790,34 @@ func (c *Client) expire() {
 	}
 }
 
-// ask answers one question of the server, whatever way it came.
-func (c *Client) ask(ctx context.Context, method string, params json.RawMessage) (any, error) {
+func (r *request) expired(now time.Time) bool { return !r.deadline.After(now) }
+
+// timeoutError returns the reason why the time of a request is up.
+func (c *Client) timeoutError(r *request) *TimeoutError {
+	if r.deadline.Equal(r.last) {
+		return &TimeoutError{After: c.options.MaxTimeout, Total: true}
+	}
+	return &TimeoutError{After: c.options.Timeout}
+}
+
+// serverRequest answers a request of the server, which it may send while the client waits for its own answer.
+func (c *Client) serverRequest(ctx context.Context, _ *Conn, method string, params json.RawMessage) (any, error) {
+	switch {
+	case method == "ping": // which servers may send before the handshake
+		return struct{}{}, nil
+	case c.stateless():
+		const text = "a server of revision " + statelessRevision + " sends no requests"
+		return nil, &Error{Code: CodeMethodNotFound, Message: text}
+	}
+	return c.answer(ctx, method, params)
+}
+
+// answer answers one question of the server, in either era. The server's own requests do not expire meanwhile.
+func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	answer, ok := c.options.Answers[method]
+	if !ok {
+		return nil, &Error{Code: CodeMethodNotFound, Message: "this client does not offer " + method}
+	}
 	c.mu.Lock()
 	c.asked++
 	c.mu.Unlock()
@@ -534,36 +825,11 @@ func (c *Client) ask(ctx context.Context, method string, params json.RawMessage)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.asked--
-		for _, w := range c.watches {
-			c.extend(w, time.Now()) // the server goes on only now
+		for _, r := range c.requests {
+			r.extend(time.Now(), c.options.Timeout) // the server goes on only now
 		}
 	}()
-	switch o := &c.options; {
-	case method == "roots/list" && o.Roots != nil:
-		roots, err := o.Roots(ctx)
-		return map[string]any{"roots": append([]Root{}, roots...)}, err // never null
-	case method == "elicitation/create" && o.Elicit != nil:
-		r := new(ElicitRequest)
-		err := json.Unmarshal(params, r)
-		if err == nil {
-			err = r.Valid() // the user is not asked what cannot be answered
-		}
-		if err != nil {
-			return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
-		}
-		answer, err := o.Elicit(ctx, r)
-		if err == nil && answer != nil && answer.Action == "accept" {
-			err = r.Check(answer.Content)
-		}
-		return answer, err
-	case method == "sampling/createMessage" && o.Sample != nil:
-		r := new(SampleRequest)
-		if err := json.Unmarshal(params, r); err != nil {
-			return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
-		}
-		return o.Sample(ctx, r)
-	}
-	return nil, &Error{Code: CodeMethodNotFound, Message: "this client does not offer " + method}
+	return answer.Reply(ctx, params)
 }
 
 // notification runs on the reader, in wire order.
@@ -579,8 +845,7 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 		LogMessage
 	}
 	if len(params) > 0 && json.Unmarshal(params, &p) != nil {
-		// Of another form than its method's: nothing can be done with it.
-		return
+		return // malformed
 	}
 	switch method {
 	case "notifications/progress":
@@ -592,42 +857,45 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 	case "notifications/cancelled":
 		if !c.stateless() {
 			conn.CancelRequest(p.RequestID)
-		} else if id, ok := responseID(p.RequestID); ok && c.listensWith(id) { // the one request that a server may end
-			conn.giveUp(id, errUnsubscribed)
+		} else if id, ok := idNumber(p.RequestID); ok {
+			c.unsubscribed(id)
 		}
-	case "notifications/tools/list_changed":
-		c.changed(p.Meta.Subscription, Change{List: "tools"})
-	case "notifications/prompts/list_changed":
-		c.changed(p.Meta.Subscription, Change{List: "prompts"})
-	case "notifications/resources/list_changed":
-		c.changed(p.Meta.Subscription, Change{List: "resources"})
+	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
+		c.changed(p.Meta.Subscription, Change{List: strings.Split(method, "/")[1]})
 	case "notifications/resources/updated":
 		c.changed(p.Meta.Subscription, Change{URI: p.URI})
 	}
 }
 
-func (c *Client) progress(token json.RawMessage, progress Progress) {
-	id, _ := responseID(token) // servers change tokens as they change ids
-	c.mu.Lock()
-	w := c.watches[id]
-	if w != nil {
-		c.extend(w, time.Now())
-	}
-	c.mu.Unlock()
-	if w == nil || w.report == nil {
-		return // late, or never asked for
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.over {
-		w.report(progress)
+// unsubscribed ends a Listen, the one request that a server of the stateless era may cancel.
+func (c *Client) unsubscribed(id int64) {
+	if c.listening(func(_ *listener, request int64) bool { return request == id }) {
+		c.conn.Cancel(id, errUnsubscribed)
 	}
 }
 
-// cancelled tells the server that nobody waits for an answer any more (MCP 2026-07-28, patterns, cancellation); but never for
-// initialize, whose end is the connection's, nor for the probe, which an old server may never have understood, nor for what
-// the server has ended itself.
-func cancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {
+func (c *Client) progress(token json.RawMessage, progress Progress) {
+	id, _ := idNumber(token) // servers change tokens as they change ids
+	c.mu.Lock()
+	r := c.requests[id]
+	if r != nil {
+		r.extend(time.Now(), c.options.Timeout)
+	}
+	c.mu.Unlock()
+	if r == nil || r.report == nil {
+		return // late, or never asked for
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.report(progress)
+	}
+}
+
+// sendCancelled tells the server that the client waits for an answer no longer (MCP 2026-07-28, patterns,
+// cancellation); but never for initialize, which must not be cancelled, nor for the probe, which an old server may not
+// have understood, nor for a request that the server has ended itself.
+func sendCancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {
 	if method != "initialize" && method != "server/discover" && cause != errUnsubscribed {
 		// If it cannot be sent, the answer is dropped all the same.
 		_ = c.Notify(ctx, "notifications/cancelled", map[string]any{"requestId": id, "reason": cause.Error()})

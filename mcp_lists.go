@@ -1,10 +1,11 @@
-// mcp_lists.go - the lists of a server: their pages, how long they hold, and their changes.
-// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, elicitation.go, mcp.go, mcp_input.go, mcp_handshake.go, mcp_repair.go.
+// mcp_lists.go - the lists of a server: their pages, how long they stay fresh, and their changes.
+// Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +14,7 @@ import (
 	"time"
 )
 
-// Subscription says what changes to tell of.
+// Subscription names the changes that a Listen waits for.
 type Subscription struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
@@ -27,7 +28,7 @@ type Change struct {
 	URI  string // of that resource
 }
 
-// listener is one Listen at work.
+// listener is one Listen that has not returned.
 type listener struct {
 	Subscription
 	changed func(Change)
@@ -52,42 +53,81 @@ type cachedList struct {
 	until time.Time // zero: until the server tells of a change
 }
 
-// ListTools returns all tools of the server, over as many pages as it takes. With an error comes what had been read until
-// then. A list that the server said is fresh, or promised to tell of changes to, is not asked for again.
+// ListTools returns all tools of the server, over as many pages as it takes. With an error comes what had been read
+// until then. A list that the server said is fresh, or promised to tell of changes to, is not asked for again.
 func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
-	return list(ctx, c, "tools/list", "tools", decodeTools)
+	tools, err := list(ctx, c, "tools/list", "tools", "tools", readTool)
+	if c.headers != nil && c.stateless() {
+		tools = slices.DeleteFunc(tools, func(t Tool) bool { return !c.mark(&t) })
+	}
+	return tools, err
 }
 
 // ListResources returns all resources that have a URI of their own; see ListTools.
 func (c *Client) ListResources(ctx context.Context) ([]Resource, error) {
-	return list(ctx, c, "resources/list", "resources", decodeList[Resource]("resources"))
+	return list(ctx, c, "resources/list", "resources", "resources", readItem[Resource])
 }
 
 // ListResourceTemplates returns all families of resources; see ListTools.
 func (c *Client) ListResourceTemplates(ctx context.Context) ([]ResourceTemplate, error) {
-	return list(ctx, c, "resources/templates/list", "resources", decodeList[ResourceTemplate]("resourceTemplates"))
+	return list(ctx, c, "resources/templates/list", "resources", "resourceTemplates", readItem[ResourceTemplate])
 }
 
 // ListPrompts returns all prompts; see ListTools.
 func (c *Client) ListPrompts(ctx context.Context) ([]Prompt, error) {
-	return list(ctx, c, "prompts/list", "prompts", decodeList[Prompt]("prompts"))
+	return list(ctx, c, "prompts/list", "prompts", "prompts", readItem[Prompt])
 }
 
-// Listen tells of changes until ctx ends, whose cause it wraps, or until the server ends the subscription in good order: nil.
-// changed runs on the reader of the connection: it must return soon and must not call the Client.
+// Listen tells of changes until ctx ends, whose cause it wraps, or until the server ends the subscription in good
+// order: nil. changed runs on the reader of the connection: it must return soon and must not call the Client.
 func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change)) error {
 	l := &listener{s, changed}
 	if !c.stateless() {
 		return c.subscribe(ctx, l)
 	}
 	// One request that lasts as long as the subscription, whose id is in every notification that comes of it.
-	_, err := c.request(ctx, "subscriptions/listen", members(map[string]any{"notifications": s}),
-		&watch{endless: true, begun: func(id int64) { c.listen(l, id) }})
+	params, _ := members("notifications", s)
+	_, err := c.do(ctx, &request{method: "subscriptions/listen", params: params, subscribe: l})
 	c.unlisten(l)
-	if err != nil {
-		return fmt.Errorf("subscriptions/listen: %w", err)
+	return err
+}
+
+// subscribe is Listen in the handshake era: only the contents of resources have to be subscribed to, one by one.
+func (c *Client) subscribe(ctx context.Context, l *listener) error {
+	c.listen(l, 0)
+	for i, uri := range l.URIs {
+		if _, err := c.do(ctx, subscription("resources/subscribe", uri)); err != nil {
+			c.unlisten(l)
+			c.unsubscribe(l.URIs[:i])
+			return err
+		}
 	}
-	return nil
+	defer c.unsubscribe(l.URIs)
+	defer c.unlisten(l)
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.Done():
+		return c.Err()
+	}
+}
+
+// subscription is a request about the changes of one resource.
+func subscription(method, uri string) *request {
+	params, _ := members("uri", uri)
+	return &request{method: method, about: uri, params: params}
+}
+
+// unsubscribe is brief: ctx has ended, and notifications that a server goes on sending are dropped.
+func (c *Client) unsubscribe(uris []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTime)
+	defer cancel()
+	for _, uri := range uris {
+		if c.listening(func(l *listener, _ int64) bool { return slices.Contains(l.URIs, uri) }) {
+			continue // the server knows one subscription to it, not how many Listens share it
+		}
+		_, _ = c.do(ctx, subscription("resources/unsubscribe", uri))
+	}
 }
 
 func (c *Client) listen(l *listener, id int64) {
@@ -96,15 +136,12 @@ func (c *Client) listen(l *listener, id int64) {
 	c.listens[l] = id
 }
 
-// errUnsubscribed ends a Listen whose subscription the server has cancelled.
-var errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
-
-// listensWith says whether that request is a Listen's.
-func (c *Client) listensWith(id int64) bool {
+// listening reports whether a Listen that has not returned matches; match gets the id of its request, too.
+func (c *Client) listening(match func(l *listener, id int64) bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, request := range c.listens {
-		if request == id {
+	for l, id := range c.listens {
+		if match(l, id) {
 			return true
 		}
 	}
@@ -119,9 +156,8 @@ func (c *Client) unlisten(l *listener) {
 
 func (l *cachedList) holds() bool { return l.until.IsZero() || time.Now().Before(l.until) }
 
-// list asks for one page after the other, until one has no nextCursor (MCP 2026-07-28, server, pagination). A cursor that was
-// there before would begin a circle.
-func list[T any](ctx context.Context, c *Client, method, kind string, decode func([]T, json.RawMessage) ([]T, listPage, error)) ([]T, error) {
+// list asks for one page after the other, until one has no nextCursor (MCP 2026-07-28, server, pagination).
+func list[T any](ctx context.Context, c *Client, method, kind, member string, read readFrom[T]) ([]T, error) {
 	c.mu.Lock()
 	known, ok := c.lists[method]
 	changes := c.changes
@@ -130,39 +166,42 @@ func list[T any](ctx context.Context, c *Client, method, kind string, decode fun
 		return slices.Clone(known.items.([]T)), nil
 	}
 	var items []T
-	var params membersFunc
+	r := &request{method: method}
 	seen := make(map[string]bool)
 	fresh := cachedList{kind: kind}
 	for {
 		asked := time.Now()
-		raw, err := c.request(ctx, method, params, new(watch))
-		var p listPage
-		if err == nil {
-			items, p, err = decode(items, raw)
+		raw, err := c.do(ctx, r)
+		if err != nil {
+			return items, err
 		}
+		var p listPage
+		items, p, err = decodePage(items, raw, member, read)
 		if p.NextCursor != nil && *p.NextCursor == "" && !c.stateless() {
 			p.NextCursor = nil // what some servers of the handshake era end with; since then it is a cursor
 		}
-		if err == nil && p.NextCursor != nil && seen[*p.NextCursor] {
+		switch {
+		case err != nil || p.NextCursor == nil:
+		case seen[*p.NextCursor]:
 			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", *p.NextCursor)}
-		}
-		if err == nil && len(seen) == maxPages {
+		case len(seen) == maxPages:
 			err = &ProtocolError{fmt.Sprintf("the list goes on after %d pages", maxPages)}
 		}
 		if err != nil {
-			return items, fmt.Errorf("%s: %w", method, err)
+			return items, r.failed(err)
 		}
 		// The list is as fresh as its stalest page.
-		if until := asked.Add(time.Duration(min(max(p.TTLMs, 0), maxTTL)) * time.Millisecond); fresh.until.IsZero() || until.Before(fresh.until) {
+		until := asked.Add(time.Duration(min(max(p.TTLMs, 0), maxTTL)) * time.Millisecond)
+		if fresh.until.IsZero() || until.Before(fresh.until) {
 			fresh.until = until
 		}
 		if p.NextCursor == nil {
 			break
 		}
 		seen[*p.NextCursor] = true
-		params = members(map[string]any{"cursor": *p.NextCursor})
+		r.params, _ = members("cursor", *p.NextCursor)
 	}
-	if !c.stateless() && method != "resources/templates/list" && c.tellsOfChanges(kind) {
+	if !c.stateless() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
 		fresh.until = time.Time{}
 	}
 	if !fresh.holds() {
@@ -182,26 +221,45 @@ const (
 	maxTTL   = 24 * 60 * 60 * 1000 // what a server can ask to be taken for fresh, in milliseconds: a day
 )
 
-// tellsOfChanges says whether the server has promised to.
-func (c *Client) tellsOfChanges(kind string) bool {
-	var capability struct{ ListChanged bool }
-	return json.Unmarshal(c.Server.Capabilities[kind], &capability) == nil && capability.ListChanged
+// mark takes note of a tool whose schema marks parameters for headers (MCP 2026-07-28, transports, streamable HTTP,
+// custom headers). It reports whether the tool can be used: its marks may be invalid.
+func (c *Client) mark(tool *Tool) bool {
+	var invalid error
+	marked := bytes.Contains(tool.InputSchema, []byte("x-mcp-header")) // most schemas have no mark
+	if marked {
+		_, invalid = c.headers.ParamHeaders(tool.InputSchema, nil)
+	}
+	c.mu.Lock()
+	delete(c.marked, tool.Name)
+	warn := false
+	switch {
+	case invalid != nil:
+		warn = c.warned[tool.Name] != invalid.Error()
+		c.warned[tool.Name] = invalid.Error()
+	case marked:
+		c.marked[tool.Name] = tool.InputSchema
+	}
+	c.mu.Unlock()
+	if warn && c.options.Warn != nil {
+		c.options.Warn(fmt.Sprintf("the tool %q is left out: %s", tool.Name, invalid))
+	}
+	return invalid == nil
 }
 
-// forgetLists empties the cache, or what is of one kind in it.
-func (c *Client) forgetLists(kind string) {
+// ForgetLists drops what is kept of the lists of one kind, tools, prompts or resources, or of all if kind is empty.
+func (c *Client) ForgetLists(kind string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes++
 	maps.DeleteFunc(c.lists, func(_ string, l cachedList) bool { return kind == "" || l.kind == kind })
 }
 
-// changed tells the listeners: in the stateless era the one whose subscription it is, before it all that want it.
+// changed tells the listeners of a change: in the stateless era the one it was sent to, before it all that want it.
 func (c *Client) changed(subscription json.RawMessage, change Change) {
 	if change.List != "" {
-		c.forgetLists(change.List)
+		c.ForgetLists(change.List)
 	}
-	id, ok := responseID(subscription)
+	id, ok := idNumber(subscription)
 	c.mu.Lock()
 	var told []func(Change)
 	for l, request := range c.listens {

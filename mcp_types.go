@@ -1,10 +1,11 @@
 // mcp_types.go - what MCP messages hold.
-// Needs: Go 1.25, json.go.
+// Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,6 +18,9 @@ const (
 	CodeUnsupportedVersion = -32022
 )
 
+// CodeResourceNotFound is how servers of the handshake era say that a resource does not exist.
+const CodeResourceNotFound = -32002
+
 // Implementation names a program.
 type Implementation struct {
 	Name    string `json:"name"`
@@ -26,10 +30,19 @@ type Implementation struct {
 
 // ServerInfo is what a server says of itself: its answer to initialize, or to server/discover.
 type ServerInfo struct {
-	ProtocolVersion string                     // the revision that is spoken
+	ProtocolVersion string                     // the negotiated revision
 	Capabilities    map[string]json.RawMessage // by name: tools, resources, prompts, logging, completions, …
 	Implementation  Implementation             // self-reported; for display only
 	Instructions    string                     // how to use the server, for a model; may be empty
+}
+
+// Stateless reports whether the server speaks the revision without a handshake.
+func (s *ServerInfo) Stateless() bool { return s.ProtocolVersion == statelessRevision }
+
+// ListChanged reports whether the server declared that it tells of changes to a list: tools, prompts or resources.
+func (s *ServerInfo) ListChanged(list string) bool {
+	var capability struct{ ListChanged bool }
+	return json.Unmarshal(s.Capabilities[list], &capability) == nil && capability.ListChanged
 }
 
 // Tool is one tool of a server.
@@ -45,15 +58,13 @@ type Tool struct {
 	Meta         json.RawMessage `json:"_meta,omitempty"`
 }
 
-// TaskOnly says whether a tool runs only as a task (2025-11-25, tasks: taskSupport "required"), which this client
-// does not speak.
+// TaskOnly reports whether a tool runs only as a task (2025-11-25, tasks), which this client does not support.
 func (t *Tool) TaskOnly() bool {
 	var execution struct{ TaskSupport string }
 	return json.Unmarshal(t.Execution, &execution) == nil && execution.TaskSupport == "required"
 }
 
-// Repeatable says whether the server says that a call changes nothing, or a second one no more than the first. Nobody but that
-// server is at risk if it is not true.
+// Repeatable reports whether the server says that a call changes nothing, or a second one no more than the first.
 func (t *Tool) Repeatable() bool {
 	var hints struct{ ReadOnlyHint, IdempotentHint bool }
 	return json.Unmarshal(t.Annotations, &hints) == nil && (hints.ReadOnlyHint || hints.IdempotentHint)
@@ -63,14 +74,13 @@ func (t *Tool) Repeatable() bool {
 type ToolResult struct {
 	Content           []ContentBlock  `json:"content"`
 	StructuredContent json.RawMessage `json:"structuredContent,omitempty"` // nil if the tool gave none
-	IsError           bool            `json:"isError,omitempty"`           // the tool itself failed; Content says how, for the model to read
+	IsError           bool            `json:"isError,omitempty"`           // the tool failed; Content says how
 	Meta              json.RawMessage `json:"_meta,omitempty"`
 }
 
-// ContentBlock is one piece of a result or a message. Which fields are set depends on the type; of a type not
-// known here only Type and Raw are.
+// ContentBlock is one piece of a result or a message. Its type says which fields are set; of an unknown one only Raw.
 type ContentBlock struct {
-	Type        string            `json:"type"` // text, image, audio, resource_link, resource; in sampling also tool_use, tool_result
+	Type        string            `json:"type"` // text, image, audio, resource_link, resource, tool_use, tool_result
 	Text        string            `json:"text,omitempty"`
 	Data        []byte            `json:"data,omitempty"` // of an image or audio, decoded
 	MIMEType    string            `json:"mimeType,omitempty"`
@@ -150,6 +160,13 @@ type PromptMessage struct {
 	Content ContentBlock `json:"content"`
 }
 
+// Reference names what is to be completed: a prompt by its name, or a resource template by its URI template.
+type Reference struct {
+	Name string `json:"name,omitempty"`
+	Type string `json:"type"` // ref/prompt or ref/resource
+	URI  string `json:"uri,omitempty"`
+}
+
 // Completion is what an argument could be completed to.
 type Completion struct {
 	Values  []string `json:"values"` // at most 100
@@ -175,74 +192,6 @@ type LogMessage struct {
 type Root struct {
 	URI  string `json:"uri"` // file://…
 	Name string `json:"name,omitempty"`
-}
-
-// ElicitRequest is a server's question to the user.
-type ElicitRequest struct {
-	Mode            string          `json:"mode,omitempty"` // form (or empty), or url
-	Message         string          `json:"message"`
-	RequestedSchema json.RawMessage `json:"requestedSchema,omitempty"` // of a form: a flat object; see Form
-	URL             string          `json:"url,omitempty"`             // to be opened by the user, never by the program itself
-	ElicitationID   string          `json:"elicitationId,omitempty"`   // of a URL, in 2025-11-25
-}
-
-// ElicitResult is the user's answer.
-type ElicitResult struct {
-	Action  string         `json:"action"`           // accept, decline or cancel
-	Content map[string]any `json:"content,omitzero"` // of an accepted form, if only {}: strings, numbers, booleans, []string
-}
-
-// SampleRequest asks the client's model for a message (schema: CreateMessageRequestParams).
-type SampleRequest struct {
-	Messages         []SampleMessage `json:"messages"`
-	SystemPrompt     string          `json:"systemPrompt,omitempty"`
-	MaxTokens        int             `json:"maxTokens"`
-	Temperature      *float64        `json:"temperature,omitempty"`
-	StopSequences    []string        `json:"stopSequences,omitempty"`
-	Tools            []Tool          `json:"tools,omitempty"`
-	ToolChoice       *SampleChoice   `json:"toolChoice,omitempty"`
-	ModelPreferences json.RawMessage `json:"modelPreferences,omitempty"`
-	IncludeContext   string          `json:"includeContext,omitempty"`
-	Metadata         json.RawMessage `json:"metadata,omitempty"`
-}
-
-// SampleChoice says whether the model must, may or must not call a tool.
-type SampleChoice struct {
-	Mode string `json:"mode,omitempty"` // auto, required, none
-}
-
-// SampleMessage is one message of a sampling request.
-type SampleMessage struct {
-	Role    string        `json:"role"` // user or assistant
-	Content SampleContent `json:"content"`
-}
-
-// SampleContent is one block or, since 2025-11-25, an array of them.
-type SampleContent []ContentBlock
-
-// SampleResult is the model's message (schema: CreateMessageResult).
-type SampleResult struct {
-	Role       string        `json:"role"`
-	Content    SampleContent `json:"content"`
-	Model      string        `json:"model"`
-	StopReason string        `json:"stopReason,omitempty"` // endTurn, stopSequence, maxTokens, toolUse
-}
-
-// UnmarshalJSON takes both forms.
-func (c *SampleContent) UnmarshalJSON(text []byte) error {
-	if len(text) > 0 && text[0] == '[' {
-		return json.Unmarshal(text, (*[]ContentBlock)(c))
-	}
-	*c = make(SampleContent, 1)
-	return json.Unmarshal(text, &(*c)[0])
-}
-
-// MarshalJSON writes a single block as such, which every revision takes.
-func (c SampleContent) MarshalJSON() ([]byte, error) {
-	if len(c) == 1 {
-		return json.Marshal(c[0])
-	}
-	return json.Marshal(append([]ContentBlock{}, c...)) // never null, and not of this type: it would come back here
 }
 
 // UnmarshalJSON decodes a block of a known type, and keeps each as it came.
@@ -275,60 +224,65 @@ func (b ContentBlock) MarshalJSON() ([]byte, error) {
 	return json.Marshal(b.Raw)
 }
 
-// Lists can be long with large schemas, and results large: their usual shape is read by the scanner. Whatever it does not
-// take, encoding/json judges, and says what is wrong with it.
+// Lists can be long with large schemas, and results large: their usual shape is read by the scanner. What it cannot
+// read is left to encoding/json, whose error says what is wrong.
 
-// listPage is what one page of a list says of itself.
+// listPage holds what one page of a list says of itself.
 type listPage struct {
-	NextCursor *string `json:"nextCursor"` // nil on the last; "" is a cursor like any other
-	TTLMs      float64 `json:"ttlMs"`      // how long it may be taken for fresh, in milliseconds
+	NextCursor *string // nil on the last; "" is a cursor like any other
+	TTLMs      float64 // how long it stays fresh, in milliseconds
 }
 
-// decodeTools appends the tools of one page of tools/list.
-func decodeTools(tools []Tool, raw json.RawMessage) ([]Tool, listPage, error) {
-	before := len(tools)
+// decodePage appends the items of one page of a list, which are in the member of that name; read reads one of them.
+func decodePage[T any](items []T, raw json.RawMessage, member string, read readFrom[T]) ([]T, listPage, error) {
+	before := len(items)
 	var page listPage
+	var err error
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
-		switch string(key) {
-		case "tools":
-			tools = tools[:before] // of members that are there twice the last counts
-			s.array(func() { tools = append(tools, scanTool(&s)) })
-		case "nextCursor":
-			cursor := s.string()
-			page.NextCursor = &cursor
-		case "ttlMs":
-			if json.Unmarshal(s.value(), &page.TTLMs) != nil {
-				s.fail()
-			}
+		var invalid error
+		switch name := string(key); {
+		case name == member && s.peek() == '[':
+			items = items[:before] // of members that are there twice the last counts
+			s.array(func() {
+				items = append(items, *new(T))
+				invalid = cmp.Or(invalid, read(&s, &items[len(items)-1]))
+			})
+		case name == member:
+			invalid = json.Unmarshal(s.value(), new([]T)) // null is no item
+		case name == "nextCursor":
+			invalid = json.Unmarshal(s.value(), &page.NextCursor)
+		case name == "ttlMs":
+			invalid = json.Unmarshal(s.value(), &page.TTLMs)
 		default:
 			s.value()
 		}
+		if invalid != nil && err == nil {
+			err = fmt.Errorf("%s: %w", key, invalid)
+		}
 	})
-	if s.end() {
-		return tools, page, nil
+	if err == nil && !s.end() {
+		err = fmt.Errorf("the result is not a list of %s", member)
 	}
-	return decodeList[Tool]("tools")(tools[:before], raw)
+	if err != nil {
+		return items[:before], page, err
+	}
+	return items, page, nil
 }
 
-// decodeList appends the items of one page of any list, which are in the member of that name.
-func decodeList[T any](member string) func([]T, json.RawMessage) ([]T, listPage, error) {
-	return func(items []T, raw json.RawMessage) ([]T, listPage, error) {
-		var page listPage
-		var members map[string]json.RawMessage
-		err := json.Unmarshal(raw, &page)
-		if err == nil {
-			err = json.Unmarshal(raw, &members)
-		}
-		var more []T
-		if text := members[member]; err == nil && text != nil {
-			err = json.Unmarshal(text, &more)
-		}
-		if err != nil {
-			err = fmt.Errorf("%s: %w", member, err)
-		}
-		return append(items, more...), page, err
+// readFrom reads one item of a list.
+type readFrom[T any] func(s *scanner, item *T) error
+
+func readItem[T any](s *scanner, item *T) error { return json.Unmarshal(s.value(), item) }
+
+// readTool reads a tool: its schemas are not decoded.
+func readTool(s *scanner, t *Tool) error {
+	start := *s
+	if *t = scanTool(s); s.ok() {
+		return nil
 	}
+	*s = start // null for a string, say
+	return readItem(s, t)
 }
 
 func scanTool(s *scanner) (t Tool) {
@@ -370,7 +324,13 @@ func decodeToolResult(raw json.RawMessage) (*ToolResult, error) {
 		case "structuredContent":
 			r.StructuredContent = s.value()
 		case "isError":
-			r.IsError = s.bool()
+			switch string(s.value()) {
+			case "true":
+				r.IsError = true
+			case "false":
+			default:
+				s.fail()
+			}
 		case "_meta":
 			r.Meta = s.value()
 		default:
@@ -405,10 +365,7 @@ func scanContent(s *scanner) (b ContentBlock) {
 		b.Type = "text"
 		return b
 	}
-	return decodeContent(s, start)
-}
-
-func decodeContent(s *scanner, start int) (b ContentBlock) {
+	b = ContentBlock{}
 	if s.ok() && json.Unmarshal(s.text[start:s.at], &b) != nil {
 		s.fail()
 	}

@@ -1,5 +1,5 @@
 // rpc.go - JSON-RPC 2.0 over any message transport.
-// Needs: Go 1.25, json.go.
+// Needs: Go 1.25, json.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -12,13 +12,12 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// ErrClosed is wrapped by the error of every call on a connection that has ended, together with
-// the reason if the end was not our own Close.
+// ErrClosed is wrapped by every error of a connection that has ended, with the reason if it was not our own Close.
 var ErrClosed = errors.New("connection closed")
 
 // The error codes that JSON-RPC 2.0, 5.1 reserves.
@@ -32,15 +31,14 @@ const (
 
 // Bounds on what a peer can make this side hold at once.
 const (
-	maxServing  = 32                     // the peer's requests at work; one more is answered with an error
-	maxRefusing = 1024                   // such answers that wait for a peer that does not read
+	maxServing  = 32                     // the peer's requests at work; more of them wait their turn
+	maxWaiting  = 16 << 20               // bytes of those that wait; a peer that sends more does not read the answers
 	maxID       = 1 << 10                // bytes of the id of a request
 	noticeTime  = 10 * time.Second       // what Handler.Abandoned has to tell the peer
 	noticeGrace = 500 * time.Millisecond // what Close leaves it of that
 )
 
-// Error is the peer's answer to a request that failed (JSON-RPC 2.0, 5.1). A Handler.Request that
-// returns one has it sent as it is.
+// Error is the peer's answer to a request that failed (JSON-RPC 2.0, 5.1). One from Handler.Request is sent as it is.
 type Error struct {
 	Code    int64           `json:"code"`
 	Message string          `json:"message"`
@@ -49,43 +47,62 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("%s (error %d)", e.Message, e.Code) }
 
+// MessageTooLongError is the error of a transport whose peer sent a message over the limit. The rest of the message is
+// not read: framing could go on after it, but the call that it answers could not.
+type MessageTooLongError struct{ Limit int } // bytes
+
+func (e *MessageTooLongError) Error() string {
+	return fmt.Sprintf("a message is longer than the limit of %d bytes", e.Limit)
+}
+
+// Outgoing is a message to send, with what its sender knows of it, so that no transport has to parse the text.
+type Outgoing struct {
+	Text   []byte // one JSON value on one line; not changed any more, even when ctx ended a Write early
+	ID     int64  // of a request; 0 for a notification or a response
+	Method string // of a request or a notification; empty for a response
+
+	// These are MCP's, for a transport that repeats them beside the text, as HTTP does in headers.
+	Revision string            // the stateless revision that the message says it is of; empty in the handshake era
+	Name     string            // of the tool or prompt, or the URI of the resource, that a request is about
+	Headers  map[string]string // made of parameters of a tool call: complete names and encoded values
+}
+
 // Transport carries whole messages, each the text of one JSON value.
 type Transport interface {
-	// Read returns the next message, which is the caller's to keep. It ends with an error that
-	// wraps io.EOF when the peer is gone; io.EOF itself says that the peer sends no more but may
-	// still read. Only one goroutine calls Read.
+	// Read returns the next message, which is the caller's to keep. It ends with an error that wraps io.EOF when the peer
+	// is gone; io.EOF itself means that the peer sends no more but may still read. Only one goroutine calls Read.
 	Read() ([]byte, error)
-	// Write sends one message, whole, or returns an error: that message may be lost, the
-	// transport need not be; an error that wraps io.EOF says that the peer is gone. Any goroutine
-	// may call it, concurrently. The message has no newline in it and must not be changed
-	// afterwards, even when ctx ended Write early.
-	Write(ctx context.Context, message []byte) error
+	// Write sends one message, whole. An error means that this message may be lost; only one that wraps io.EOF means that
+	// the peer is gone. It may be called concurrently. ctx can end as soon as Read has returned the answer.
+	Write(ctx context.Context, m Outgoing) error
 	// Close is called once. It unblocks Read and Write and returns when nothing is left.
 	Close() error
 }
 
-// Handler is what a connection does with messages nobody waits for. Every field may be nil.
+// Handler handles the messages that no call waits for. Every field may be nil.
 type Handler struct {
-	// Request answers a request of the peer, on a goroutine of its own. ctx ends when the peer
-	// cancels the request (CancelRequest) or the connection is over. An error that is no *Error
-	// is sent as CodeInternalError. Without Request, every request is CodeMethodNotFound.
+	// Request answers a request of the peer, on a goroutine of its own. ctx ends when the peer cancels the request
+	// (CancelRequest) or the connection ends. An error other than an *Error is sent as CodeInternalError. Without
+	// Request, every request is CodeMethodNotFound.
 	Request func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error)
 
-	// Notification takes a notification of the peer. It runs on the reader, in wire order and
-	// before any response that came later, so it must not block and must not Call.
+	// Notification takes a notification of the peer, on the reader and in wire order: it must not block and must not
+	// Call.
 	Notification func(c *Conn, method string, params json.RawMessage)
 
-	// Stray is told of each message that was skipped, and why: it is no JSON-RPC, or it answers
-	// nothing that was asked. It runs on the reader.
+	// Stray receives, on the reader, each message that is not JSON-RPC or answers no request of ours, and the reason.
 	Stray func(message []byte, reason error)
 
-	// Abandoned runs, on a goroutine of its own, after ctx ended a call that may have reached the
-	// peer. Its own ctx ends after ten seconds, or with the connection.
+	// Trace receives every message, concurrently, before it is sent and after it was read. It must not keep the text.
+	Trace func(sent bool, text []byte)
+
+	// Abandoned runs, on a goroutine of its own, after ctx or Cancel ended a call that may have reached the peer. Its own
+	// ctx ends after ten seconds, or with the connection.
 	Abandoned func(ctx context.Context, c *Conn, id int64, method string, cause error)
 }
 
-// Conn is a JSON-RPC 2.0 connection: it sends requests and matches the answers, and answers the
-// peer's own requests. All methods may be called from any goroutine.
+// Conn is a JSON-RPC 2.0 connection: it sends requests and matches the answers, and answers the peer's own requests.
+// All methods may be called from any goroutine.
 type Conn struct {
 	transport Transport
 	handler   Handler
@@ -96,54 +113,62 @@ type Conn struct {
 	serve     context.Context    // parent of the ctx of every request being served; outlives life at a half-close
 	stopServe context.CancelFunc // by Close, or with the connection
 
+	lastID  atomic.Int64   // ids count from 1: some peers take 0 for none
 	work    sync.WaitGroup // readLoop and all it started
 	notices sync.WaitGroup // Handler.Abandoned at work
 	close   func() error   // once
 
-	mu       sync.Mutex         // guards the following; never held across I/O or a callback
-	lastID   int64              // ids count from 1: some peers take 0 for none
-	pending  map[int64]waiter   // calls that wait; see take
-	serving  map[string]*served // the peer's requests at work, by id as it was written
-	working  int                // goroutines in serveRequest, with those that have left serving and wait to write
-	refusing []json.RawMessage  // ids of the requests beyond maxServing, not yet answered
-	closed   bool               // no goroutine may be added to notices
+	mu      sync.Mutex         // guards the following; never held across I/O or a callback
+	pending map[int64]*waiter  // calls that wait; see take
+	serving map[string]*served // the peer's requests that have no answer yet, by id as it was written
+	waiting []*served          // those of serving that no goroutine works on yet, in wire order
+	queued  int                // bytes of waiting
+	workers int                // goroutines in serveRequests
+	closed  bool               // no goroutine may be added to notices
 }
 
 // waiter is a call that waits for its answer, or for the end of its ctx.
 type waiter struct {
-	done   chan response // has room for one
-	cancel context.CancelCauseFunc
+	answer  response      // set before done gets its one value
+	done    chan struct{} // has room for it
+	cancel  context.CancelCauseFunc
+	written atomic.Bool // Write has returned
 }
 
-// response is what the peer answered.
+// deliver hands over the answer. Its receiver is the one that took the waiter out of the pending map.
+func (w *waiter) deliver(r response) {
+	w.answer = r
+	w.done <- struct{}{}
+	if !w.written.Load() { // a peer can answer while Write still hangs, as one that has stopped reading does
+		w.cancel(errAnswered)
+	}
+}
+
+var errAnswered = errors.New("the request is answered")
+
+// response is the outcome that the peer sent.
 type response struct {
 	result json.RawMessage // valid JSON
-	err    error           // *Error, or that it is not valid
+	err    error           // *Error, or the reason why the answer is invalid
 }
 
-// served is the work on one request of the peer. Conn.mu guards cancelled.
+// served is one request of the peer.
 type served struct {
-	id        json.RawMessage
-	cancel    context.CancelFunc
-	cancelled bool // by the peer: the answer is not sent
+	id, params json.RawMessage
+	method     string
+	ctx        context.Context // ends with cancel
+	cancel     context.CancelFunc
 }
 
-// requestID is the key of what RequestID finds.
-type requestID struct{}
-
-// RequestID returns the id of the peer's request whose ctx, or a child of it, this is: JSON as the peer wrote it, nil for any
-// other ctx. It is for what outlives the exchange of request and answer, as a subscription does.
-func RequestID(ctx context.Context) json.RawMessage {
-	id, _ := ctx.Value(requestID{}).(json.RawMessage)
-	return id
-}
+// size is what a request that waits counts for.
+func (s *served) size() int { return 512 + len(s.id) + len(s.params) }
 
 // NewConn starts a connection on a transport that it owns from now on. The caller must Close it.
 func NewConn(t Transport, h Handler) *Conn {
 	c := &Conn{
 		transport: t,
 		handler:   h,
-		pending:   make(map[int64]waiter),
+		pending:   make(map[int64]*waiter),
 		serving:   make(map[string]*served),
 	}
 	c.life, c.end = context.WithCancelCause(context.Background())
@@ -153,18 +178,20 @@ func NewConn(t Transport, h Handler) *Conn {
 	return c
 }
 
-// Call sends a request and decodes the result of its answer into result, as json.Unmarshal does;
-// a nil result is dropped, and a *json.RawMessage gets the text as it came, known to be valid.
+// Call sends a request and decodes the result of its answer into result, as json.Unmarshal does, unless that is nil.
 // Params that encode to null are left out (JSON-RPC 2.0, 4.2 wants an object or an array).
 //
-// The error names the method and wraps the peer's *Error; or the cause of ctx; or ErrClosed and the
-// reason; or what Write said. After an error other than *Error the peer may have acted all the same.
+// The error names the method and wraps the peer's *Error; or the cause of ctx; or ErrClosed and the reason; or the
+// error of Write. After an error other than *Error the peer may have acted all the same.
 func (c *Conn) Call(ctx context.Context, method string, params, result any) error {
-	raw, err := c.call(ctx, method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
+	id := c.NextID()
+	text, err := EncodeRequest(id, method, params)
+	if err != nil {
+		return err
+	}
+	raw, err := c.Do(ctx, Outgoing{Text: text, ID: id, Method: method})
 	if err == nil && result != nil {
-		if into, ok := result.(*json.RawMessage); ok {
-			*into = raw
-		} else if err = json.Unmarshal(raw, result); err != nil {
+		if err = json.Unmarshal(raw, result); err != nil {
 			err = fmt.Errorf("result: %w", err)
 		}
 	}
@@ -176,32 +203,84 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 
 // Notify sends a notification. A nil error means that the transport took it.
 func (c *Conn) Notify(ctx context.Context, method string, params any) error {
+	text, err := EncodeRequest(0, method, params)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })()
-	message, err := appendRequest(0, method, func(b []byte, _ int64) ([]byte, error) { return appendJSON(b, params) })
-	if err == nil {
-		err = c.write(ctx, message)
-	}
-	if err != nil {
+	if err = c.write(ctx, Outgoing{Text: text, Method: method}); err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	return nil
 }
 
-// CancelRequest ends the ctx of the peer's request with that id, if it is still at work, and keeps
-// its answer from being sent. The id is JSON as the peer wrote it.
+// NextID returns the id for a request that is sent with Do: each is returned once.
+func (c *Conn) NextID() int64 { return c.lastID.Add(1) }
+
+// Do sends a request, whose ID is from NextID and whose text is from AppendRequest, and returns the result of its
+// answer, known to be valid JSON. The error is that of Call, without the method.
+//
+// It waits for the answer and for its ctx, which ends with the caller's, with Cancel or with the connection.
+func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // nothing was sent: there is nothing to cancel
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w := &waiter{done: make(chan struct{}, 1), cancel: cancel}
+	// Registered before it is written: the answer may arrive before Write returns.
+	if err := c.register(request.ID, w); err != nil {
+		return nil, err
+	}
+	err := c.write(ctx, request)
+	if w.written.Store(true); err == nil {
+		select {
+		case <-w.done:
+			return w.answer.result, w.answer.err
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if c.take(request.ID) == nil {
+		// The answer came first. A plain select would lose half the answers of a peer that exits (TestAnswerThenExit).
+		<-w.done
+		return w.answer.result, w.answer.err
+	}
+	if ctx.Err() != nil {
+		c.abandon(request.ID, request.Method, err)
+	}
+	return nil, err
+}
+
+// Cancel ends the wait for the answer to one of our requests, whose Do returns the cause.
+func (c *Conn) Cancel(id int64, cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.pending[id]; w != nil {
+		w.cancel(cause)
+	}
+}
+
+// CancelRequest ends the ctx of the peer's request with that id, if it is still at work, and keeps its answer from
+// being sent. The id is JSON as the peer wrote it.
 func (c *Conn) CancelRequest(id json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.serving[string(id)]; s != nil {
-		s.cancelled = true
 		s.cancel()
 	}
 }
 
-// Wait returns when the peer has sent its last message and each of its requests was answered: the
-// end of a server. The error is nil if the end was orderly, io.EOF or our own Close.
+// Done returns a channel that is closed when the connection has ended.
+func (c *Conn) Done() <-chan struct{} { return c.life.Done() }
+
+// Err returns nil before the connection has ended, then ErrClosed wrapped with the reason.
+func (c *Conn) Err() error { return context.Cause(c.life) }
+
+// Wait returns when the peer has sent its last message and each of its requests was answered: the end of a server. The
+// error is nil if the end was orderly, io.EOF or our own Close.
 func (c *Conn) Wait() error {
 	c.work.Wait()
 	if err := context.Cause(c.life); err != ErrClosed && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -210,8 +289,8 @@ func (c *Conn) Wait() error {
 	return nil
 }
 
-// Close ends the connection and every wait on it, and returns when none of its goroutines is left.
-// It must not be called from a Handler. Later calls return what the first one did.
+// Close ends the connection and every wait on it, and returns when none of its goroutines is left. It must not be
+// called from a Handler. Later calls return what the first one did.
 func (c *Conn) Close() error { return c.close() }
 
 func (c *Conn) closeOnce() error {
@@ -234,81 +313,31 @@ func (c *Conn) finish(cause error) {
 	c.end(cause)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.pending {
-		p.cancel(context.Cause(c.life))
+	for _, w := range c.pending {
+		w.cancel(context.Cause(c.life))
 	}
 }
 
-// call is Call without the decoding. params appends the request's params, and may use its id.
-//
-// It waits for the answer and for its ctx, which ends with the caller's, with giveUp or with the connection.
-func (c *Conn) call(ctx context.Context, method string, params paramsFunc) (json.RawMessage, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx) // nothing to tell the peer either
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	done := make(chan response, 1)
-	// Registered before it is written: the answer may be here before Write returns.
-	id, err := c.register(waiter{done, cancel})
-	if err != nil {
-		return nil, err
-	}
-	message, err := appendRequest(id, method, params)
-	if err != nil {
-		c.take(id)
-		return nil, err
-	}
-	if err = c.write(ctx, message); err == nil {
-		select {
-		case a := <-done:
-			return a.result, a.err
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
-	if _, ok := c.take(id); !ok {
-		// The answer was here first. A plain select on answer and life would lose about half of the
-		// answers of a peer that answers and exits (TestAnswerThenExit).
-		a := <-done
-		return a.result, a.err
-	}
-	if ctx.Err() != nil {
-		c.abandon(id, method, err)
-	}
-	return nil, err
-}
-
-// register makes a call known to the reader, unless the connection is over.
-func (c *Conn) register(w waiter) (id int64, err error) {
+// register makes a call known to the reader, unless the connection has ended.
+func (c *Conn) register(id int64, w *waiter) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.Err() != nil {
-		return 0, context.Cause(c.life)
+		return context.Cause(c.life)
 	}
-	c.lastID++
-	c.pending[c.lastID] = w
-	return c.lastID, nil
+	c.pending[id] = w
+	return nil
 }
 
-// take is how a call finds its answer: it takes the call out of the pending map, and says whether it was in it.
-// Whoever takes it out decides the outcome: the reader delivers the response, a caller that gives up returns its
+// take is how a call finds its answer: it removes the call from the pending map and returns it, nil if it was not
+// there. Whoever removes it decides the outcome: the reader delivers the response, a caller that gives up returns its
 // own error. So each call has one outcome, and an answer that came is never lost.
-func (c *Conn) take(id int64) (waiter, bool) {
+func (c *Conn) take(id int64) *waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p, ok := c.pending[id]
+	w := c.pending[id]
 	delete(c.pending, id)
-	return p, ok
-}
-
-// giveUp ends a call's ctx.
-func (c *Conn) giveUp(id int64, cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if p, ok := c.pending[id]; ok {
-		p.cancel(cause)
-	}
+	return w
 }
 
 // abandon lets the handler tell the peer that nobody waits any more, without keeping the caller.
@@ -325,11 +354,12 @@ func (c *Conn) abandon(id int64, method string, cause error) {
 	})
 }
 
-// write sends a message. Where the connection is over, that is the better error.
-func (c *Conn) write(ctx context.Context, message []byte) error {
+// write sends a message. After the end of the connection its cause is the error.
+func (c *Conn) write(ctx context.Context, m Outgoing) error {
 	err := context.Cause(ctx)
 	if err == nil {
-		err = c.transport.Write(ctx, message)
+		c.trace(true, m.Text)
+		err = c.transport.Write(ctx, m)
 	}
 	switch {
 	case err != nil && c.life.Err() != nil:
@@ -340,14 +370,19 @@ func (c *Conn) write(ctx context.Context, message []byte) error {
 	return err
 }
 
-// readLoop is the only caller of transport.Read. It ends with the transport and then ends the
-// connection. It waits for nothing else: it never writes, so that two peers with full pipes cannot
-// wait for each other, and delivers into channels that have room.
+func (c *Conn) trace(sent bool, text []byte) {
+	if c.handler.Trace != nil {
+		c.handler.Trace(sent, text)
+	}
+}
+
+// readLoop is the only caller of transport.Read, and ends with it. It waits for nothing else: it never writes, so that
+// two peers with full pipes cannot wait for each other, and delivers into channels that have room.
 func (c *Conn) readLoop() {
 	for {
 		message, err := c.transport.Read()
 		if err == nil {
-			if c.life.Err() == nil { // else it reads on only so that the peer can come to its end
+			if c.trace(false, message); c.life.Err() == nil { // else it reads on only so that the peer can come to its end
 				c.dispatch(message)
 			}
 			continue
@@ -365,13 +400,13 @@ func (c *Conn) readLoop() {
 
 // dispatch takes one message, or each of a batch (MCP 2025-03-26, JSON-RPC 2.0, 6), to its place.
 func (c *Conn) dispatch(message []byte) {
-	var in incoming
-	err := in.parse(message)
+	var in Incoming
+	err := in.Parse(message)
 	if batch := bytes.TrimLeft(message, " \t\r\n"); err != nil && len(batch) > 0 && batch[0] == '[' {
 		var each []json.RawMessage
 		if json.Unmarshal(batch, &each) == nil && len(each) > 0 {
 			for _, m := range each {
-				if err = in.parse(m); err == nil {
+				if err = in.Parse(m); err == nil {
 					err = c.route(&in)
 				}
 				c.stray(m, err)
@@ -381,10 +416,10 @@ func (c *Conn) dispatch(message []byte) {
 	}
 	if err == nil {
 		err = c.route(&in)
-	} else if id, ok := responseID(in.id); ok && in.method == "" && bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
-		// A whole answer, but not in JSON: servers in Python write NaN. Nothing else is going to end its call.
-		if p, ok := c.take(id); ok {
-			p.done <- response{err: fmt.Errorf("the answer is not valid: %w", err)}
+	} else if id, ok := idNumber(in.ID); ok && in.Method == "" && bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
+		// A whole answer, but invalid JSON: servers in Python write NaN. No other message will end its call.
+		if w := c.take(id); w != nil {
+			w.deliver(response{err: fmt.Errorf("the answer is invalid: %w", err)})
 		}
 	}
 	c.stray(message, err)
@@ -397,145 +432,135 @@ func (c *Conn) stray(message []byte, reason error) {
 }
 
 // route delivers a well-formed message; the error says why it has no receiver.
-func (c *Conn) route(in *incoming) error {
+func (c *Conn) route(in *Incoming) error {
 	switch {
-	case in.method != "" && in.id == nil:
+	case in.Method != "" && in.ID == nil:
 		if c.handler.Notification != nil {
-			c.handler.Notification(c, in.method, in.params)
+			c.handler.Notification(c, in.Method, in.Params)
 		}
 		return nil
-	case in.method != "":
-		if !c.accept(in.id, in.method, in.params) {
+	case in.Method != "":
+		if !c.accept(in.ID, in.Method, in.Params) {
 			// A peer that asks on and on and never reads: nothing can be told to it.
 			c.stopServe()
 			c.finish(fmt.Errorf("%w: the peer sends requests and does not read the answers", ErrClosed))
 		}
 		return nil
 	}
-	id, ok := responseID(in.id)
+	id, ok := idNumber(in.ID)
 	if !ok {
-		if in.id == nil {
+		if in.ID == nil {
 			return errors.New("a response without an id")
 		}
-		return fmt.Errorf("a response with the id %s, which no request had", in.id)
+		return fmt.Errorf("a response with the id %s, which no request had", in.ID)
 	}
-	p, ok := c.take(id)
-	if !ok {
-		return fmt.Errorf("nobody waits for a response with the id %d", id)
+	w := c.take(id)
+	if w == nil {
+		return fmt.Errorf("no request waits for a response with the id %d", id)
 	}
-	if in.err == nil {
-		p.done <- response{result: in.result}
+	if in.Error == nil {
+		w.deliver(response{result: in.Result})
 		return nil
 	}
 	var e Error
-	if err := json.Unmarshal(in.err, &e); err != nil {
-		e = Error{Code: CodeInternalError, Message: "an error that is none: " + string(in.err)}
+	if err := json.Unmarshal(in.Error, &e); err != nil {
+		e = Error{Code: CodeInternalError, Message: "a malformed error: " + string(in.Error)}
 	}
-	p.done <- response{err: &e}
+	w.deliver(response{err: &e})
 	return nil
 }
 
-// accept starts the work on a request of the peer, or has it refused when there is too much. It returns false
-// when there is too much even to refuse.
+// accept takes a request of the peer. It returns false when too many of them wait.
 func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// An answer that waits to be written has made room for a request, but not for ever.
-	if c.serving[string(id)] == nil && len(c.serving) < maxServing && c.working < 2*maxServing {
-		c.working++
-		ctx, cancel := context.WithCancel(context.WithValue(c.serve, requestID{}, id))
-		s := &served{id: id, cancel: cancel}
-		c.serving[string(id)] = s
-		c.work.Go(func() { c.serveRequest(ctx, s, method, params) })
-		return true
+	ctx, cancel := context.WithCancel(c.serve)
+	s := &served{id: id, params: params, method: method, ctx: ctx, cancel: cancel}
+	c.serving[string(id)] = s // a peer that uses an id twice can cancel the later one
+	c.waiting = append(c.waiting, s)
+	c.queued += s.size()
+	if c.workers < maxServing {
+		c.workers++
+		c.work.Go(c.serveRequests)
 	}
-	if len(c.refusing) == maxRefusing {
-		return false
-	}
-	c.refusing = append(c.refusing, id)
-	if len(c.refusing) == 1 {
-		c.work.Go(c.refuse)
-	}
-	return true
+	return c.queued <= maxWaiting
 }
 
-// serveRequest answers one request of the peer. It ends when the handler and the write have.
-func (c *Conn) serveRequest(ctx context.Context, s *served, method string, params json.RawMessage) {
-	defer s.cancel()
-	var result any
-	var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + method}
-	if c.handler.Request != nil {
-		result, err = c.handler.Request(ctx, c, method, params)
-	}
-	c.mu.Lock()
-	delete(c.serving, string(s.id))
-	cancelled := s.cancelled
-	c.mu.Unlock()
-	if !cancelled {
-		c.respond(s.id, result, err)
-	}
-	c.mu.Lock()
-	c.working--
-	c.mu.Unlock()
-}
-
-// refuse answers the requests beyond maxServing. One goroutine does it, started with the first and
-// gone after the last, so that a flood of requests is not a flood of goroutines.
-func (c *Conn) refuse() {
-	err := &Error{Code: CodeInvalidRequest, Message: fmt.Sprintf("more than %d requests at once, or one with an id in use", maxServing)}
-	for id := c.nextRefusal(0); id != nil; id = c.nextRefusal(1) {
-		c.respond(id, nil, err)
+// serveRequests answers requests of the peer, one after the other. It ends when none waits. It waits for handlers and
+// for writes, so that a peer that does not read holds up its own requests alone.
+func (c *Conn) serveRequests() {
+	for s := c.nextRequest(); s != nil; s = c.nextRequest() {
+		var result any
+		var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + s.method}
+		if c.handler.Request != nil && s.ctx.Err() == nil {
+			result, err = c.handler.Request(s.ctx, c, s.method, s.params)
+		}
+		if !c.cancelled(s) {
+			c.respond(s.id, result, err)
+		}
+		s.cancel()
 	}
 }
 
-// nextRefusal drops the first n refusals, which are done, and returns the next, or nil.
-func (c *Conn) nextRefusal(n int) json.RawMessage {
+// nextRequest returns the request that has waited longest, or nil: then the worker that asked is counted no more.
+func (c *Conn) nextRequest() *served {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refusing = c.refusing[n:]; len(c.refusing) == 0 {
+	if len(c.waiting) == 0 {
+		c.workers--
 		return nil
 	}
-	return c.refusing[0]
+	s := c.waiting[0]
+	c.waiting = c.waiting[1:]
+	c.queued -= s.size()
+	return s
+}
+
+// cancelled reports whether a request was cancelled, or the connection has ended. From now on it cannot be cancelled.
+func (c *Conn) cancelled(s *served) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.serving[string(s.id)] == s {
+		delete(c.serving, string(s.id))
+	}
+	return s.ctx.Err() != nil
 }
 
 // respond sends an answer. A failure has nobody to be told: the peer that asked cannot be reached.
 func (c *Conn) respond(id json.RawMessage, result any, err error) {
-	message, encoding := appendResponse(id, result, err)
+	message, encoding := EncodeResponse(id, result, err)
 	if encoding != nil {
-		message, _ = appendResponse(id, nil, fmt.Errorf("the result cannot be encoded: %w", encoding))
+		message, _ = EncodeResponse(id, nil, fmt.Errorf("the result cannot be encoded: %w", encoding))
 	}
-	_ = c.transport.Write(c.serve, message)
+	c.trace(true, message)
+	_ = c.transport.Write(c.serve, Outgoing{Text: message})
 }
 
-// paramsFunc appends the params of the request with that id, or null for none.
-type paramsFunc func(b []byte, id int64) ([]byte, error)
-
-// appendRequest makes a request, or a notification if id is 0.
-func appendRequest(id int64, method string, params paramsFunc) ([]byte, error) {
-	b := make([]byte, 0, 256)
-	b = append(b, `{"jsonrpc":"2.0",`...)
+// AppendRequest begins the text of a request, or of a notification if id is 0, as an object that is still open: the
+// caller appends the params, if there are any, and the brace that closes it.
+func AppendRequest(b []byte, id int64, method string) []byte {
+	b = append(b, `{"jsonrpc":"2.0"`...)
 	if id != 0 {
-		b = append(b, `"id":`...)
-		b = strconv.AppendInt(b, id, 10)
-		b = append(b, ',')
+		b = strconv.AppendInt(appendKey(b, "id"), id, 10)
 	}
-	b = append(b, `"method":`...)
-	b = appendString(b, method)
-	bare := len(b)
-	b = append(b, `,"params":`...)
-	value := len(b)
-	b, err := params(b, id)
+	return appendString(appendKey(b, "method"), method)
+}
+
+// EncodeRequest returns the text of a request or a notification. Params that encode to null are left out.
+func EncodeRequest(id int64, method string, params any) ([]byte, error) {
+	raw, err := appendJSON(nil, params)
 	if err != nil {
-		return nil, fmt.Errorf("params: %w", err)
+		return nil, fmt.Errorf("%s: params: %w", method, err)
 	}
-	if string(b[value:]) == "null" { // also what a nil map or pointer encodes to
-		b = b[:bare]
+	b := AppendRequest(make([]byte, 0, 64+len(method)+len(raw)), id, method)
+	if string(raw) != "null" {
+		b = append(appendKey(b, "params"), raw...)
 	}
 	return append(b, '}'), nil
 }
 
-// appendResponse makes the answer to a request: err if there is one, else result.
-func appendResponse(id json.RawMessage, result any, err error) ([]byte, error) {
+// EncodeResponse makes the answer to a request: err if there is one, else result.
+func EncodeResponse(id json.RawMessage, result any, err error) ([]byte, error) {
 	b := append([]byte(nil), `{"jsonrpc":"2.0","id":`...)
 	b = append(b, id...)
 	if err == nil {
@@ -552,16 +577,16 @@ func appendResponse(id json.RawMessage, result any, err error) ([]byte, error) {
 	return append(b, '}'), err
 }
 
-// incoming is a message taken apart: its members as they stand in the text, nil where absent.
-type incoming struct {
-	method                  string
-	id, params, result, err json.RawMessage
+// Incoming is a message taken apart: its members as they stand in the text, nil where absent.
+type Incoming struct {
+	Method                    string
+	ID, Params, Result, Error json.RawMessage
 }
 
-// parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The
-// error says why it is none of the three kinds of JSON-RPC 2.0, 4 and 5.
-func (in *incoming) parse(message []byte) error {
-	*in = incoming{}
+// Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The error says why it is
+// not a request, a notification or a response (JSON-RPC 2.0, 4 and 5).
+func (in *Incoming) Parse(message []byte) error {
+	*in = Incoming{}
 	version := false
 	s := scanner{text: message}
 	s.object(func(key []byte) {
@@ -569,54 +594,38 @@ func (in *incoming) parse(message []byte) error {
 		case "jsonrpc":
 			version = string(s.value()) == `"2.0"`
 		case "id":
-			in.id = s.value()
+			in.ID = s.value()
 		case "method":
-			in.method = s.string()
+			in.Method = s.string()
 		case "params":
-			in.params = s.value()
+			in.Params = s.value()
 		case "result":
-			in.result = s.value()
+			in.Result = s.value()
 		case "error":
-			in.err = s.value()
+			in.Error = s.value()
 		default:
 			s.value()
 		}
 	})
-	switch isNull := string(in.id) == "null"; {
+	switch isNull := string(in.ID) == "null"; {
 	case !s.end():
 		return errors.New("not a JSON-RPC object")
 	case !version:
 		return errors.New(`no "jsonrpc":"2.0"`)
-	case in.method != "":
-		if len(in.id) > maxID {
-			return fmt.Errorf("a request with an id of %d bytes", len(in.id))
+	case in.Method != "":
+		if len(in.ID) > maxID {
+			return fmt.Errorf("a request with an id of %d bytes", len(in.ID))
 		}
-		if in.id != nil && (isNull || in.id[0] != '"' && in.id[0] != '-' && (in.id[0] < '0' || in.id[0] > '9')) {
-			return fmt.Errorf("a request with the id %s", in.id)
+		if in.ID != nil && (isNull || in.ID[0] != '"' && in.ID[0] != '-' && (in.ID[0] < '0' || in.ID[0] > '9')) {
+			return fmt.Errorf("a request with the id %s", in.ID)
 		}
 		return nil
 	}
-	if string(in.err) == "null" && in.result != nil {
-		in.err = nil // some peers write both members always
+	if string(in.Error) == "null" && in.Result != nil {
+		in.Error = nil // some peers write both members always
 	}
-	if in.result == nil && in.err == nil {
+	if in.Result == nil && in.Error == nil {
 		return errors.New("neither a method nor a result nor an error")
 	}
 	return nil
-}
-
-// responseID reads the id of an answer. The ids sent are whole numbers; peers whose language has one
-// type for all numbers, or keeps ids as text, send them back as 1.0 or "1".
-func responseID(raw json.RawMessage) (id int64, ok bool) {
-	text := string(bytes.Trim(raw, `"`))
-	if strings.Trim(text, "0123456789.") != "" {
-		return 0, false
-	}
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		f, err := strconv.ParseFloat(text, 64)
-		id = int64(f)
-		return id, err == nil && float64(id) == f
-	}
-	return id, true
 }

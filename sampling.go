@@ -1,5 +1,5 @@
 // sampling.go - a server's request to the model.
-// Needs: Go 1.25, json.go, rpc.go, mcp_types.go, mistral.go, mcp_model.go.
+// Needs: Go 1.25, json, rpc, mcp, mistral, functions, agent.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -7,19 +7,85 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 )
 
-// maxSampleTokens bounds what a server can make the model write, whatever it asks for: somebody else pays. The protocol
-// leaves a client free to allow less.
+// maxSampleTokens bounds what a server can make the model write: somebody else pays. The protocol lets a client
+// allow less than the server asks for.
 const maxSampleTokens = 8192
+
+// SampleRequest asks the client's model for a message (schema: CreateMessageRequestParams).
+type SampleRequest struct {
+	Messages         []SampleMessage `json:"messages"`
+	SystemPrompt     string          `json:"systemPrompt,omitempty"`
+	MaxTokens        int             `json:"maxTokens"`
+	Temperature      *float64        `json:"temperature,omitempty"`
+	StopSequences    []string        `json:"stopSequences,omitempty"`
+	Tools            []Tool          `json:"tools,omitempty"`
+	ToolChoice       SampleChoice    `json:"toolChoice,omitzero"`
+	ModelPreferences json.RawMessage `json:"modelPreferences,omitempty"`
+	IncludeContext   string          `json:"includeContext,omitempty"`
+	Metadata         json.RawMessage `json:"metadata,omitempty"`
+}
+
+// SampleChoice says whether the model must, may or must not call a tool.
+type SampleChoice struct {
+	Mode string `json:"mode,omitempty"` // auto, required, none
+}
+
+// SampleMessage is one message of a sampling request.
+type SampleMessage struct {
+	Role    string        `json:"role"` // user or assistant
+	Content SampleContent `json:"content"`
+}
+
+// SampleContent is one block or, since 2025-11-25, an array of them.
+type SampleContent []ContentBlock
+
+// SampleResult is the model's message (schema: CreateMessageResult).
+type SampleResult struct {
+	Role       string        `json:"role"`
+	Content    SampleContent `json:"content"`
+	Model      string        `json:"model"`
+	StopReason string        `json:"stopReason,omitempty"` // endTurn, stopSequence, maxTokens, toolUse
+}
+
+// UnmarshalJSON takes both forms.
+func (c *SampleContent) UnmarshalJSON(text []byte) error {
+	if len(text) > 0 && text[0] == '[' {
+		return json.Unmarshal(text, (*[]ContentBlock)(c))
+	}
+	*c = make(SampleContent, 1)
+	return json.Unmarshal(text, &(*c)[0])
+}
+
+// MarshalJSON writes a single block as such, which every revision takes.
+func (c SampleContent) MarshalJSON() ([]byte, error) {
+	if len(c) == 1 {
+		return json.Marshal(c[0])
+	}
+	return json.Marshal(append([]ContentBlock{}, c...)) // never null, and not of this type: it would come back here
+}
+
+// SampleAnswer returns the answer to sampling/createMessage, for ClientOptions.Answers. sample returns the model's
+// message; SampleWith makes such a function.
+func SampleAnswer(sample func(ctx context.Context, r *SampleRequest) (*SampleResult, error)) Responder {
+	return Responder{
+		Capability: "sampling",
+		Declare:    map[string]any{"tools": struct{}{}},
+		Reply: func(ctx context.Context, params json.RawMessage) (any, error) {
+			r := new(SampleRequest)
+			if err := json.Unmarshal(params, r); err != nil {
+				return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
+			}
+			return sample(ctx, r)
+		},
+	}
+}
 
 // toolUse is a content block of the type tool_use: a call that the model wants.
 type toolUse struct {
@@ -29,25 +95,19 @@ type toolUse struct {
 	Input json.RawMessage `json:"input"` // an object
 }
 
-// toolAnswer is a content block of the type tool_result.
-type toolAnswer struct {
-	ToolUseID string `json:"toolUseId"`
-	ToolResult
-}
-
-// SampleWith answers a server's sampling/createMessage with a model's next message (MCP 2025-11-25, client, sampling), for
-// ClientOptions.Sample. The server chooses every word of the request and sees the answer, and somebody pays for it: whether
-// the user agrees is for the caller to find out first.
+// SampleWith answers a server's sampling/createMessage with a model's next message (MCP 2025-11-25, client,
+// sampling). The server chooses every word of the request and sees the answer, and somebody pays for it: the caller
+// is to ask the user first.
 //
 // Hints at a model, and wishes for context of other servers, are not followed: the protocol leaves both to the client.
-// A conversation that the protocol does not allow is an *Error with CodeInvalidParams.
+// For a conversation that the protocol does not allow, the error is an *Error with CodeInvalidParams.
 func SampleWith(m *Mistral) func(ctx context.Context, r *SampleRequest) (*SampleResult, error) {
 	return func(ctx context.Context, r *SampleRequest) (*SampleResult, error) {
 		s, err := newSampling(r)
 		if err != nil {
 			return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
 		}
-		answer, err := m.Complete(ctx, &s.chat)
+		answer, err := m.Complete(ctx, &s.chat, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -77,19 +137,11 @@ func newSampling(r *SampleRequest) (*sampling, error) {
 		return nil, err
 	}
 	if r.SystemPrompt != "" {
-		s.say("system", Text(r.SystemPrompt))
+		s.say("system", TextContent(r.SystemPrompt))
 	}
 	for i, message := range r.Messages {
-		var err error
 		waiting := len(s.open) > 0
-		switch message.Role {
-		case "user":
-			err = s.user(message.Content)
-		case "assistant":
-			err = s.assistant(message.Content)
-		default:
-			err = fmt.Errorf("the role %q is not known", message.Role)
-		}
+		err := s.add(message.Role, message.Content)
 		if err == nil && waiting && len(s.open) > 0 {
 			err = errors.New("not every tool_use of the message before has its tool_result here")
 		}
@@ -101,23 +153,21 @@ func newSampling(r *SampleRequest) (*sampling, error) {
 	case len(s.open) > 0:
 		return nil, errors.New("the last tool_use has no tool_result")
 	case s.last() != "user" && s.last() != "tool":
-		s.say("user", Text("(Go on.)"))
+		s.say("user", TextContent("(Go on.)"))
 	}
 	return s, nil
 }
 
-// offer takes over the tools, and whether the model has to call one.
+// offer adds the tools, and whether the model has to call one.
 func (s *sampling) offer(r *SampleRequest) error {
-	if len(r.Tools) > maxFunctions {
-		return fmt.Errorf("%d tools are more than the %d that a model can be offered", len(r.Tools), maxFunctions)
+	if len(r.Tools) > MaxFunctions {
+		return fmt.Errorf("%d tools are more than the %d that a model can be offered", len(r.Tools), MaxFunctions)
 	}
-	for i, name := range functionNames(r.Tools) {
+	for i, name := range FunctionNames("", r.Tools) {
 		tool := &r.Tools[i]
 		s.functions[tool.Name], s.tools[name] = name, tool.Name
-		s.chat.Tools = append(s.chat.Tools, Function{Name: name, Description: tool.Description, Parameters: tool.InputSchema})
-	}
-	if r.ToolChoice == nil {
-		return nil
+		function := Function{Name: name, Description: tool.Description, Parameters: tool.InputSchema}
+		s.chat.Tools = append(s.chat.Tools, function)
 	}
 	switch s.chat.ToolChoice = r.ToolChoice.Mode; s.chat.ToolChoice {
 	case "", "auto", "required", "none":
@@ -126,33 +176,23 @@ func (s *sampling) offer(r *SampleRequest) error {
 	return fmt.Errorf("the toolChoice %q is not known", r.ToolChoice.Mode)
 }
 
-// user takes over a message of the user, or the results of tools, which in the API are messages of their own.
-func (s *sampling) user(content SampleContent) error {
+// add adds a message of the server's. In the API, results of tools are messages of their own.
+func (s *sampling) add(role string, content SampleContent) error {
 	var chunks []map[string]any
 	var texts []string // those of chunks
+	var calls []ToolCall
 	results := 0
 	for i, block := range content {
-		switch block.Type {
-		case "tool_result":
+		var err error
+		switch {
+		case block.Type == "tool_use" && role == "assistant":
+			calls, err = s.addCall(calls, block.Raw)
+		case block.Type == "tool_result" && role == "user":
+			err = s.addResult(block.Raw)
 			results++
-			var answer toolAnswer
-			if err := json.Unmarshal(block.Raw, &answer); err != nil {
-				return fmt.Errorf("tool_result: %w", err)
-			}
-			id := callID(answer.ToolUseID)
-			function, ok := s.open[id]
-			if !ok {
-				return fmt.Errorf("the tool_result for %q belongs to no tool_use of the message before", answer.ToolUseID)
-			}
-			delete(s.open, id)
-			text := ModelText(&answer.ToolResult)
-			if answer.IsError {
-				text = "Error: " + text
-			}
-			s.chat.Messages = append(s.chat.Messages, Message{Role: "tool", Content: Text(text), ToolCallID: id, Name: function})
-		case "tool_use":
-			return errors.New("a tool_use is not the user's")
-		case "image":
+		case block.Type == "tool_use", block.Type == "tool_result":
+			err = fmt.Errorf("a %s is not the %s's", block.Type, role)
+		case block.Type == "image" && role == "user":
 			url := "data:" + block.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(block.Data)
 			chunks = append(chunks, map[string]any{"type": "image_url", "image_url": map[string]string{"url": url}})
 		default:
@@ -160,65 +200,77 @@ func (s *sampling) user(content SampleContent) error {
 			texts = append(texts, text)
 			chunks = append(chunks, map[string]any{"type": "text", "text": text})
 		}
-	}
-	said := Text(strings.Join(texts, "\n"))
-	if len(chunks) > len(texts) { // not every server takes a list where a string will do
-		var err error
-		if said, err = chatJSON(chunks); err != nil {
+		if err != nil {
 			return err
 		}
 	}
-	switch {
+	said := TextContent(strings.Join(texts, "\n"))
+	if len(chunks) > len(texts) { // not every server takes a list where a string will do
+		said, _ = PlainJSON(chunks) // strings always encode
+	}
+	switch last := s.last(); {
 	case results > 0 && results < len(content):
 		return errors.New("beside a tool_result nothing else is allowed")
-	case results == 0 && s.last() == "tool": // many servers refuse a user's message there
-		s.say("assistant", Text("(The results are there.)"))
+	case role == "assistant" && (last == "" || last == "system"):
+		s.say("user", TextContent("(The assistant begins.)"))
+	case role == "user" && results == 0 && last == "tool": // many servers refuse a user's message there
+		s.say("assistant", TextContent("(The results are there.)"))
+	case role != "user" && role != "assistant":
+		return fmt.Errorf("the role %q is not known", role)
 	}
-	s.say("user", said)
+	s.say(role, said, calls...)
 	return nil
 }
 
-// assistant takes over a message of the model.
-func (s *sampling) assistant(content SampleContent) error {
-	if s.last() == "" || s.last() == "system" {
-		s.say("user", Text("(The assistant begins.)"))
+// addResult adds the result of a tool.
+func (s *sampling) addResult(raw json.RawMessage) error {
+	var result struct {
+		ToolUseID string `json:"toolUseId"`
+		ToolResult
 	}
-	var texts []string
-	var calls []ToolCall
-	for i, block := range content {
-		switch block.Type {
-		case "tool_result":
-			return errors.New("a tool_result is not the assistant's")
-		case "tool_use":
-			var use toolUse
-			if err := json.Unmarshal(block.Raw, &use); err != nil {
-				return fmt.Errorf("tool_use: %w", err)
-			}
-			id := callID(use.ID)
-			if _, ok := s.open[id]; ok {
-				return fmt.Errorf("the id %q is there twice", use.ID)
-			}
-			if len(use.Input) == 0 || use.Input[0] != '{' {
-				return fmt.Errorf("the input of %s is no object", use.Name)
-			}
-			name, ok := s.functions[use.Name]
-			if !ok { // no longer offered
-				name = functionNames([]Tool{{Name: use.Name}})[0]
-			}
-			s.open[id] = name
-			calls = append(calls, ToolCall{ID: id, Name: name, Arguments: string(use.Input)})
-		default:
-			texts = append(texts, ModelText(&ToolResult{Content: content[i : i+1]}))
-		}
+	if err := json.Unmarshal(raw, &result); err != nil {
+		return fmt.Errorf("tool_result: %w", err)
 	}
-	s.say("assistant", Text(strings.Join(texts, "\n")), calls...)
+	id := CallID(result.ToolUseID)
+	function, ok := s.open[id]
+	if !ok {
+		return fmt.Errorf("the tool_result for %q belongs to no tool_use of the message before", result.ToolUseID)
+	}
+	delete(s.open, id)
+	text := ModelText(&result.ToolResult)
+	if result.IsError {
+		text = "Error: " + text
+	}
+	message := ChatMessage{Role: "tool", Content: TextContent(text), ToolCallID: id, Name: function}
+	s.chat.Messages = append(s.chat.Messages, message)
 	return nil
+}
+
+// addCall adds a call to those of a message.
+func (s *sampling) addCall(calls []ToolCall, raw json.RawMessage) ([]ToolCall, error) {
+	var use toolUse
+	if err := json.Unmarshal(raw, &use); err != nil {
+		return nil, fmt.Errorf("tool_use: %w", err)
+	}
+	id := CallID(use.ID)
+	if _, ok := s.open[id]; ok {
+		return nil, fmt.Errorf("the id %q is used twice", use.ID)
+	}
+	if len(use.Input) == 0 || use.Input[0] != '{' {
+		return nil, fmt.Errorf("the input of %s is not an object", use.Name)
+	}
+	name, ok := s.functions[use.Name]
+	if !ok { // no longer offered
+		name = FunctionNames("", []Tool{{Name: use.Name}})[0]
+	}
+	s.open[id] = name
+	return append(calls, ToolCall{ID: id, Name: name, Arguments: string(use.Input)}), nil
 }
 
 // say appends a message, but not one that says nothing: the API refuses it.
 func (s *sampling) say(role string, content Content, calls ...ToolCall) {
 	if string(content) != `""` || len(calls) > 0 {
-		s.chat.Messages = append(s.chat.Messages, Message{Role: role, Content: content, ToolCalls: calls})
+		s.chat.Messages = append(s.chat.Messages, ChatMessage{Role: role, Content: content, ToolCalls: calls})
 	}
 }
 
@@ -234,8 +286,8 @@ func (s *sampling) last() string {
 func (s *sampling) result(r *SampleRequest, answer *ChatResponse) (*SampleResult, error) {
 	text, calls := answer.Message.Content.Text(), answer.Message.ToolCalls
 	reason := "endTurn"
-	// The API has a parameter for stop sequences, but does not tell when one of them was what ended an answer. So the answer is
-	// cut here, where the model would have ended it, calls and all.
+	// The API has a parameter for stop sequences, but does not report that one of them ended an answer. So the answer
+	// is cut here, where the model would have ended it, calls and all.
 	stop := len(text)
 	for _, sequence := range r.StopSequences {
 		if i := strings.Index(text, sequence); sequence != "" && i >= 0 && i <= stop {
@@ -263,26 +315,12 @@ func (s *sampling) result(r *SampleRequest, answer *ChatResponse) (*SampleResult
 		if !ok {
 			return nil, fmt.Errorf("the model calls %q, which it was not offered", call.Name)
 		}
-		if input := strings.TrimSpace(call.Arguments); !strings.HasPrefix(input, "{") || !validJSON([]byte(input)) {
-			return nil, fmt.Errorf("the model calls %s with arguments that are no JSON object", name)
-		}
-		raw, err := json.Marshal(toolUse{"tool_use", call.ID, name, json.RawMessage(call.Arguments)})
+		input, _, err := ParseArguments(call.Arguments)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the model calls %s, but %w", name, err)
 		}
+		raw, _ := json.Marshal(toolUse{"tool_use", call.ID, name, json.RawMessage(input)}) // input is valid
 		content = append(content, ContentBlock{Type: "tool_use", Raw: raw})
 	}
 	return &SampleResult{Role: "assistant", Content: content, Model: answer.Model, StopReason: reason}, nil
-}
-
-var apiCallID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
-
-// callID is a server's id of a call in the only form that the API takes. The same id gives the same, so that the model finds
-// its earlier calls as they were.
-func callID(id string) string {
-	if apiCallID.MatchString(id) {
-		return id
-	}
-	hash := sha256.Sum256([]byte(id))
-	return base32.StdEncoding.EncodeToString(hash[:])[:9]
 }

@@ -1,5 +1,4 @@
 // search.go - ranked full-text search in memory.
-// Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -13,22 +12,22 @@ import (
 	"unicode/utf8"
 )
 
-// Index finds passages of documents by the words of a query. The zero value is an empty index. Searches may run
-// concurrently with each other, but not with Add.
+// Index finds passages of documents by the words of a query. The zero value is an empty index. Search may be called
+// concurrently, Add may not.
 type Index struct {
 	passages []Passage
 	postings map[string][]posting // by term
-	length   int                  // terms of all passages together
+	length   int                  // the number of terms in all passages
 }
 
-// Passage is a run of whole lines of a document: some paragraphs of prose, or a declaration in code.
+// Passage is a sequence of whole lines of a document: some paragraphs of prose, or a declaration in code.
 type Passage struct {
-	Source     string // the document
-	Text       string // the lines as they are, with their ends
-	Start, End int    // the lines' numbers, from 1, inclusive
+	Source     string // the name of the document
+	Text       string // the lines, unchanged
+	Start, End int    // the numbers of the first and the last line; the document begins with line 1
 
-	heading string // what it stands under; in code, the comment above the declaration and its first line
-	length  int    // terms
+	heading string // the heading above it; in code, the declaration's comment and first line
+	length  int    // the number of terms
 }
 
 // Hit is a passage that matches a query.
@@ -37,11 +36,11 @@ type Hit struct {
 	Similarity float64 // above 0, below 1
 }
 
-// posting says how often a term occurs in a passage.
+// posting is the number of times that a term occurs in a passage.
 type posting struct{ passage, count int }
 
-// Add cuts a document into passages and indexes them. Each one's heading and the document's name count as if they
-// were written in it. It returns the passages, which cover the text without gap or overlap.
+// Add splits a document into passages, indexes them and returns them. The heading of a passage and the name of the
+// document are indexed with its text. The passages cover the text without gap or overlap.
 func (x *Index) Add(source, text string, prose bool) []Passage {
 	if x.postings == nil {
 		x.postings = make(map[string][]posting)
@@ -65,18 +64,18 @@ func (x *Index) Add(source, text string, prose bool) []Passage {
 	return x.passages[first:]
 }
 
-// Search returns all passages that have a term of the query, best first, equals in the order they were added in. The
-// rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). Similarity is a passage's score
-// divided by that of an imaginary one that repeats every term of the query without end. So it tells how much of the
-// query is met, whatever the query, and about 0.45 is a passage of average length that has each term once.
+// Search returns all passages that contain a term of the query, the best first, equal ones in the order of Add. The
+// rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). Similarity is the score of a
+// passage divided by the limit that the score approaches as every term of the query is repeated. It is comparable
+// between queries: a passage of average length that contains each term once has about 0.45.
 func (x *Index) Search(query string) []Hit {
-	const k, b = 1.2, 0.75 // how soon repeating a term stops to count; how much a passage's length does
-	scores, best, n := make([]float64, len(x.passages)), 0.0, float64(len(x.passages))
-	for _, w := range keyTerms(query) {
-		found := float64(len(x.postings[w]))
+	const k, b = 1.2, 0.75 // the weight of a repeated term; the weight of a passage's length
+	scores, limit, n := make([]float64, len(x.passages)), 0.0, float64(len(x.passages))
+	for _, term := range keyTerms(query) {
+		found := float64(len(x.postings[term]))
 		rarity := math.Log(1 + (n-found+0.5)/(found+0.5))
-		best += rarity * (k + 1)
-		for _, p := range x.postings[w] {
+		limit += rarity * (k + 1)
+		for _, p := range x.postings[term] {
 			count, size := float64(p.count), float64(x.passages[p.passage].length)*n/float64(x.length)
 			scores[p.passage] += rarity * (k + 1) * count / (count + k*(1-b+b*size))
 		}
@@ -84,7 +83,7 @@ func (x *Index) Search(query string) []Hit {
 	var hits []Hit
 	for i, score := range scores {
 		if score > 0 {
-			hits = append(hits, Hit{&x.passages[i], score / best})
+			hits = append(hits, Hit{&x.passages[i], score / limit})
 		}
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Similarity, a.Similarity) })
@@ -93,91 +92,77 @@ func (x *Index) Search(query string) []Hit {
 
 // Sizes of passages in bytes.
 const (
-	smallPassage = 200  // one that is smaller takes in its neighbour
-	smallProse   = 600  // the same for paragraphs, under one heading
-	largePassage = 3000 // a larger one is cut, at a blank line if there is one
-	maxHeading   = 1000 // more of it is not indexed with each passage under it
+	smallPassage = 200  // a smaller declaration is joined with the next one
+	smallProse   = 600  // a smaller paragraph is joined with the next one under the same heading
+	largePassage = 3000 // a larger passage is split, at a blank line if there is one
+	maxHeading   = 1000 // the rest of a longer heading is not indexed
 )
 
-// passages cuts a text into runs of lines that cover it without gap or overlap (FuzzPassages). Its units are, in prose,
-// paragraphs; in code, declarations with the comments above them. Small units are put together, large ones cut.
+// passages splits a text into passages that cover it without gap or overlap (FuzzIndex). A unit is a paragraph of
+// prose, or a declaration of code with the comment above it. Small units are joined, large ones are split. In code a
+// unit begins after a blank line with a line that is not indented: that finds the declarations of most languages.
 func passages(text string, prose bool) []Passage {
 	var all []Passage
-	at := 0         // bytes in all
-	inside := false // the last of all began inside a unit, so the next unit must not join it
+	start, startLine := 0, 1                 // of the current passage
+	blankEnd, blankLine := 0, 0              // the end of its last blank line, and the number of the next line
+	heading, headingEnd, open := 0, 0, false // the last heading; open while the next line may continue it
+	cut := func(end, next int) {
+		title := text[heading:min(headingEnd, heading+maxHeading)]
+		all = append(all, Passage{Text: text[start:end], Start: startLine, End: next - 1, heading: title})
+		start, startLine = end, next
+	}
 	small := smallPassage
 	if prose {
 		small = smallProse
 	}
-	for _, b := range blocks(text, prose) {
-		last := len(all) - 1
-		if last >= 0 && len(all[last].Text)+len(b.Text) <= largePassage &&
-			(!b.unit || len(all[last].Text) < small && !b.titled && !inside) {
-			p := &all[last]
-			p.Text, p.End = text[at-len(p.Text):at+len(b.Text)], b.End
-			if b.unit && b.heading != p.heading {
-				p.heading += b.heading
-			}
-		} else {
-			all, inside = append(all, b.Passage), !b.unit
-		}
-		at += len(b.Text)
-	}
-	return all
-}
-
-// block is some lines up to and with the blank ones behind them.
-type block struct {
-	Passage
-	unit   bool // begins a unit, rather than going on with it
-	titled bool // begins with a heading
-}
-
-// blocks cuts a text after blank lines, before headings, and where a block would be too large. In prose a blank line
-// ends a unit; in code it does if the next line is at the left margin, which finds the declarations of most languages
-// without knowing any.
-func blocks(text string, prose bool) []block {
-	var all []block
-	at, line, blank := 0, 1, true
-	fenced := false                          // in prose: between two lines of ```
-	heading, headingEnd, open := 0, 0, false // where the last one is, and whether the next line may go on with it
+	at, line, blank := 0, 1, true // at is the offset of line; blank: the line before it is blank
+	fenced := false               // in prose: inside a block of code
+	split := false                // the current passage began inside a unit, so the next unit must not join it
 	for l := range strings.Lines(text) {
-		end := at + len(l)
-		unit, titled, empty := len(all) == 0, false, strings.TrimSpace(l) == ""
+		unit, titled, empty := false, false, strings.TrimSpace(l) == ""
 		if prose {
 			titled = !fenced && l[0] == '#' && strings.HasPrefix(strings.TrimLeft(l, "#"), " ")
-			switch {
-			case titled && open:
-				headingEnd = end
-			case titled:
-				unit, heading, headingEnd, open = true, at, end, true
-			case !empty:
-				unit, open = unit || blank && !fenced, false
+			unit = titled && !open || !titled && blank && !empty && !fenced
+		} else {
+			unit = blank && !strings.ContainsAny(l[:1], " \t\r\n})]")
+		}
+		if unit && at > start && (titled || split || at-start >= small) {
+			cut(at, line)
+			split = false
+		}
+		for at > start && at+len(l)-start > largePassage {
+			if split = true; blankEnd > start {
+				cut(blankEnd, blankLine)
+			} else {
+				cut(at, line)
 			}
+		}
+		headed := titled || !prose && (unit || open)
+		if headed && unit {
+			heading = at
+		}
+		at += len(l)
+		line++
+		if headed {
+			headingEnd = at
+		}
+		if prose {
+			open = headed || open && empty
 			fenced = fenced != strings.HasPrefix(l, "```")
-		} else if !strings.ContainsAny(l[:1], " \t\r\n})]") {
-			if blank {
-				unit, heading, open = true, at, true
-			}
-			if open {
-				headingEnd = end
-				open = strings.ContainsAny(l[:1], `/#*-;"'<@`) // a comment or an annotation
-			}
+		} else {
+			open = headed && strings.ContainsAny(l[:1], "/#*-;\"'<@ \t") // a comment or an annotation
 		}
-		last := len(all) - 1
-		if unit || blank && !empty || len(all[last].Text)+len(l) > largePassage {
-			all = append(all, block{Passage{Start: line}, unit, titled})
-			last++
+		if blank = empty; blank {
+			blankEnd, blankLine = at, line
 		}
-		b := &all[last]
-		b.Text, b.End = text[at-len(b.Text):end], line
-		b.heading = text[heading:min(headingEnd, heading+maxHeading)]
-		at, line, blank = end, line+1, empty
+	}
+	if at > start {
+		cut(at, line)
 	}
 	return all
 }
 
-// terms are the words of a text as the index has them, in lower case and without endings.
+// terms returns the words of a text as they are indexed: in lower case and without endings.
 func terms(text string) []string {
 	all := lowerWords(text)
 	for i, w := range all {
@@ -186,22 +171,21 @@ func terms(text string) []string {
 	return all
 }
 
-// keyTerms are the terms of a query, each once, without the words that questions are made of; with them if there are no
-// others.
+// keyTerms returns the distinct terms of a query without stop words. A query of stop words alone keeps them.
 func keyTerms(query string) []string {
-	all := lowerWords(query)
-	if key := slices.DeleteFunc(slices.Clone(all), isStopWord); len(key) > 0 {
-		all = key
+	key := slices.DeleteFunc(lowerWords(query), isStopWord)
+	if len(key) == 0 {
+		key = lowerWords(query)
 	}
-	for i, w := range all {
-		all[i] = stem(w)
+	for i, w := range key {
+		key[i] = stem(w)
 	}
-	slices.Sort(all)
-	return slices.Compact(all)
+	slices.Sort(key)
+	return slices.Compact(key)
 }
 
-// lowerWords takes a text apart. An identifier counts as a whole and by its parts: readLoop and read_loop are read,
-// loop and readloop.
+// lowerWords splits a text into words in lower case. An identifier gives its parts and itself: readLoop and read_loop
+// both give read, loop and readloop.
 func lowerWords(text string) []string {
 	var all []string
 	add := func(word string) {
@@ -229,11 +213,12 @@ func lowerWords(text string) []string {
 	return all
 }
 
-// startsPart says whether a part of an identifier begins with r: the L of readLoop, the S of HTTPServer, the _ of
-// read_loop. In scripts that put no spaces between words, every sign is a part.
+// startsPart reports whether r begins a part of an identifier: the L of readLoop, the S of HTTPServer, the _ of
+// read_loop. In scripts without spaces between words every character is a part.
 func startsPart(before, r, next rune) bool {
+	upper := unicode.IsUpper(r) && (!unicode.IsUpper(before) || unicode.IsLower(next))
 	dense := func(r rune) bool { return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai) }
-	return r == '_' || unicode.IsUpper(r) && (!unicode.IsUpper(before) || unicode.IsLower(next)) || dense(r) || dense(before)
+	return r == '_' || upper || dense(r) || dense(before)
 }
 
 func isStopWord(word string) bool {
@@ -248,8 +233,8 @@ func isStopWord(word string) bool {
 	return false
 }
 
-// stem takes the commonest English endings off, alike in queries and in passages: deletes, deleted and deleting are
-// delet, cancelled is cancel, queries is queri as query is. What is left need not be a word.
+// stem removes the most frequent English endings, in queries and in passages: deletes, deleted and deleting become
+// delet, cancelled becomes cancel, queries and query become queri. The result need not be a word.
 func stem(word string) string {
 	if len(word) > 2 && !strings.HasSuffix(word, "ss") {
 		word = strings.TrimSuffix(word, "s")

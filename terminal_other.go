@@ -1,5 +1,4 @@
 // terminal_other.go - the width of a terminal where it cannot be asked for.
-// Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
 //go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)

@@ -1,5 +1,4 @@
-// terminal_screen.go - a terminal that several write to, with a line at its end that changes.
-// Needs: Go 1.25, mistral.go, terminal_unix.go, terminal_other.go.
+// terminal_screen.go - the screen: all that a person sees goes through it.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -9,41 +8,47 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 	"unicode"
 )
 
-// Screen is what everybody writes to who has something to tell the user. Texts are kept apart from the two things that can stand
-// on the last line: a status, which is drawn again and again, and a question that waits for its answer.
+// Screen owns the terminal: whatever the program writes to stderr and stdout goes through it. It keeps texts apart
+// from what can stand on the last line: a status, which is drawn again and again, or an open question.
 //
-// A text takes the status away, and it comes back below. What is written while a question is open waits until it is answered.
+// A text removes the status, which is drawn again below it. What is written while a question is open waits for the
+// answer. All methods may be called from any goroutine.
 type Screen struct {
-	Redact  func(string) string // takes secrets out of all that is written; nil leaves it as it is
-	Live    bool                // lines can be drawn again: it is a terminal that knows how
-	Color   bool                // and it may be told to use colors
-	Columns func() int          // of the window, as it is now
+	Secrets *Secrets   // taken out of all that is written
+	Live    bool       // stderr is a terminal whose lines can be drawn again
+	Color   bool       // and which shows colors
+	Answers bool       // stdout is a terminal
+	Columns func() int // of the window, as it is now
 
-	w io.Writer
+	stderr, stdout io.Writer
 
 	mu       sync.Mutex // guards the following; held during a write
-	status   string     // on the last line; empty if there is none
+	status   rendered   // on the last line; empty if there is none
 	open     bool       // the last text did not end its line
 	asking   bool       // a question is open
-	held     []piece    // written meanwhile
+	held     []piece    // written while the question is open
 	heldSize int        // of them, in bytes
 	last     paragraph
 }
 
-// piece is a text on its way to a file.
+// rendered is a text that may be written: it comes from Screen.render, or is a constant.
+type rendered string
+
+// piece is a text on its way to stderr or stdout.
 type piece struct {
 	w    io.Writer
-	text string
+	text rendered
 }
 
-// paragraph is a kind of text. Those of another kind, and each question, stand apart.
+// paragraph is a kind of text. An empty line separates two kinds, and each question from the one before it.
 type paragraph int
 
 const (
@@ -53,188 +58,231 @@ const (
 	aQuestion
 )
 
-// maxHeld bounds in bytes what waits for a question to be answered. What comes then interrupts it.
-const maxHeld = 1 << 20
+// Style is how the letters of a text look.
+type Style string
 
-// NewScreen writes to a file. What it can do is taken from the environment: NO_COLOR (no-color.org), TERM and COLUMNS.
-func NewScreen(f *os.File) *Screen {
-	s := &Screen{w: f, Columns: func() int {
-		width, _ := strconv.Atoi(os.Getenv("COLUMNS"))
-		return cmp.Or(max(width, 0), windowWidth(f), 80)
-	}}
-	term := cmp.Or(os.Getenv("TERM"), os.Getenv("WT_SESSION"), "dumb") // the second is Windows' new terminal; its old one has neither
-	s.Live = isTerminal(f) && term != "dumb"
+// The styles, all of them: nothing else has a color.
+const (
+	Bold  Style = "\x1b[1m"
+	Faint Style = "\x1b[2m"
+	Red   Style = "\x1b[31m" // errors, and calls that failed
+	Green Style = "\x1b[32m" // calls that succeeded
+)
+
+// Look is how a text is shown.
+type Look struct {
+	Style Style // "" is plain
+	Max   int   // if not 0, the text is put onto one line and cut to so many columns
+	Exact bool  // lines are not folded, so that no white space is lost
+}
+
+const (
+	maxHeld    = 1 << 20 // bytes that wait for a question to be answered; what comes then interrupts it
+	maxPreview = 4       // lines of a text of which only the beginning is shown
+)
+
+// NewScreen returns the screen of a program. What its terminal can do is taken from the environment: NO_COLOR
+// (no-color.org), TERM and COLUMNS.
+func NewScreen(stderr, stdout *os.File) *Screen {
+	s := &Screen{Secrets: new(Secrets), stderr: stderr, stdout: stdout, Answers: IsTerminal(stdout)}
+	s.Columns = func() int {
+		columns, _ := strconv.Atoi(os.Getenv("COLUMNS"))
+		return cmp.Or(max(columns, 0), windowWidth(stderr), 80)
+	}
+	// WT_SESSION is set by Windows' new terminal; its old one sets neither.
+	term := cmp.Or(os.Getenv("TERM"), os.Getenv("WT_SESSION"), "dumb")
+	s.Live = IsTerminal(stderr) && term != "dumb"
 	s.Color = s.Live && os.Getenv("NO_COLOR") == ""
 	return s
 }
 
-// Write writes whole lines. It fails as the writer below does.
-func (s *Screen) Write(lines []byte) (int, error) {
+// render is the one way from a text to what is shown of it. Secrets are taken out first, while they are whole.
+// Control characters become visible, then the text is cut, then folded: what is counted is what is seen.
+func (s *Screen) render(look Look, text string) rendered {
+	text = Visible(s.Secrets.Mask(text))
+	if look.Max > 0 {
+		text = fit(text, look.Max)
+	}
+	line := strings.TrimRight(text, " ") // what a question ends with stays, and has no style
+	end := text[len(line):]
+	if s.Live && !look.Exact {
+		w := wrapper{columns: s.Columns()}
+		line = w.wrap(line) + w.end()
+	}
+	return s.style(look.Style, rendered(line)) + rendered(end)
+}
+
+func (s *Screen) style(style Style, text rendered) rendered {
+	if !s.Color || style == "" || text == "" {
+		return text
+	}
+	return rendered(style) + text + "\x1b[0m"
+}
+
+// Show shows a text, with the end of its line, on stderr.
+func (s *Screen) Show(look Look, text string) { s.showLines(s.render(look, text) + "\n") }
+
+// Preview shows the first lines of a text, each cut to the window.
+func (s *Screen) Preview(text string) {
+	text = strings.TrimSpace(s.Secrets.Mask(text)) // some secrets have several lines
+	if text == "" {
+		return
+	}
+	lines := strings.Split(text, "\n")
+	if more := len(lines) - maxPreview; more > 1 { // a line that says "1 more line" would be no gain
+		lines = append(slices.Clone(lines[:maxPreview]), fmt.Sprintf("… %d more lines", more))
+	}
+	for _, line := range lines {
+		s.Show(Look{Style: Faint, Max: s.Columns()}, "    "+line)
+	}
+}
+
+func (s *Screen) showLines(lines rendered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open && !s.asking {
-		_ = s.write(s.w, "\n")
+		_ = s.write(piece{s.stderr, "\n"})
 	}
-	return len(lines), s.hold(piece{s.w, string(lines)})
+	s.hold(piece{s.stderr, lines})
 }
 
-// Over is the screen for a text that belongs to another file, as the answer does to stdout: it may be the same terminal. It may
-// come in pieces.
-func (s *Screen) Over(f io.Writer) io.Writer { return over{s, f} }
-
-type over struct {
-	s *Screen
-	w io.Writer
+// Print writes a text to stdout, which may be a file: only a terminal's control characters become visible.
+func (s *Screen) Print(text string) error {
+	out := rendered(s.Secrets.Mask(text))
+	if s.Answers {
+		out = rendered(Visible(string(out)))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.write(piece{s.stdout, out})
 }
 
-func (o over) Write(text []byte) (int, error) {
-	o.s.mu.Lock()
-	defer o.s.mu.Unlock()
-	return len(text), o.s.hold(piece{o.w, string(text)})
+// stream writes a piece of a text, of which another writer has taken out the secrets, to stdout. end is for the last.
+func (s *Screen) stream(w *wrapper, text string, end bool) {
+	if s.Answers {
+		text = w.wrap(Visible(text))
+		if end {
+			text += w.end()
+		}
+	}
+	if end {
+		text += "\n"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hold(piece{s.stdout, rendered(text)})
 }
 
-// hold writes a piece, or keeps it for when the open question is answered. It needs the lock, as does write.
-func (s *Screen) hold(p piece) error {
+// hold writes a piece, or keeps it until the open question is answered. It needs the lock, as does write.
+func (s *Screen) hold(p piece) {
 	if s.asking && s.heldSize+len(p.text) <= maxHeld {
 		s.held, s.heldSize = append(s.held, p), s.heldSize+len(p.text)
-		return nil
+		return
 	}
-	return s.write(p.w, p.text)
+	_ = s.write(p)
 }
 
-func (s *Screen) write(w io.Writer, text string) error {
-	if text == "" {
+func (s *Screen) write(p piece) error {
+	if p.text == "" {
 		return nil
-	}
-	if s.Redact != nil {
-		text = s.Redact(text)
 	}
 	status := s.status
 	if status != "" {
-		if _, err := io.WriteString(s.w, "\r\x1b[K"); err != nil {
-			return err
-		}
+		_, _ = io.WriteString(s.stderr, "\r\x1b[K")
 		s.status = ""
 	}
-	_, err := io.WriteString(w, text)
-	s.open = !strings.HasSuffix(text, "\n")
+	_, err := io.WriteString(p.w, string(p.text))
+	s.open = !strings.HasSuffix(string(p.text), "\n")
 	if status != "" && !s.open {
 		s.draw(status)
 	}
 	return err
 }
 
-// Status draws the last line anew; an empty one takes it away. The text must fit the window, as longer ones would stay behind.
-// Where somebody else is on the last line, or lines cannot be drawn again, nothing happens.
+// Status draws the last line anew, cut to the window; "" removes it. Nothing happens while another text is on the
+// last line, or where lines cannot be drawn again.
 func (s *Screen) Status(text string) {
+	status := s.render(Look{Max: s.Columns() - 1}, text) // in the last column some terminals begin a new line
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.Live || s.open || s.asking || text == "" && s.status == "" {
+	if !s.Live || s.open || s.asking || status == "" && s.status == "" {
 		return
 	}
-	s.draw(text)
+	s.draw(status)
 }
 
-func (s *Screen) draw(text string) {
-	if s.Redact != nil {
-		text = s.Redact(text)
-	}
-	_, _ = io.WriteString(s.w, "\r"+text+"\x1b[K") // a status that is not seen is no loss
-	s.status = text
+func (s *Screen) draw(status rendered) {
+	_, _ = io.WriteString(s.stderr, "\r"+string(status)+"\x1b[K") // a status that is not seen is no loss
+	s.status = status
 }
 
-// begin puts an empty line before a paragraph that is to stand apart from the one before, where somebody looks at it.
+// begin puts an empty line before a paragraph that is to stand apart from the one before.
 func (s *Screen) begin(next paragraph) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Live && !s.asking && next != noParagraph && s.last != noParagraph && (next != s.last || next == aQuestion) {
-		_ = s.write(s.w, "\n")
+		_ = s.write(piece{s.stderr, "\n"})
 	}
 	s.last = next
 }
 
 // ask opens a question, at whose end the cursor stays.
-func (s *Screen) ask(question string) {
+func (s *Screen) ask(look Look, question string) {
+	text := s.render(look, question)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open { // of an answer that is still being streamed
-		question = "\n" + question
+		text = "\n" + text
 	}
-	_ = s.write(s.w, question)
+	_ = s.write(piece{s.stderr, text})
 	s.status, s.asking = "", true
 }
 
-// Asking says whether a question is open.
+// Asking reports whether a question is open.
 func (s *Screen) Asking() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asking
 }
 
-// answered closes it. If somebody has answered, their own Enter has ended the line.
+// answered closes the question. If the user has answered, their own Enter has ended the line.
 func (s *Screen) answered(entered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking = false
 	if !entered {
-		_ = s.write(s.w, "\n")
+		_ = s.write(piece{s.stderr, "\n"})
 	}
 	s.open = false
 	for _, p := range s.held {
-		_ = s.write(p.w, p.text)
+		_ = s.write(p)
 	}
 	s.held, s.heldSize = nil, 0
 }
 
-// The few styles there are.
-const (
-	bold  = "\x1b[1m"
-	faint = "\x1b[2m"
-	red   = "\x1b[31m"
-	green = "\x1b[32m"
-)
-
-// style is a text in a style, if there are any.
-func (s *Screen) style(style, text string) string {
-	if !s.Color || text == "" {
-		return text
-	}
-	return style + text + "\x1b[0m"
-}
-
-// Fold breaks a text's lines between words where the window ends, if it is one.
-func (s *Screen) Fold(text string) string {
-	if !s.Live {
-		return text
-	}
-	w, line := wrapper{columns: s.Columns()}, strings.TrimRight(text, " ")
-	return w.wrap(line) + w.end() + text[len(line):]
-}
-
-// visible is text as a terminal may show it: with U+FFFD for each character that would steer it, but for line breaks and
-// tabs.
-func visible(text string) string {
+// Visible is a text that a terminal may get: U+FFFD stands for each character that a terminal obeys instead of
+// showing it (control characters, separators of lines, marks that reorder text), except line breaks and tabs.
+func Visible(text string) string {
 	return strings.Map(func(r rune) rune {
-		if steers(r) && r != '\n' && r != '\t' {
+		if r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
 			return '\uFFFD'
 		}
 		return r
 	}, strings.ReplaceAll(text, "\r\n", "\n"))
 }
 
-// fit is text on one line, without what would steer a terminal, cut to so many columns.
+// fit is the one cutter by columns: a text on one line, cut to so many of them. Blanks at its beginning stay.
 func fit(text string, columns int) string {
-	text = visible(strings.Join(strings.Fields(text), " "))
+	text = text[:len(text)-len(strings.TrimLeft(text, " "))] + strings.Join(strings.Fields(text), " ")
 	if width(text) <= columns {
 		return text
 	}
 	used := 0
-	for i, r := range text {
-		if used += runeWidth(r); used > columns-1 {
-			return text[:i] + "…"
-		}
-	}
-	return text
+	end := strings.IndexFunc(text, func(r rune) bool {
+		used += runeWidth(r)
+		return used >= columns // one is for the mark
+	})
+	return text[:end] + "…"
 }
 
 // width is how many columns a text takes.
@@ -245,29 +293,24 @@ func width(text string) (columns int) {
 	return columns
 }
 
-// wide are the blocks whose characters take two columns (Unicode Standard Annex 11, less what few terminals agree on).
-var wide = [...][2]rune{
-	{0x1100, 0x115F}, {0x2E80, 0x303E}, {0x3041, 0x4DBF}, {0x4E00, 0xA4CF}, {0xA960, 0xA97C}, {0xAC00, 0xD7A3}, {0xF900, 0xFAFF},
-	{0xFE30, 0xFE6F}, {0xFF00, 0xFF60}, {0xFFE0, 0xFFE6}, {0x1F300, 0x1F64F}, {0x1F680, 0x1F6FF}, {0x1F900, 0x1FAFF}, {0x20000, 0x3FFFD},
-}
-
 func runeWidth(r rune) int {
-	if r < 0x300 {
+	switch {
+	case r < 0x300:
 		return 1
-	}
-	if unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf) {
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0
-	}
-	for _, block := range wide {
-		if block[0] <= r && r <= block[1] {
-			return 2
-		}
+	case unicode.In(r, unicode.Han, unicode.Hangul, unicode.Hiragana, unicode.Katakana),
+		0x3000 <= r && r <= 0x303E, 0xFE30 <= r && r <= 0xFF60, 0x1F300 <= r && r <= 0x1FAFF: // punctuation, emoji
+		return 2
 	}
 	return 1
 }
 
-// wrapper breaks lines between words, and what follows stands below the beginning. What is laid out already stays as it is: code
-// between fences, tables, and lines that begin with a tab.
+// bullet matches the word that begins an item of a list.
+var bullet = regexp.MustCompile(`^([-*•–]|\d+\.)$`)
+
+// wrapper breaks lines between words, and indents what follows like the beginning. It leaves alone what has a layout
+// of its own: code between fences, tables, and lines that begin with a tab.
 type wrapper struct {
 	columns int
 	out     strings.Builder
@@ -277,7 +320,7 @@ type wrapper struct {
 	indent  int    // of the lines that follow, so that those of a list stand below each other
 	begun   bool   // the line has a word
 	fenced  bool   // between two fences
-	asIs    bool   // the line, for it is laid out
+	asIs    bool   // the line has a layout of its own
 }
 
 // wrap returns what can be shown of the text so far: all but its last word, which may go on.
@@ -319,7 +362,7 @@ func (w *wrapper) place() {
 		switch {
 		case strings.HasPrefix(word, "```"):
 			w.fenced, w.asIs = !w.fenced, true
-		case isBullet(word):
+		case bullet.MatchString(word):
 			w.indent += width(word) + 1
 		case strings.HasPrefix(word, "|") || strings.Contains(w.gap, "\t"):
 			w.asIs = true
@@ -335,19 +378,8 @@ func (w *wrapper) place() {
 	w.gap = ""
 }
 
-// isBullet tells what an item of a list begins with.
-func isBullet(word string) bool {
-	switch word {
-	case "-", "*", "•", "–":
-		return true
-	}
-	number, ok := strings.CutSuffix(word, ".")
-	_, err := strconv.Atoi(number)
-	return ok && err == nil
-}
-
-// isTerminal says whether somebody sits at the file. The null device is a character device too.
-func isTerminal(f *os.File) bool {
+// IsTerminal reports whether a file is a terminal. The null device is a character device, too.
+func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return false
@@ -356,25 +388,10 @@ func isTerminal(f *os.File) bool {
 	return err != nil || !os.SameFile(info, null)
 }
 
-// cut shortens a text to n runes, on one line.
-func cut(text string, n int) string {
-	runes := []rune(strings.Join(strings.Fields(text), " "))
-	if len(runes) <= n {
-		return string(runes)
-	}
-	return string(runes[:n-1]) + "…"
-}
-
-func plural(n int, noun string) string {
+// Plural is a number of things.
+func Plural(n int, thing string) string {
 	if n == 1 {
-		return "1 " + noun
+		return "1 " + thing
 	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-func round(d time.Duration) time.Duration {
-	if d < time.Second {
-		return d.Round(time.Millisecond)
-	}
-	return d.Round(100 * time.Millisecond)
+	return fmt.Sprintf("%d %ss", n, thing)
 }

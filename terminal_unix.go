@@ -1,5 +1,4 @@
 // terminal_unix.go - how wide a terminal is, on Unix.
-// Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly

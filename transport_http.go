@@ -1,5 +1,5 @@
 // transport_http.go - Streamable HTTP, of every revision.
-// Needs: Go 1.25, transport_http_events.go.
+// Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -18,6 +18,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -26,9 +28,9 @@ import (
 // HTTPError says why a message was not answered as the protocol has it.
 type HTTPError struct {
 	URL     string      // without its query, which may hold a key
-	Status  int         // 0 if the connection could not be made, or broke off; the server may have acted all the same
-	Header  http.Header // of the answer; nil if there was none
-	Err     error       // what the connection or the body says; never io.EOF, with which a Transport ends for good
+	Status  int         // 0 if there was no whole response; the server may have acted all the same
+	Header  http.Header // of the response; nil if there was none
+	Err     error       // from the connection or the body; never io.EOF, which would be the end of the transport
 	expired bool        // see SessionExpired
 }
 
@@ -39,61 +41,76 @@ func (e *HTTPError) Error() string {
 	}
 	text += e.Err.Error()
 	if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden {
-		text += fmt.Sprintf(" (a header is missing or wrong, as a rule Authorization; WWW-Authenticate: %q)", e.Header.Get("WWW-Authenticate"))
+		text += fmt.Sprintf(" (a header is missing or wrong, usually Authorization; WWW-Authenticate: %q)",
+			e.Header.Get("WWW-Authenticate"))
 	}
 	return text
 }
 
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// Lost says that the message may not have reached the server, or its answer not the client: also where a proxy says so.
+// Lost reports whether the message may not have reached the server, or its answer not the client. A proxy says so with
+// the statuses 502 to 504.
 func (e *HTTPError) Lost() bool {
-	switch e.Status {
-	case 0:
-		return !errors.As(e.Err, new(*BodyTooLongError))
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
+	if e.Status == 0 {
+		return !errors.As(e.Err, new(*MessageTooLongError)) // the answer would be as long the next time
 	}
-	return false
+	return e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
 }
 
-// SessionExpired says that the server knows the session no more, and did nothing: a new initialize begins another session.
+// SessionExpired reports whether the server does not know the session any more. It has not acted: a new initialize
+// begins another session.
 func (e *HTTPError) SessionExpired() bool { return e.expired }
 
 const (
-	connectTime    = 15 * time.Second // for TCP, and for TLS
-	acceptTime     = 30 * time.Second // for what has no answer but that it came
-	openTime       = 3 * time.Second  // for the headers of the GET stream: some servers send none before they have something to say
-	deleteTime     = 2 * time.Second  // for the end of a session
-	retryTime      = time.Second      // before a stream is resumed, if the server does not say; doubled with each failure
-	maxRetry       = time.Minute      // where that ends
-	steadyTime     = maxRetry / 2     // after which a stream that breaks off was no failure
-	maxFailures    = 3                // in a row, of a stream that has the answer to a request
-	maxHTTPMessage = 64 << 20         // bytes, where HTTP.MaxMessage does not say
+	connectTime    = 15 * time.Second      // for TCP, and for TLS
+	acceptTime     = 30 * time.Second      // for the response to a message that is not a request
+	openTime       = 3 * time.Second       // for the headers of the GET stream, which may come with its first event
+	deleteTime     = 2 * time.Second       // for the end of a session
+	tailTime       = 50 * time.Millisecond // for what follows the answer in a stream
+	maxHTTPMessage = 64 << 20              // bytes, unless HTTP.MaxMessage is set
 )
 
-// HTTP carries messages over Streamable HTTP: each is a POST of its own, answered with JSON or with a stream of server-sent
-// events. A message whose _meta says so is of the stateless era (MCP 2026-07-28, transports, streamable HTTP): its headers
-// repeat what is in it, and closing its stream cancels it. Any other one is of the handshake era, which has sessions, a GET stream for
-// what the server says by itself, and streams that are resumed (MCP 2025-11-25, transports, streamable HTTP).
+// HTTP describes a server that is reached over HTTP. Start and StartSSE make a transport to it.
 type HTTP struct {
 	URL        string       // the MCP endpoint
-	Client     *http.Client // nil: one of its own, with the proxies of the environment. Redirects are not left to it; its Timeout would end streams
 	Header     http.Header  // sent with every request
-	MaxMessage int          // bytes of one message; 64 MiB if 0
+	Client     *http.Client // nil: one of its own. CheckRedirect is not used; a Timeout would end streams
+	MaxMessage int          // bytes of one message from the server; 64 MiB if 0
+	ownClient  bool         // nobody else uses the connections of Client
+}
 
-	once    sync.Once          // sets the next five, which are then only read
-	client  *http.Client       //
-	in      chan []byte        // to Read
-	life    context.Context    // ends with Close
-	end     context.CancelFunc //
-	readers sync.Pool          // of *eventReader that are done, for their buffers
+// String returns the URL without its user and its query, which may be secret.
+func (h *HTTP) String() string {
+	u, err := url.Parse(h.URL)
+	if err != nil {
+		return "the server's URL"
+	}
+	return u.Scheme + "://" + u.Host + u.Path
+}
 
-	mu      sync.Mutex     // guards the following; never held across I/O
-	session *httpSession   // nil before the answer to initialize, and in the stateless era
-	next    *httpSession   // takes its place when the server has been told that the client is ready
-	closed  bool           // nothing may be added to work
-	work    sync.WaitGroup // Writes and the GET stream
+// Start returns a *StreamableHTTP, for Connect. Nothing is sent yet.
+func (h *HTTP) Start(context.Context) (Transport, error) {
+	t := &StreamableHTTP{server: h.withDefaults(), in: make(chan []byte)}
+	t.life, t.end = context.WithCancel(context.Background())
+	t.readers.New = func() any { return new(eventReader) }
+	return t, nil
+}
+
+// StreamableHTTP carries messages over Streamable HTTP: each is a POST of its own, answered with JSON or with a
+// stream of server-sent events. A message with a Revision is of the stateless era (MCP 2026-07-28, transports,
+// streamable HTTP): its headers repeat what is in it, and closing its stream cancels it. Any other message is of the
+// handshake era, which has sessions, a GET stream for what the server says unasked, and streams that are resumed (MCP
+// 2025-11-25, transports, streamable HTTP).
+type StreamableHTTP struct {
+	lifetime
+	server  HTTP        // with its defaults
+	in      chan []byte // to Read
+	readers sync.Pool   // of *eventReader that are not in use, for their buffers
+
+	mu      sync.Mutex   // guards the following; never held across I/O
+	session *httpSession // nil before the answer to initialize, and in the stateless era
+	next    *httpSession // replaces session when the server has been told that the client is ready
 }
 
 // httpSession is what an initialize began. It does not change.
@@ -103,276 +120,330 @@ type httpSession struct {
 	end         context.CancelFunc //
 }
 
-// post is a message on its way, and what its body says about it.
-type post struct {
-	message   []byte
-	id        string // see plainID; empty if no answer is awaited
-	method    string // empty for a response
-	name      string // of the tool or prompt, or the URI of the resource, that it is about
-	stateless string // the revision that it says it is of; empty in the handshake era
-	session   *httpSession
-	header    http.Header // of its own
-}
+// httpPost is a message on its way.
+type httpPost struct {
+	Outgoing
+	session *httpSession    // nil in the stateless era, and before the first handshake
+	header  http.Header     // of this request alone
+	sender  context.Context // of the caller of Write
+	cancel  func()          // ends the HTTP request
 
-func (h *HTTP) init() {
-	h.client = &http.Client{Transport: &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: connectTime}).DialContext,
-		TLSHandshakeTimeout: connectTime,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: 100,             // each request at work has a connection
-		IdleConnTimeout:     4 * time.Second, // Node and Python close theirs after 5 s: a POST that meets that end is lost
-	}}
-	if h.Client != nil {
-		*h.client = *h.Client
-	}
-	h.client.CheckRedirect = checkRedirect
-	h.in = make(chan []byte)
-	h.readers.New = func() any { return new(eventReader) }
-	h.life, h.end = context.WithCancel(context.Background())
-}
-
-// checkRedirect keeps headers from another origin: net/http leaves out only those that it knows to hold credentials.
-func checkRedirect(next *http.Request, via []*http.Request) error {
-	if first := via[0]; next.URL.Scheme != first.URL.Scheme || next.URL.Host != first.URL.Host || next.Method != first.Method || len(via) > 5 {
-		return fmt.Errorf("it redirects to %s, and no message is sent there: if that is the server, give its URL", bareURL(next.URL.String()))
-	}
-	return nil
+	// outlive lets the HTTP request go on when sender ends, which it does as soon as Read has returned the answer: the
+	// rest of the response must be read, so that its connection can be used again (TestHTTPConnections).
+	outlive func() bool
 }
 
 // Read returns the next message of any of the streams, until Close.
-func (h *HTTP) Read() ([]byte, error) {
-	h.once.Do(h.init)
+func (t *StreamableHTTP) Read() ([]byte, error) {
 	select {
-	case message := <-h.in:
+	case message := <-t.in:
 		return message, nil
-	case <-h.life.Done():
+	case <-t.life.Done():
 		return nil, net.ErrClosed
 	}
 }
 
-// Write sends one message. For a request it returns when Read has been given the answer, and before it what came on the same
-// stream. When ctx ends, the stream is closed. The error is an *HTTPError or the cause of ctx; but a JSON-RPC error is an
-// answer, with any status but 401 and 403, unless it says that the session has expired.
-func (h *HTTP) Write(ctx context.Context, message []byte) error {
-	return h.write(ctx, h.newPost(message))
-}
-
-// write is Write for a message that has been read.
-func (h *HTTP) write(ctx context.Context, p *post) error {
-	h.once.Do(h.init)
-	if !h.enter() {
+// Write sends one message. For a request it returns when Read has been given the answer, and before it what came on
+// the same stream. When ctx ends before that, the stream is closed. The error is an *HTTPError or the cause of ctx;
+// but a JSON-RPC error is an answer, with any status but 401 and 403, unless it says that the session has expired.
+func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
+	if !t.enter() {
 		return net.ErrClosed
 	}
-	defer h.work.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(h.life, func() { cancel(net.ErrClosed) })()
+	defer t.work.Done()
+	p := t.prepare(m)
+	if m.Method == "notifications/cancelled" && p.session == nil {
+		return nil // in the stateless era the end of the stream has said it
+	}
 
-	if p.method == "notifications/cancelled" && p.session == nil {
-		return nil // to close the stream was to say so
-	}
-	ready := p.method == "notifications/initialized" && p.session != nil
+	// The HTTP request ends with the sender's ctx until the answer is here, and with the transport.
+	p.sender = ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	p.cancel = func() { cancel(nil) }
+	p.outlive = context.AfterFunc(p.sender, func() { cancel(context.Cause(p.sender)) })
+	defer p.outlive()
+	defer context.AfterFunc(t.life, func() { cancel(net.ErrClosed) })()
+
+	ready := m.Method == "notifications/initialized" && p.session != nil
 	if ready {
-		h.listen(ctx, p.session)
+		t.openGetStream(ctx, p.session)
 	}
-	err := h.post(ctx, p)
+	err := t.post(ctx, p)
 	if ready {
-		h.adopt(p.session, err == nil)
+		t.endHandshake(p.session, err == nil)
 	}
-	if ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return err
 }
 
 // Close ends every stream, and tells the server that the session is over.
-func (h *HTTP) Close() error {
-	h.once.Do(h.init)
-	h.mu.Lock()
-	h.closed = true
-	h.mu.Unlock()
-	h.end()
-	h.work.Wait()
-	s := h.session // which nobody sets any more
+func (t *StreamableHTTP) Close() error {
+	t.finish()
+	s := t.session // nothing sets it any more
 	if s != nil && s.id != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 		defer cancel()
-		// Whether it allows that or not, and is there or not: the session ends.
-		if response, err := h.do(ctx, http.MethodDelete, s, nil, nil); err == nil {
+		// The session ends, whatever the server answers.
+		if response, err := t.server.do(ctx, http.MethodDelete, s, nil, nil); err == nil {
 			response.Body.Close()
 		}
 	}
-	if h.Client == nil {
-		h.client.CloseIdleConnections()
+	if t.server.ownClient {
+		t.server.Client.CloseIdleConnections()
 	}
 	return nil
 }
 
-// enter counts a goroutine that Close waits for, if it is not too late.
-func (h *HTTP) enter() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.closed {
-		h.work.Add(1)
+// prepare chooses the headers of a message, and the session that it belongs to.
+func (t *StreamableHTTP) prepare(m Outgoing) *httpPost {
+	p := &httpPost{Outgoing: m, header: http.Header{
+		"Content-Type": {"application/json"},
+		"Accept":       {"application/json, text/event-stream"},
+	}}
+	if m.Revision != "" {
+		// For those between here and the server (MCP 2026-07-28, transports, streamable HTTP, request metadata).
+		p.header.Set("Mcp-Protocol-Version", m.Revision)
+		p.header.Set("Mcp-Method", m.Method)
+		if m.Name != "" {
+			p.header.Set("Mcp-Name", headerValue(m.Name))
+		}
+		for name, value := range m.Headers {
+			p.header.Set(name, value)
+		}
+		return p
 	}
-	return !h.closed
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch m.Method {
+	case "initialize":
+	case "notifications/initialized", "": // a response is to what came on the new GET stream
+		p.session = t.next
+	default:
+		p.session = t.session
+	}
+	return p
 }
 
-// post sends a message and sees to the answer.
-func (h *HTTP) post(ctx context.Context, p *post) error {
-	if p.id == "" {
+// post sends a message and passes the answer on.
+func (t *StreamableHTTP) post(ctx context.Context, p *httpPost) error {
+	if p.ID == 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, acceptTime)
 		defer cancel()
 	}
-	response, err := h.do(ctx, http.MethodPost, p.session, p.header, p.message)
+	response, err := t.server.do(ctx, http.MethodPost, p.session, p.header, p.Text)
 	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
 	accepted := response.StatusCode/100 == 2
-	if accepted && p.id == "" {
-		readTail(response) // whatever is said besides
-		return nil
-	}
 	kind := contentType(response)
-	if accepted && kind == "text/event-stream" {
-		return h.follow(ctx, p, p.session, response, nil)
-	}
-	body, err := readBody(response, h.limit())
-	if err != nil {
-		return h.lost(err)
-	}
-	// The examples of the official SDKs say 400 for what the specification makes a 404.
-	status := response.StatusCode
-	expired := p.session != nil && p.session.id != "" && !accepted && !bytes.Contains(body, []byte("-32601")) &&
-		(status == http.StatusNotFound || status == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session")) && plainID(outline(body).get("id")) != p.id)
-	if (kind == "application/json" || !accepted) && p.id != "" && !expired && status != http.StatusUnauthorized && status != http.StatusForbidden {
-		if answered, err := h.deliver(ctx, p, response, body); answered || err != nil {
-			return err
-		}
-	}
-	refusal := h.refusal(response, body)
-	refusal.expired = expired
-	return refusal
-}
-
-// do makes one HTTP request. Closing the body of the answer ends it first: else Close could wait for a stream.
-func (h *HTTP) do(ctx context.Context, method string, s *httpSession, header http.Header, body []byte) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	request, err := http.NewRequestWithContext(ctx, method, h.URL, bytes.NewReader(body))
-	if err != nil {
-		cancel()
-		return nil, h.lost(err)
-	}
-	maps.Copy(request.Header, h.Header)
-	maps.Copy(request.Header, header)
-	request.Host = request.Header.Get("Host") // where else net/http does not take it from; empty: the URL's
-	if s != nil {
-		request.Header.Set("Mcp-Protocol-Version", s.version)
-		if s.id != "" {
-			request.Header.Set("Mcp-Session-Id", s.id)
-		}
-	}
-	response, err := h.client.Do(request)
-	if err != nil {
-		cancel()
-		if err = h.lost(err); response != nil { // refused by checkRedirect
-			err.(*HTTPError).Status = response.StatusCode
-		}
-		return nil, err
-	}
-	response.Body = cancelBody{response.Body, cancel}
-	return response, nil
-}
-
-// deliver gives a message to Read, and says whether it is the answer to p, which is nil on the GET stream.
-func (h *HTTP) deliver(ctx context.Context, p *post, response *http.Response, message []byte) (answered bool, err error) {
-	m := outline(message)
-	id, result, failure := m.get("id"), m.get("result"), m.get("error")
-	refused := response.StatusCode/100 != 2
 	switch {
-	case refused && result == nil && outline(failure).get("code") == nil: // a page, or JSON that is no JSON-RPC
-		return false, nil
-	case m != nil && len(m) == 0: // a batch (MCP 2025-03-26)
-		var batch []json.RawMessage
-		_ = json.Unmarshal(message, &batch)
-		for _, message := range batch {
-			one, err := h.deliver(ctx, p, response, message)
-			if answered = answered || one; err != nil {
-				return answered, err
-			}
-		}
-		return answered, nil
-	case m == nil && p != nil && contentType(response) == "application/json": // else another message may follow
-		return false, h.lost(fmt.Errorf("the answer is cut off, or is no JSON: %q", oneLine(message)))
-	case p == nil || result == nil && failure == nil:
-	case failure != nil && (refused || id == nil || string(id) == "null"):
-		// What was wrong may have kept the server from reading the id, but it is this POST that it answers.
+	case accepted && p.ID == 0:
+		readTail(response, p.cancel) // whatever is in it
+		return nil
+	case accepted && kind == "text/event-stream":
+		return t.follow(ctx, p, p.session, response, nil)
+	}
+	body, err := readBody(response, t.server.MaxMessage)
+	switch {
+	case err != nil:
+		return t.server.connectionError(err)
+	case !accepted:
+		return t.passRefusal(ctx, p, response, body)
+	case kind != "application/json":
+		return t.server.statusError(response, body)
+	}
+	answered, err := t.pass(ctx, p, response, body)
+	if !answered && err == nil {
+		err = t.server.statusError(response, body)
+	}
+	return err
+}
+
+// passRefusal passes on the JSON-RPC response in an HTTP response with a status other than 2xx. An error says that
+// there is none, or that it is about more than this one request.
+func (t *StreamableHTTP) passRefusal(ctx context.Context, p *httpPost, response *http.Response, body []byte) error {
+	refusal := t.server.statusError(response, body)
+	var m Incoming
+	invalid := m.Parse(body)
+	switch {
+	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
+		return refusal
+	case p.session != nil && p.session.id != "" && isExpired(response.StatusCode, body, &m, p.ID):
+		refusal.expired = true
+		return refusal
+	case p.ID == 0 || invalid != nil || m.Method != "":
+		return refusal
+	case m.Error != nil && !isAnswer(&m, p.ID):
+		body = answerWithID(p.ID, m.Error)
+	case !isAnswer(&m, p.ID):
+		return refusal
+	}
+	p.outlive()
+	return t.give(ctx, p.sender, body)
+}
+
+// pass gives a text that came with status 2xx to Read. It reports whether that was the answer to p.
+func (t *StreamableHTTP) pass(ctx context.Context, p *httpPost, response *http.Response, text []byte) (
+	answered bool, err error) {
+	var m Incoming
+	var invalid error
+	begins := p.Method != "initialize" && beginsAnswer(text, p.ID)
+	if !begins {
+		invalid = m.Parse(text)
+	}
+	isBody := contentType(response) == "application/json"
+	switch {
+	case begins, invalid == nil && isAnswer(&m, p.ID):
 		answered = true
-	default:
-		answered = plainID(id) == p.id
+	case invalid == nil && isErrorWithoutID(&m):
+		answered, text = true, answerWithID(p.ID, m.Error)
+	case invalid == nil: // a notification, a request, or the answer to another request
+	case batchAnswers(text, p.ID):
+		answered = true
+	case isBody, isInvalidAnswer(&m, p.ID):
+		err = fmt.Errorf("the answer is cut off or invalid: %w: %q", invalid, oneLine(text))
+		return false, t.server.connectionError(err)
+	} // else it is not a message, and the answer may follow in the stream
+	if !answered {
+		return false, t.give(ctx, ctx, text)
 	}
-	if answered && !(bytes.HasPrefix(message, []byte(`{"jsonrpc":"2.0","id":`)) && bytes.HasSuffix(message, []byte("}")) && plainID(id) == p.id) {
-		// In the order in which whoever waits is found first, even if what follows is no JSON.
-		message = fmt.Appendf(nil, `{"jsonrpc":%s,"id":%s,`, cmp.Or(string(m.get("jsonrpc")), "null"), outline(p.message).get("id"))
-		if failure != nil && string(failure) != "null" {
-			message = append(append(append(message, `"error":`...), failure...), '}')
-		} else {
-			message = append(append(append(message, `"result":`...), result...), '}')
+	if p.Method == "initialize" && m.Result != nil && m.Error == nil {
+		t.beginHandshake(response.Header.Get("Mcp-Session-Id"), m.Result)
+	}
+	p.outlive()
+	return true, t.give(ctx, p.sender, text)
+}
+
+// beginsAnswer reports whether a text begins as most responses to the request with that id do. Its megabytes are then
+// left to Conn, which ends the call whatever is wrong with them: servers in Python write NaN.
+func beginsAnswer(text []byte, id int64) (begins bool) {
+	s := scanner{text: text}
+	isOurs := false
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "jsonrpc":
+			s.value()
+		case "id":
+			n, ok := idNumber(s.value())
+			isOurs = ok && n == id
+		case "result", "error":
+			begins = isOurs
+			s.fail() // no more is read
+		default:
+			s.fail()
+		}
+	})
+	return begins && bytes.HasSuffix(bytes.TrimSpace(text), []byte("}")) // else it is cut off
+}
+
+// isAnswer reports whether a message is the response to the request with that id.
+func isAnswer(m *Incoming, id int64) bool {
+	n, ok := idNumber(m.ID)
+	return ok && n == id && m.Method == ""
+}
+
+// isErrorWithoutID reports whether a message is an error without an id: what was wrong may have kept the server from
+// reading the id (JSON-RPC 2.0, 5), but it answers the request that it comes with.
+func isErrorWithoutID(m *Incoming) bool {
+	return m.Method == "" && m.Error != nil && (m.ID == nil || string(m.ID) == "null")
+}
+
+// answerWithID makes the answer to a request of an error that came without the id of the request.
+func answerWithID(id int64, failure json.RawMessage) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"error":%s}`, id, failure)
+}
+
+// batchAnswers reports whether a text is a batch (MCP 2025-03-26, JSON-RPC 2.0, 6) with the answer to a request in it.
+func batchAnswers(text []byte, id int64) bool {
+	var batch []json.RawMessage
+	_ = json.Unmarshal(text, &batch)
+	for _, one := range batch {
+		var m Incoming
+		if m.Parse(one) == nil && isAnswer(&m, id) {
+			return true
 		}
 	}
-	if answered && p.method == "initialize" && result != nil {
-		h.begin(response.Header.Get("Mcp-Session-Id"), result)
+	return false
+}
+
+// isInvalidAnswer reports whether a text that is not a valid message is the answer to a request all the same, which
+// no other message will be. m is what was read of it. Other JSON with the id, such as a line of a log, is not an
+// answer.
+func isInvalidAnswer(m *Incoming, id int64) bool {
+	return isAnswer(m, id) && (m.Result != nil || m.Error != nil)
+}
+
+// isExpired reports whether the refusal of a message says that its session is over. The status for that is 404 (MCP
+// 2025-11-25, transports, session management), which can also mean an unknown method; the examples of the official
+// SDKs answer 400, which is about the session if it names one and is not the answer to the request.
+func isExpired(status int, body []byte, m *Incoming, id int64) bool {
+	switch status {
+	case http.StatusNotFound:
+		return !bytes.Contains(m.Error, []byte("-32601"))
+	case http.StatusBadRequest:
+		return !isAnswer(m, id) && bytes.Contains(bytes.ToLower(body), []byte("session"))
 	}
+	return false
+}
+
+// give gives a text to Read, unless ctx or the ctx of its sender ends first.
+func (t *StreamableHTTP) give(ctx, sender context.Context, text []byte) error {
 	select {
-	case h.in <- message:
-		return answered, nil
+	case t.in <- text:
+		return nil
 	case <-ctx.Done():
-		return false, context.Cause(ctx)
+		return context.Cause(ctx)
+	case <-sender.Done():
+		return context.Cause(sender)
 	}
 }
 
-// begin takes down the session that the answer to an initialize begins. If it is not the first, the one before, which has
-// expired, stays until adopt: who uses it learns that, and no message overtakes the end of the handshake.
-func (h *HTTP) begin(id string, result []byte) {
-	s := &httpSession{id: id}
-	_ = json.Unmarshal(outline(result).get("protocolVersion"), &s.version) // whoever asked reads it, too
-	s.life, s.end = context.WithCancel(h.life)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.next = s; h.session == nil {
-		h.session = s
+// beginHandshake notes the session that the answer to an initialize begins. If it is not the first, the one before,
+// which has expired, stays until endHandshake: who uses it learns that, and no message overtakes the end of the
+// handshake.
+func (t *StreamableHTTP) beginHandshake(id string, result []byte) {
+	var initialized struct{ ProtocolVersion string }
+	_ = json.Unmarshal(result, &initialized) // the client reports what is wrong with it
+	s := &httpSession{id: id, version: initialized.ProtocolVersion}
+	s.life, s.end = context.WithCancel(t.life)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.next = s; t.session == nil {
+		t.session = s
 	}
 }
 
-// adopt ends a handshake.
-func (h *HTTP) adopt(s *httpSession, accepted bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// endHandshake replaces the session, if the server has accepted that the client is ready.
+func (t *StreamableHTTP) endHandshake(s *httpSession, accepted bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	switch {
 	case !accepted:
 		s.end()
-	case h.session != s:
-		h.session.end()
-		h.session = s
+	case t.session != s:
+		t.session.end()
+		t.session = s
 	}
 }
 
-// listen opens the GET stream, before the server is told that the client is ready: what it has to say or to ask then, it says
-// only there, and only once.
-func (h *HTTP) listen(ctx context.Context, s *httpSession) {
-	if !h.enter() {
+// openGetStream opens the GET stream, before the server is told that the client is ready: what it has to say or to
+// ask then, it says only there, and only once.
+func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
+	if !t.enter() {
 		return
 	}
 	opened := make(chan struct{})
 	go func() {
-		defer h.work.Done()
-		response, err := h.get(s.life, s, "")
+		defer t.work.Done()
+		response, err := t.server.openStream(s.life, s, "")
 		close(opened)
 		if refusal := new(HTTPError); err == nil || errors.As(err, &refusal) && refusal.Lost() { // else the server has none
-			_ = h.follow(s.life, nil, s, response, err)
+			_ = t.follow(s.life, nil, s, response, err)
 		}
 	}()
 	late := time.NewTimer(openTime)
@@ -384,8 +455,91 @@ func (h *HTTP) listen(ctx context.Context, s *httpSession) {
 	}
 }
 
-// get opens the GET stream, or resumes the stream whose last event had that id.
-func (h *HTTP) get(ctx context.Context, s *httpSession, lastID string) (*http.Response, error) {
+// lifetime is that of a running transport, with what runs in it.
+type lifetime struct {
+	life context.Context    // ends with Close
+	end  context.CancelFunc //
+	mu   sync.Mutex         // held while life ends, and while something is added to work, which must not be after that
+	work sync.WaitGroup     // Writes and the GET stream
+}
+
+// enter counts a goroutine that finish waits for. It reports false when it is too late for that.
+func (l *lifetime) enter() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.life.Err() != nil {
+		return false
+	}
+	l.work.Add(1)
+	return true
+}
+
+// finish ends the life, and waits for what runs in it.
+func (l *lifetime) finish() {
+	l.mu.Lock()
+	l.end()
+	l.mu.Unlock()
+	l.work.Wait()
+}
+
+// withDefaults returns a copy of h for a transport.
+func (h *HTTP) withDefaults() HTTP {
+	client := &http.Client{Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         (&net.Dialer{Timeout: connectTime}).DialContext,
+		TLSHandshakeTimeout: connectTime,
+		ForceAttemptHTTP2:   true,
+		MaxIdleConnsPerHost: 100,             // each request that is being answered has a connection
+		IdleConnTimeout:     4 * time.Second, // Node and Python close theirs after 5 s: a POST that meets that end is lost
+	}}
+	if h.Client != nil {
+		*client = *h.Client
+	}
+	client.CheckRedirect = checkRedirect
+	limit := min(cmp.Or(h.MaxMessage, maxHTTPMessage), math.MaxInt32-1<<10)
+	return HTTP{URL: h.URL, Header: h.Header, Client: client, MaxMessage: limit, ownClient: h.Client == nil}
+}
+
+// checkRedirect keeps headers from another origin: net/http leaves out only those that it knows to hold credentials.
+func checkRedirect(next *http.Request, via []*http.Request) error {
+	first := via[0]
+	sameOrigin := next.URL.Scheme == first.URL.Scheme && next.URL.Host == first.URL.Host
+	if sameOrigin && next.Method == first.Method && len(via) <= 5 {
+		return nil
+	}
+	to := &HTTP{URL: next.URL.String()}
+	return fmt.Errorf("it redirects to %s, and no message is sent there: if that is the server, give its URL", to)
+}
+
+// do makes one HTTP request.
+func (h *HTTP) do(ctx context.Context, method string, s *httpSession, header http.Header, body []byte) (
+	*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, h.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, h.connectionError(err)
+	}
+	maps.Copy(request.Header, h.Header)
+	maps.Copy(request.Header, header)
+	if s != nil {
+		request.Header.Set("Mcp-Protocol-Version", s.version)
+		if s.id != "" {
+			request.Header.Set("Mcp-Session-Id", s.id)
+		}
+	}
+	request.Host = request.Header.Get("Host") // net/http does not take it from the headers; empty: the URL's
+	response, err := h.Client.Do(request)
+	if err != nil {
+		failure := h.connectionError(err)
+		if response != nil { // refused by checkRedirect
+			failure.Status = response.StatusCode
+		}
+		return nil, failure
+	}
+	return response, nil
+}
+
+// openStream opens the GET stream of a session, or resumes the stream whose last event had that id.
+func (h *HTTP) openStream(ctx context.Context, s *httpSession, lastID string) (*http.Response, error) {
 	header := http.Header{"Accept": {"text/event-stream"}}
 	if lastID != "" {
 		header.Set("Last-Event-ID", lastID)
@@ -393,137 +547,29 @@ func (h *HTTP) get(ctx context.Context, s *httpSession, lastID string) (*http.Re
 	response, err := h.do(ctx, http.MethodGet, s, header, nil)
 	if err == nil && (response.StatusCode != http.StatusOK || contentType(response) != "text/event-stream") {
 		defer response.Body.Close()
-		body, _ := readBody(response, h.limit())
-		return nil, h.refusal(response, body)
+		body, _ := readBody(response, h.MaxMessage)
+		return nil, h.statusError(response, body)
 	}
 	return response, err
 }
 
-// follow reads the stream that has the answer to p, or where p is nil the GET stream until ctx ends. In the handshake era one that
-// breaks off is resumed, not before the time that the server asked for (MCP 2025-11-25, transports, resumability).
-func (h *HTTP) follow(ctx context.Context, p *post, s *httpSession, response *http.Response, err error) error {
-	events := h.readers.Get().(*eventReader)
-	*events = eventReader{limit: h.limit(), buf: events.buf}
-	defer h.readers.Put(events)
-	for failures := 0; ; failures++ {
-		if err == nil {
-			lastID, opened := events.lastID, time.Now()
-			if err = h.receive(ctx, p, events, response); err == nil {
-				return nil
-			}
-			if events.lastID != lastID || time.Since(opened) > steadyTime {
-				failures = 0
-			}
-		}
-		refusal := new(HTTPError)
-		refused := errors.As(err, &refusal) && refusal.Status/100 == 4 && refusal.Status != http.StatusConflict // which is: too soon
-		resumable := p == nil || s != nil && events.lastID != "" && failures < maxFailures
-		switch {
-		case refused && p != nil:
-			return h.lost(fmt.Errorf("the answer broke off, and the server does not resume it: %w", refusal.Err))
-		case refused || !resumable || errors.As(err, new(*BodyTooLongError)):
-			return h.lost(err)
-		}
-		pause := min(cmp.Or(events.retry, retryTime)<<min(failures, 10), maxRetry)
-		select {
-		case <-time.After(max(pause, events.retry)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		response, err = h.get(ctx, s, events.lastID)
+// connectionError is the error for an exchange that has no whole response.
+func (h *HTTP) connectionError(err error) *HTTPError {
+	var known *HTTPError
+	if errors.As(err, &known) {
+		return known
 	}
-}
-
-// receive delivers the messages of one connection, until the answer to p. The error is why it had none.
-func (h *HTTP) receive(ctx context.Context, p *post, events *eventReader, response *http.Response) error {
-	defer response.Body.Close()
-	events.begin(response.Body)
-	for {
-		name, data, err := events.next()
-		if err != nil {
-			return err
-		}
-		if name != "" && name != "message" || len(data) == 0 { // of no use here, or there for its id alone
-			continue
-		}
-		answered, err := h.deliver(ctx, p, response, data)
-		if answered {
-			readTail(response)
-		}
-		if answered || err != nil {
-			return err
-		}
-	}
-}
-
-// newPost reads what the transport has to know of a message.
-func (h *HTTP) newPost(message []byte) *post {
-	m := outline(message)
-	params := outline(m.get("params"))
-	p := &post{
-		message:   message,
-		method:    jsonText(m.get("method")),
-		stateless: jsonText(outline(params.get("_meta")).get("io.modelcontextprotocol/protocolVersion")),
-		header: http.Header{
-			"Content-Type": {"application/json"},
-			"Accept":       {"application/json, text/event-stream"},
-		},
-	}
-	if p.method != "" { // else the id is that of the server's request
-		p.id = plainID(m.get("id"))
-	}
-	switch p.method {
-	case "tools/call", "prompts/get":
-		p.name = jsonText(params.get("name"))
-	case "resources/read":
-		p.name = jsonText(params.get("uri"))
-	}
-	if p.stateless != "" {
-		// For those between here and the server (MCP 2026-07-28, transports, streamable HTTP, request metadata).
-		p.header.Set("Mcp-Protocol-Version", p.stateless)
-		p.header.Set("Mcp-Method", p.method)
-		if p.name != "" {
-			p.header.Set("Mcp-Name", HeaderValue(p.name))
-		}
-		return p
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch p.method {
-	case "initialize":
-	case "notifications/initialized", "": // a response is to what came on the new GET stream
-		p.session = h.next
-	default:
-		p.session = h.session
-	}
-	return p
-}
-
-// HeaderValue encodes a text that a header cannot hold, or that would be taken for an encoded one.
-func HeaderValue(text string) string {
-	plain := strings.Trim(text, " ") == text && !(strings.HasPrefix(text, "=?base64?") && strings.HasSuffix(text, "?="))
-	if plain && strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) < 0 {
-		return text
-	}
-	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(text)) + "?="
-}
-
-// lost is the error of a connection.
-func (h *HTTP) lost(err error) error {
-	if of := new(url.Error); errors.As(err, &of) {
+	if of := new(url.Error); errors.As(err, &of) { // it has the whole URL
 		err = of.Err
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	if errors.As(err, new(*HTTPError)) {
-		return err
-	}
-	return &HTTPError{URL: bareURL(h.URL), Err: err}
+	return &HTTPError{URL: h.String(), Err: err}
 }
 
-// refusal is the error for an answer with no message in it.
-func (h *HTTP) refusal(response *http.Response, body []byte) *HTTPError {
+// statusError is the error for a response without a JSON-RPC message.
+func (h *HTTP) statusError(response *http.Response, body []byte) *HTTPError {
 	text := cmp.Or(oneLine(body), "nothing more")
 	if _, title, ok := strings.Cut(text, "<title>"); ok {
 		text, _, _ = strings.Cut(title, "</title>")
@@ -531,16 +577,152 @@ func (h *HTTP) refusal(response *http.Response, body []byte) *HTTPError {
 	if response.StatusCode/100 == 2 {
 		text = fmt.Sprintf("no message, but %q: %s", response.Header.Get("Content-Type"), text)
 	}
-	return &HTTPError{URL: bareURL(h.URL), Status: response.StatusCode, Header: response.Header, Err: errors.New(text)}
+	return &HTTPError{URL: h.String(), Status: response.StatusCode, Header: response.Header, Err: errors.New(text)}
 }
 
-// bareURL is a URL without what may be secret in it.
-func bareURL(text string) string {
-	u, err := url.Parse(text)
-	if err != nil {
-		return "the server's URL"
+func contentType(response *http.Response) string {
+	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
+	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+// readBody reads a response that is not a stream.
+func readBody(response *http.Response, limit int) ([]byte, error) {
+	var body bytes.Buffer
+	body.Grow(bytes.MinRead + int(max(0, min(response.ContentLength, 1<<20))))
+	if _, err := body.ReadFrom(io.LimitReader(response.Body, int64(limit)+1)); err != nil {
+		return nil, err
 	}
-	return u.Scheme + "://" + u.Host + u.Path
+	if body.Len() > limit {
+		return nil, &MessageTooLongError{limit}
+	}
+	return body.Bytes(), nil
 }
 
-func (h *HTTP) limit() int { return min(cmp.Or(h.MaxMessage, maxHTTPMessage), math.MaxInt32-1<<10) }
+// readTail reads a response to its end if that comes within tailTime, so that its connection can be used again.
+// Otherwise it ends the request, rather than close the body: of a compressed one, net/http holds a lock while it is
+// read.
+func readTail(response *http.Response, cancel func()) {
+	late := time.AfterFunc(tailTime, cancel)
+	defer late.Stop()
+	_, _ = io.Copy(io.Discard, response.Body)
+}
+
+// oneLine returns the beginning of a text that a server sent, for an error: whole words, as half of a secret would
+// not be recognised, and taken out, later.
+func oneLine(text []byte) string {
+	line := ""
+	for word := range bytes.FieldsSeq(text) {
+		if len(line)+len(word) > 300 {
+			return line + "…"
+		}
+		line += strings.ToValidUTF8(string(word), "") + " "
+	}
+	return strings.TrimSuffix(line, " ")
+}
+
+// ParamHeaders returns the headers that repeat parameters of a tool call, where the tool's schema has x-mcp-header
+// (MCP 2026-07-28, transports, streamable HTTP, custom headers). Without arguments it only checks the schema. The
+// error says what in the schema is not allowed; or it names an integer beyond 2^53-1, which cannot be sent so.
+func (t *StreamableHTTP) ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error) {
+	var schema, values any
+	_ = json.Unmarshal(inputSchema, &schema) // it is valid
+	params := make(paramPaths)
+	if err := params.find(schema, nil, true); err != nil {
+		return nil, err
+	}
+	if arguments != nil {
+		if err := json.Unmarshal(arguments, &values); err != nil {
+			return nil, fmt.Errorf("arguments: %w", err)
+		}
+	}
+	headers := make(map[string]string)
+	for header, path := range params {
+		value := values
+		for _, name := range path {
+			object, _ := value.(map[string]any)
+			value = object[name]
+		}
+		switch v := value.(type) { // no header for null, or for a value that the schema does not allow
+		case string:
+			headers[header] = headerValue(v)
+		case bool:
+			headers[header] = strconv.FormatBool(v)
+		case float64:
+			if math.Abs(v) > 1<<53-1 {
+				return nil, fmt.Errorf("%s is beyond 2^53-1, the limit for a parameter that is sent as a header",
+					strings.Join(path, "."))
+			}
+			if v == math.Trunc(v) {
+				headers[header] = strconv.FormatInt(int64(v), 10)
+			}
+		}
+	}
+	return headers, nil
+}
+
+// paramPaths are the parameters that are sent as headers: the names that lead from the arguments to each, by header.
+type paramPaths map[string][]string
+
+// find adds the parameters in a schema. Only a parameter that is reached through properties alone, by path, may be
+// marked.
+func (p paramPaths) find(schema any, path []string, reachable bool) (err error) {
+	switch s := schema.(type) {
+	case []any:
+		for _, part := range s {
+			err = cmp.Or(err, p.find(part, nil, false))
+		}
+	case map[string]any:
+		if name, ok := s["x-mcp-header"]; ok {
+			err = p.add(name, s["type"], path, reachable && len(path) > 0)
+		}
+		for _, key := range slices.Sorted(maps.Keys(s)) {
+			switch key {
+			case "default", "const", "enum", "examples": // are values
+			case "properties", "patternProperties", "dependentSchemas", "$defs", "definitions": // have schemas by name
+				named, _ := s[key].(map[string]any)
+				for _, name := range slices.Sorted(maps.Keys(named)) {
+					err = cmp.Or(err, p.find(named[name], append(slices.Clip(path), name), reachable && key == "properties"))
+				}
+			default:
+				err = cmp.Or(err, p.find(s[key], nil, false))
+			}
+		}
+	}
+	return err
+}
+
+// add adds one parameter, of a type or of several types.
+func (p paramPaths) add(mark, kind any, path []string, reachable bool) error {
+	name, _ := mark.(string)
+	header := http.CanonicalHeaderKey("Mcp-Param-" + name)
+	kinds, ok := kind.([]any)
+	if !ok {
+		kinds = []any{kind}
+	}
+	isPrimitive := func(k any) bool { return k == "string" || k == "integer" || k == "boolean" }
+	isOther := func(k any) bool { return !isPrimitive(k) && k != "null" }
+	switch {
+	case name == "" || strings.Trim(name, tokenCharacters) != "":
+		return fmt.Errorf("x-mcp-header %q is not a valid name of a header", fmt.Sprint(mark))
+	case !reachable:
+		return fmt.Errorf("x-mcp-header %q marks what is not reached through properties alone", name)
+	case !slices.ContainsFunc(kinds, isPrimitive) || slices.ContainsFunc(kinds, isOther):
+		return fmt.Errorf("x-mcp-header %q marks what is not a string, integer or boolean", name)
+	case p[header] != nil:
+		return fmt.Errorf("x-mcp-header %q is used twice", name)
+	}
+	p[header] = path
+	return nil
+}
+
+// tokenCharacters are those of a header's name (RFC 9110, 5.6.2).
+const tokenCharacters = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+// headerValue encodes a text that a header cannot hold, or that would be taken for an encoded one.
+func headerValue(text string) string {
+	plain := strings.Trim(text, " ") == text && !(strings.HasPrefix(text, "=?base64?") && strings.HasSuffix(text, "?="))
+	if plain && strings.IndexFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) < 0 {
+		return text
+	}
+	return "=?base64?" + base64.StdEncoding.EncodeToString([]byte(text)) + "?="
+}

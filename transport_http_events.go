@@ -1,27 +1,96 @@
-// transport_http_events.go - what an answer over HTTP is made of: server-sent events, and messages.
-// Needs: Go 1.25.
+// transport_http_events.go - streams of server-sent events: how they are read, followed and resumed.
+// Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
-// BodyTooLongError says that a server sent more than the limit for one message.
-type BodyTooLongError struct{ Limit int } // bytes
+const (
+	retryTime   = time.Second  // before a stream is resumed, if the server does not say; doubled with each failure
+	maxRetry    = time.Minute  // where the doubling ends
+	steadyTime  = maxRetry / 2 // after which the end of a stream is not a failure
+	maxFailures = 3            // in a row, of a stream that has the answer to a request
+)
 
-func (e *BodyTooLongError) Error() string {
-	return fmt.Sprintf("a message is longer than the limit of %d bytes", e.Limit)
+// follow reads the stream that has the answer to p, or where p is nil the GET stream until ctx ends. In the handshake
+// era a stream that ends early is resumed, not before the time that the server asked for (MCP 2025-11-25, transports,
+// resumability).
+func (t *StreamableHTTP) follow(ctx context.Context, p *httpPost, s *httpSession, response *http.Response, err error,
+) error {
+	events := t.readers.Get().(*eventReader)
+	*events = eventReader{limit: t.server.MaxMessage, buf: events.buf}
+	defer t.readers.Put(events)
+	for failures := 0; ; failures++ {
+		if err == nil {
+			lastID, opened := events.lastID, time.Now()
+			var over bool
+			if over, err = t.readStream(ctx, p, events, response); over {
+				return err
+			}
+			if events.lastID != lastID || time.Since(opened) > steadyTime {
+				failures = 0
+			}
+		}
+		resumable := p == nil || s != nil && events.lastID != "" && failures < maxFailures
+		switch {
+		case p != nil && refusesToResume(err):
+			return t.server.connectionError(fmt.Errorf("the answer broke off, and the server does not resume it: %w",
+				errors.Unwrap(err)))
+		case refusesToResume(err) || !resumable || errors.As(err, new(*MessageTooLongError)):
+			return t.server.connectionError(err)
+		}
+		pause := min(cmp.Or(events.retry, retryTime)<<min(failures, 10), maxRetry)
+		select {
+		case <-time.After(max(pause, events.retry)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		response, err = t.server.openStream(ctx, s, events.lastID)
+	}
+}
+
+// refusesToResume reports whether the server will not send the rest of a stream. The status 409 means that it is too
+// soon.
+func refusesToResume(err error) bool {
+	refusal := new(HTTPError)
+	return errors.As(err, &refusal) && refusal.Status/100 == 4 && refusal.Status != http.StatusConflict
+}
+
+// readStream passes on the messages of one connection. It reports whether nothing more is awaited: the answer to p
+// came, or was invalid, or nobody waits. Otherwise the error is why the connection had no answer.
+func (t *StreamableHTTP) readStream(ctx context.Context, p *httpPost, events *eventReader, response *http.Response) (
+	over bool, err error) {
+	defer response.Body.Close()
+	events.resume(response.Body)
+	for {
+		name, data, err := events.next()
+		if err != nil {
+			return false, err
+		}
+		if name != "" && name != "message" || len(data) == 0 { // of another protocol, or there for its id alone
+			continue
+		}
+		if p == nil {
+			err = t.give(ctx, ctx, data)
+		} else if over, err = t.pass(ctx, p, response, data); over {
+			readTail(response, p.cancel)
+		}
+		if over || err != nil {
+			return true, err
+		}
+	}
 }
 
 // eventReader reads server-sent events (WHATWG HTML, 9.2.6) over the connections that a stream takes.
@@ -33,12 +102,12 @@ type eventReader struct {
 	connection io.Reader
 	buf        []byte // read from the connection
 	start      int    // of what line has not returned yet
-	first      bool   // no line was read of this connection
+	first      bool   // no line of this connection was read
 	cr         bool   // the last line ended with CR: a LF that comes next belongs to it
 }
 
-// begin goes on with another connection.
-func (e *eventReader) begin(r io.Reader) {
+// resume goes on with another connection.
+func (e *eventReader) resume(r io.Reader) {
 	e.connection, e.buf, e.start, e.first, e.cr = r, e.buf[:0], 0, true, false
 }
 
@@ -58,7 +127,7 @@ func (e *eventReader) line() ([]byte, error) {
 		}
 		switch searched += len(rest); {
 		case searched > e.limit+64: // with the name of a field
-			return nil, &BodyTooLongError{e.limit}
+			return nil, &MessageTooLongError{e.limit}
 		case ended:
 			e.start += searched + 1
 			return unread[:searched], nil
@@ -85,7 +154,7 @@ func (e *eventReader) fill() error {
 	return err
 }
 
-// next returns the next event that has data, which is the caller's to keep. An event that breaks off is none.
+// next returns the next event that has data, which is the caller's to keep. An event that breaks off is dropped.
 func (e *eventReader) next() (name string, data []byte, err error) {
 	id := e.lastID
 	for {
@@ -97,7 +166,7 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 			line = bytes.TrimPrefix(line, []byte("\ufeff"))
 			e.first = false
 		}
-		if len(line) == 0 {
+		if len(line) == 0 { // the end of the event
 			e.lastID = id
 			if data != nil {
 				return name, data[1:], nil
@@ -112,7 +181,7 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 			name = string(value)
 		case "data":
 			if len(data)+len(value) > e.limit {
-				return "", nil, &BodyTooLongError{e.limit}
+				return "", nil, &MessageTooLongError{e.limit}
 			}
 			data = append(append(slices.Grow(data, 1+len(value)), '\n'), value...)
 		case "id":
@@ -125,135 +194,4 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 			}
 		}
 	}
-}
-
-// member is one of a JSON object, as it stands in the text.
-type member struct{ key, value []byte }
-
-// outlined are the members of an object.
-type outlined []member
-
-// get returns a member's value, nil if there is none.
-func (m outlined) get(key string) []byte {
-	for i := range m {
-		if string(m[i].key) == key {
-			return m[i].value
-		}
-	}
-	return nil
-}
-
-// maxMembers are more than any message has.
-const maxMembers = 1000
-
-// outline returns the members of a JSON object, and passes over what is in them, as a message may be of megabytes. It is nil for a
-// text that breaks off or goes on, and empty for an array. The values are parts of text, and not clipped.
-func outline(text []byte) outlined {
-	var room [8]member // on the stack of the caller: this function is inlined
-	return appendMembers(room[:0], text)
-}
-
-func appendMembers(members outlined, text []byte) outlined {
-	var key []byte
-	depth, start := 0, 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			for slashes := 1; slashes%2 == 1; { // else the quote is not escaped
-				n := bytes.IndexByte(text[i+1:], '"')
-				if n < 0 {
-					return nil
-				}
-				i += n + 1
-				slashes = i - len(bytes.TrimRight(text[:i], `\`))
-			}
-		case '{', '[':
-			if depth++; depth == 1 {
-				start = i + 1
-			}
-		case ':':
-			if depth == 1 {
-				key, start = bytes.Trim(text[start:i], "\" \t\r\n"), i+1
-			}
-		case ',', '}', ']':
-			if depth == 1 && len(key) > 0 {
-				members = append(members, member{key, bytes.TrimSpace(text[start:i])})
-				key, start = nil, i+1
-			}
-			if text[i] != ',' {
-				depth--
-			}
-			switch {
-			case depth == 0 && len(bytes.TrimSpace(text[i+1:])) > 0, len(members) > maxMembers:
-				return nil
-			case depth == 0:
-				return members
-			}
-		}
-	}
-	return nil
-}
-
-// jsonText decodes a JSON string. It is empty for anything else.
-func jsonText(raw []byte) (s string) {
-	if len(raw) > 1 && raw[0] == '"' && bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw[1 : len(raw)-1])
-	}
-	_ = json.Unmarshal(raw, &s)
-	return s
-}
-
-// plainID makes ids equal that are meant to be: some servers send 1 back as "1", or as 1.0.
-func plainID(id []byte) string { return strings.TrimSuffix(strings.Trim(string(id), `"`), ".0") }
-
-func contentType(response *http.Response) string {
-	kind, _, _ := strings.Cut(response.Header.Get("Content-Type"), ";")
-	return strings.ToLower(strings.TrimSpace(kind))
-}
-
-// readBody reads an answer that is no stream.
-func readBody(response *http.Response, limit int) ([]byte, error) {
-	var body bytes.Buffer
-	body.Grow(bytes.MinRead + int(max(0, min(response.ContentLength, 1<<20))))
-	if _, err := body.ReadFrom(io.LimitReader(response.Body, int64(limit)+1)); err != nil {
-		return nil, err
-	}
-	if body.Len() > limit {
-		return nil, &BodyTooLongError{limit}
-	}
-	return body.Bytes(), nil
-}
-
-// oneLine is the beginning of a text that a server sent, for an error: whole words, as whoever takes a secret out of a text does
-// not find the half of it.
-func oneLine(text []byte) string {
-	line := ""
-	for word := range bytes.FieldsSeq(text) {
-		if len(line)+len(word) > 300 {
-			return line + "…"
-		}
-		line += strings.ToValidUTF8(string(word), "") + " "
-	}
-	return strings.TrimSuffix(line, " ")
-}
-
-// cancelBody is the body of an answer whose Close ends the request first.
-type cancelBody struct {
-	io.ReadCloser
-	cancel context.CancelFunc
-}
-
-func (b cancelBody) Close() error {
-	b.cancel()
-	return b.ReadCloser.Close()
-}
-
-// tailTime is for the end of a stream behind the answer, after which its connection is used again.
-const tailTime = 50 * time.Millisecond
-
-// readTail reads an answer to its end if that is near, so that its connection can be used again.
-func readTail(response *http.Response) {
-	late := time.AfterFunc(tailTime, func() { response.Body.Close() })
-	defer late.Stop()
-	_, _ = io.Copy(io.Discard, response.Body)
 }

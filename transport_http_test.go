@@ -10,11 +10,14 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +28,7 @@ import (
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
+	"gotest.tools/v3/golden"
 )
 
 // htMessage is what a scripted server reads of a POST.
@@ -32,12 +36,13 @@ type htMessage struct {
 	ID     json.RawMessage
 	Method string
 	Params json.RawMessage
-	Error  json.RawMessage
 }
 
 // htSeen is one request that a scripted server got.
 type htSeen struct {
+	At           time.Time
 	Method, Path string
+	RPC          string // the method of the message
 	Header       http.Header
 	Body         string
 }
@@ -45,33 +50,109 @@ type htSeen struct {
 // htScript answers one request.
 type htScript func(w http.ResponseWriter, r *http.Request, m htMessage)
 
-// htSwitch is a script that a test exchanges for another.
-type htSwitch struct {
-	mu     sync.Mutex
-	script htScript
+// How the body of a reply may end.
+const (
+	htBreak   = "\x00break"   // the connection breaks
+	htHold    = "\x00hold"    // the stream stays open until the client leaves
+	htForever = "\x00forever" // what follows is sent again and again until the client leaves
+)
+
+// htGone is the reply of a server that closes the connection.
+const htGone = "gone"
+
+// htReply answers with a text in the manner of HTTP: a status, 200 if absent, and a content type, header lines, an
+// empty line, and the body, in which $id is the id of the request. The header Pause is the time before all that.
+func htReply(reply string) htScript {
+	head, body, _ := strings.Cut(reply, "\n\n")
+	lines := strings.Split(head, "\n")
+	number, kind, _ := strings.Cut(lines[0], " ")
+	status, err := strconv.Atoi(number)
+	if err != nil {
+		status, kind = 200, lines[0]
+	}
+	short := map[string]string{"json": "application/json", "sse": "text/event-stream"}
+	kind = cmp.Or(short[kind], kind)
+	text, end, _ := strings.Cut(body, "\x00")
+	return func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		if reply == htGone {
+			panic(http.ErrAbortHandler)
+		}
+		w.Header().Set("Content-Type", kind)
+		for _, line := range lines[1:] {
+			name, value, _ := strings.Cut(line, ": ")
+			if pause, err := time.ParseDuration(value); err == nil && name == "Pause" {
+				htWait(r, pause)
+				continue
+			}
+			w.Header().Set(name, value)
+		}
+		w.WriteHeader(status)
+		_, err := io.WriteString(w, strings.ReplaceAll(text, "$id", string(m.ID)))
+		if end != "" || kind == short["sse"] {
+			w.(http.Flusher).Flush()
+		}
+		part, forever := strings.CutPrefix(end, "forever")
+		switch {
+		case end == "break":
+			panic(http.ErrAbortHandler)
+		case end == "hold":
+			<-r.Context().Done()
+		case end == "hour":
+			htWait(r, time.Hour)
+		}
+		for forever && err == nil {
+			_, err = io.WriteString(w, part)
+		}
+	}
 }
 
-func (s *htSwitch) set(script htScript) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.script = script
+// htWait waits for some time, or until the client leaves.
+func htWait(r *http.Request, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-r.Context().Done():
+	}
 }
 
-func (s *htSwitch) serve(w http.ResponseWriter, r *http.Request, m htMessage) {
-	s.mu.Lock()
-	script := s.script
-	s.mu.Unlock()
-	script(w, r, m)
+// htReplies answers one request after the other, and all that follow with the last reply.
+func htReplies(replies ...string) htScript {
+	var mu sync.Mutex
+	return func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		mu.Lock()
+		reply := replies[0]
+		replies = replies[min(1, len(replies)-1):]
+		mu.Unlock()
+		htReply(reply)(w, r, m)
+	}
 }
+
+// htResult is the answer {"id":id,"result":{}}.
+func htResult(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"result":{}}` }
+
+// htEvent is what an event of that data is on the wire.
+func htEvent(data string) string { return "data: " + data + "\n\n" }
+
+// htJSON and htSSE are replies with status 200; htOK answers any request.
+func htJSON(body string) string        { return "json\n\n" + body }
+func htSSE(events ...string) string    { return "sse\n\n" + strings.Join(events, "") }
+func htOK() string                     { return htJSON(htResult("$id")) }
+func htAccepted(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) }
 
 // htServer is a scripted server. It notes what it is asked.
 type htServer struct {
 	*httptest.Server // nil in memory
-	script           htScript
 
-	mu    sync.Mutex
-	seen  []htSeen
-	conns int // accepted so far
+	mu     sync.Mutex // guards the following
+	script htScript
+	seen   []htSeen
+	conns  int // accepted so far
+}
+
+// set exchanges the script.
+func (s *htServer) set(script htScript) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.script = script
 }
 
 func (s *htServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -79,25 +160,24 @@ func (s *htServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m htMessage
 	_ = json.Unmarshal(body, &m)
 	s.mu.Lock()
-	s.seen = append(s.seen, htSeen{r.Method, r.URL.Path, r.Header.Clone(), string(body)})
+	s.seen = append(s.seen, htSeen{time.Now(), r.Method, r.URL.Path, m.Method, r.Header.Clone(), string(body)})
+	script := s.script
 	s.mu.Unlock()
-	s.script(w, r, m)
-}
-
-// requests are those so far, as "POST tools/call" or "GET".
-func (s *htServer) requests() (all []string) {
-	for _, r := range s.all() {
-		var m htMessage
-		_ = json.Unmarshal([]byte(r.Body), &m)
-		all = append(all, strings.TrimSpace(r.Method+" "+m.Method))
-	}
-	return all
+	script(w, r, m)
 }
 
 func (s *htServer) all() []htSeen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.seen)
+}
+
+// requests are those so far, as "POST tools/call" or "GET".
+func (s *htServer) requests() (all []string) {
+	for _, r := range s.all() {
+		all = append(all, strings.TrimSpace(r.Method+" "+r.RPC))
+	}
+	return all
 }
 
 // last is the last request of that HTTP method.
@@ -110,12 +190,6 @@ func (s *htServer) last(t *testing.T, method string) htSeen {
 	}
 	t.Fatalf("there was no %s", method)
 	return htSeen{}
-}
-
-func (s *htServer) connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.conns
 }
 
 // htUnstarted is a server on loopback that is not started yet.
@@ -141,14 +215,14 @@ func htServe(t *testing.T, script htScript) *htServer {
 	return s
 }
 
-// htMemory brings requests to a handler in this process, for tests in which time passes only when all wait.
-type htMemory struct{ handler http.Handler }
-
-// htInMemory is a server in memory, and a client of it.
+// htInMemory is a server in memory, and a client of it, for tests in which time passes only when all wait.
 func htInMemory(script htScript) (*htServer, *http.Client) {
 	s := &htServer{script: script}
 	return s, &http.Client{Transport: htMemory{s}}
 }
+
+// htMemory brings requests to a handler in this process.
+type htMemory struct{ handler http.Handler }
 
 func (m htMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(r.Context())
@@ -173,10 +247,8 @@ func (m htMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 			cancel()
 			return nil, w.err
 		}
-		return &http.Response{
-			StatusCode: w.status, Header: w.sent, ContentLength: -1, Request: r,
-			Body: htMemoryBody{in, cancel},
-		}, nil
+		body := htMemoryBody{in, cancel}
+		return &http.Response{StatusCode: w.status, Header: w.sent, ContentLength: -1, Request: r, Body: body}, nil
 	case <-ctx.Done():
 		cancel()
 		return nil, context.Cause(ctx)
@@ -226,8 +298,15 @@ type htPeer struct {
 	close func()
 }
 
-// htOpen reads all that a transport returns. What the test does not expect, it must not get.
-func htOpen(t *testing.T, transport Transport) *htPeer {
+// htOpen starts a transport.
+func htOpen(t *testing.T, h *HTTP) *htPeer {
+	transport, err := h.Start(t.Context())
+	assert.NilError(t, err)
+	return htRun(t, transport)
+}
+
+// htRun reads all that a transport returns. What the test does not expect, it must not get.
+func htRun(t *testing.T, transport Transport) *htPeer {
 	p := &htPeer{Transport: transport, t: t, in: make(chan string, 1000), end: make(chan error, 1)}
 	go func() {
 		defer close(p.in)
@@ -252,12 +331,13 @@ func htOpen(t *testing.T, transport Transport) *htPeer {
 }
 
 // write sends a message.
-func (p *htPeer) write(message string) error { return p.Write(p.t.Context(), []byte(message)) }
+func (p *htPeer) write(message string) error { return p.Write(p.t.Context(), outgoing(message)) }
 
-// say sends a message that must arrive.
-func (p *htPeer) say(message string) {
+// say sends a message that must arrive, and waits for what is read then.
+func (p *htPeer) say(message string, want ...string) {
 	p.t.Helper()
 	assert.NilError(p.t, p.write(message), "%.1000s", message)
+	p.expect(want...)
 }
 
 // expect waits for messages.
@@ -265,16 +345,12 @@ func (p *htPeer) expect(messages ...string) {
 	p.t.Helper()
 	for _, want := range messages {
 		got, ok := <-p.in
-		if !ok {
-			p.t.Fatalf("the end, not %.1000s", want)
-		}
-		if got != want {
-			p.t.Fatalf("got\n%.1000s\nnot\n%.1000s", got, want)
-		}
+		assert.Assert(p.t, ok, "the end, not %.1000s", want)
+		assert.Assert(p.t, got == want, "got\n%.1000s\nnot\n%.1000s", got, want)
 	}
 }
 
-// htFails is the error of a message that is refused.
+// fails is the error of a message that is refused.
 func (p *htPeer) fails(message string) *HTTPError {
 	p.t.Helper()
 	err := p.write(message)
@@ -284,52 +360,53 @@ func (p *htPeer) fails(message string) *HTTPError {
 	return refusal
 }
 
-// htRequest is a request of the handshake era.
+// fail sends a message in the background, whose error is returned.
+func (p *htPeer) fail(ctx context.Context, message string) <-chan error {
+	failed := make(chan error, 1)
+	go func() { failed <- p.Write(ctx, outgoing(message)) }()
+	return failed
+}
+
+// handshake begins a session.
+func (p *htPeer) handshake() *htPeer {
+	p.t.Helper()
+	p.say(initializeLine, `{"jsonrpc":"2.0","id":1,"result":`+initializeResult("2025-11-25")+`}`)
+	p.say(initializedLine)
+	return p
+}
+
+// htRequest is a request of the handshake era, htModern of the stateless one, htCall a call in a session.
 func htRequest(id int, method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%q,"params":{%s}}`, id, method, params)
 }
 
-// htModern is a request of the stateless era. The members of its params have a comma after each.
 func htModern(id int, method, params string) string {
+	if params != "" {
+		params += ","
+	}
 	return htRequest(id, method, params+statelessMeta)
 }
 
-// htResult is the answer {"id":id,"result":{}}.
-func htResult(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"result":{}}` }
+func htCall(id int) string { return htRequest(id, "tools/call", `"name":"t"`) }
 
-// htAnswer answers with JSON.
-func htAnswer(w http.ResponseWriter, status int, body string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	io.WriteString(w, body)
-}
-
-// htEvent is what an event of that data is on the wire.
-func htEvent(data string) string { return "data: " + data + "\n\n" }
-
-// htStream begins a stream of events, or goes on with it.
-func htStream(w http.ResponseWriter, events ...string) {
-	w.Header().Set("Content-Type", "text/event-stream")
-	for _, e := range events {
-		io.WriteString(w, e)
+// htSession is the script of a server of the handshake era: it begins and ends sessions, or keeps none if session is
+// empty. Its GET stream is answered by get, if that is not nil, and all else by rest.
+func htSession(session string, get, rest htScript) htScript {
+	initialize := "json\n\n"
+	if session != "" {
+		initialize = "json\nMcp-Session-Id: " + session + "\n\n"
 	}
-	w.(http.Flusher).Flush()
-}
-
-// htSession is a script for a server of the handshake era: it begins and ends sessions, and has no GET stream. If the session
-// is empty, it keeps none.
-func htSession(session string, rest htScript) htScript {
+	initialize += `{"jsonrpc":"2.0","id":$id,"result":` + initializeResult("2025-11-25") + `}`
 	return func(w http.ResponseWriter, r *http.Request, m htMessage) {
 		switch {
 		case m.Method == "initialize":
-			if session != "" {
-				w.Header().Set("Mcp-Session-Id", session)
-			}
-			htAnswer(w, 200, `{"jsonrpc":"2.0","id":1,"result":`+initializeResult("2025-11-25")+`}`)
+			htReply(initialize)(w, r, m)
 		case m.Method == "notifications/initialized":
-			w.WriteHeader(http.StatusAccepted)
+			htAccepted(w)
 		case r.Method == http.MethodDelete:
-		case r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "" && r.Header.Get("X-Wants") == "":
+		case r.Method == http.MethodGet && get != nil:
+			get(w, r, m)
+		case r.Method == http.MethodGet && r.Header.Get("Last-Event-Id") == "":
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		default:
 			rest(w, r, m)
@@ -337,47 +414,46 @@ func htSession(session string, rest htScript) htScript {
 	}
 }
 
-// htListening is htSession with a GET stream.
-func htListening(session string, rest htScript) htScript {
-	plain := htSession(session, rest)
-	return func(w http.ResponseWriter, r *http.Request, m htMessage) {
-		if r.Method == http.MethodGet {
-			rest(w, r, m)
-			return
-		}
-		plain(w, r, m)
+// htEra is one of the two eras, for a test of both. In the handshake era there is a session.
+type htEra struct {
+	*testing.T
+	stateless bool
+}
+
+func htEras(t *testing.T, test func(e htEra)) {
+	for _, stateless := range []bool{false, true} {
+		t.Run(fmt.Sprintf("stateless=%v", stateless), func(t *testing.T) {
+			checkLeaks(t)
+			test(htEra{t, stateless})
+		})
 	}
 }
 
-// handshake begins a session.
-func (p *htPeer) handshake() *htPeer {
-	p.t.Helper()
-	p.say(initializeLine)
-	p.expect(`{"jsonrpc":"2.0","id":1,"result":` + initializeResult("2025-11-25") + `}`)
-	p.say(initializedLine)
-	return p
+// call is a call of a tool.
+func (e htEra) call(id int) string {
+	if e.stateless {
+		return htModern(id, "tools/call", `"name":"t"`)
+	}
+	return htCall(id)
 }
 
-// htEras runs a test of requests with the id 2 in both eras. In the handshake era there is a session.
-func htEras(t *testing.T, test func(t *testing.T, request func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer))) {
-	t.Run("handshake", func(t *testing.T) {
-		checkLeaks(t)
-		test(t, func(method, params string) string { return htRequest(2, method, strings.TrimSuffix(params, ",")) },
-			func(h *HTTP, script htScript) (*htPeer, *htServer) {
-				s := htServe(t, htSession("the-session", script))
-				h.URL = cmp.Or(h.URL, s.URL+"/mcp")
-				return htOpen(t, h).handshake(), s
-			})
-	})
-	t.Run("stateless", func(t *testing.T) {
-		checkLeaks(t)
-		test(t, func(method, params string) string { return htModern(2, method, params) },
-			func(h *HTTP, script htScript) (*htPeer, *htServer) {
-				s := htServe(t, script)
-				h.URL = cmp.Or(h.URL, s.URL+"/mcp")
-				return htOpen(t, h), s
-			})
-	})
+// open opens a transport to a server on loopback.
+func (e htEra) open(h *HTTP, script htScript) (*htPeer, *htServer) {
+	s := htServe(e.T, script)
+	h.URL = s.URL + "/mcp"
+	if e.stateless {
+		return htOpen(e.T, h), s
+	}
+	s.set(htSession("the-session", nil, script))
+	return htOpen(e.T, h).handshake(), s
+}
+
+// play is set for a server that was opened by open.
+func (e htEra) play(s *htServer, script htScript) {
+	if !e.stateless {
+		script = htSession("the-session", nil, script)
+	}
+	s.set(script)
 }
 
 // htOwn leaves out of a request's headers what net/http adds.
@@ -391,562 +467,384 @@ func htOwn(header http.Header) map[string]string {
 	return own
 }
 
-// TestHTTPStatelessHeaders: what a message of the stateless era has beside it, and that no session is kept.
-func TestHTTPStatelessHeaders(t *testing.T) {
-	checkLeaks(t)
-	s := htServe(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
-		assert.Check(t, is.Equal(r.Host, "mcp.example"))
-		w.Header().Set("Mcp-Session-Id", "of-no-use")
-		htAnswer(w, 200, htResult(string(m.ID)))
-	})
-	h := &HTTP{URL: s.URL + "/mcp?key=1", Header: http.Header{"Authorization": {"Bearer me"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}, "Host": {"mcp.example"}}}
-	p := htOpen(t, h)
-	for _, c := range []struct{ method, params, name string }{
-		{"server/discover", ``, ""},
-		{"tools/list", ``, ""},
-		{"tools/call", `"name":"get_weather","arguments":{"name":"no","uri":"no"},`, "get_weather"},
-		{"tools/call", `"name":"a b","uri":"no",`, "a b"},
-		{"tools/call", `"name":" a",`, "=?base64?IGE=?="},
-		{"tools/call", `"name":"日本",`, "=?base64?5pel5pys?="},
-		{"tools/call", `"name":"a\r\nX-Evil: 1",`, "=?base64?YQ0KWC1FdmlsOiAx?="},
-		{"tools/call", `"name":"=?base64?eA==?=",`, "=?base64?PT9iYXNlNjQ/ZUE9PT89?="},
-		{"tools/call", `"name":5,`, ""},
-		{"prompts/get", `"name":"greet",`, "greet"},
-		{"prompts/list", `"name":"no",`, ""},
-		{"resources/read", `"name":"no","uri":"file:///a%20b?id=1",`, "file:///a%20b?id=1"},
-		{"resources/list", ``, ""},
-		{"completion/complete", `"ref":{"type":"ref/prompt","name":"no"},`, ""},
-		{"subscriptions/listen", `"notifications":{},`, ""},
-	} {
-		p.say(htModern(7, c.method, c.params))
-		p.expect(htResult("7"))
-		want := map[string]string{
-			"Content-Type":         "application/json",
-			"Accept":               "application/json, text/event-stream",
-			"Mcp-Protocol-Version": "2026-07-28",
-			"Mcp-Method":           c.method,
-			"Authorization":        "Bearer me",
-			"X-Two":                "a | b",
-		}
-		if c.name != "" {
-			want["Mcp-Name"] = c.name
-		}
-		got := s.last(t, "POST")
-		assert.DeepEqual(t, htOwn(got.Header), want)
-		assert.Equal(t, got.Body, htModern(7, c.method, c.params))
-		assert.Equal(t, got.Path, "/mcp")
+// htError is an error whose id is written so; empty for none.
+func htError(id string) string {
+	if id != "" {
+		id = `"id":` + id + `,`
 	}
-	p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`) // closing the stream has said it
-	p.close()
-	assert.Equal(t, len(s.all()), 15, "neither a notification, nor a DELETE, nor a GET")
-	assert.DeepEqual(t, h.Header, http.Header{"Authorization": {"Bearer me"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}, "Host": {"mcp.example"}})
+	return `{"jsonrpc":"2.0",` + id + `"error":{"code":-32000,"message":"no"}}`
 }
 
-// TestHTTPSession: the session and the revision that initialize began with are beside every later message, and DELETE ends it.
-func TestHTTPSession(t *testing.T) {
-	for _, session := range []string{"", "s-1"} {
-		checkLeaks(t)
-		s := htServe(t, htListening(session, func(w http.ResponseWriter, r *http.Request, m htMessage) {
-			switch {
-			case r.Method == http.MethodGet:
-				htStream(w)
-				<-r.Context().Done()
-			case m.ID == nil || m.Method == "":
-				w.WriteHeader(http.StatusAccepted)
-			default:
-				w.Header().Set("Mcp-Session-Id", "another")
-				htAnswer(w, 200, htResult(string(m.ID)))
-			}
-		}))
-		p := htOpen(t, &HTTP{URL: s.URL, Header: http.Header{"X-Key": {"k"}}}).handshake()
-		p.say(htRequest(2, "tools/call", `"name":"t"`))
-		p.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`)
-		p.say(`{"jsonrpc":"2.0","id":"of the server","result":{}}`)
-		p.expect(htResult("2"))
-		p.close()
-		want := []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "POST notifications/cancelled", "POST", "DELETE"}
-		if session == "" {
-			want = want[:len(want)-1]
-		}
-		assert.DeepEqual(t, s.requests(), want)
-		for i, r := range s.all() {
-			want := map[string]string{"X-Key": "k"}
-			switch r.Method {
-			case "POST":
-				want["Accept"], want["Content-Type"] = "application/json, text/event-stream", "application/json"
-			case "GET":
-				want["Accept"] = "text/event-stream"
-			}
-			if i > 0 {
-				want["Mcp-Protocol-Version"] = "2025-11-25"
-				if session != "" {
-					want["Mcp-Session-Id"] = session
-				}
-			}
-			assert.DeepEqual(t, htOwn(r.Header), want)
-		}
-	}
-}
-
-// TestHTTPSessionOfErrors: only what answers initialize begins a session; servers put a new id beside errors, too.
-func TestHTTPSessionOfErrors(t *testing.T) {
-	checkLeaks(t)
-	s := htServe(t, func(w http.ResponseWriter, _ *http.Request, m htMessage) {
-		w.Header().Set("Mcp-Session-Id", "none")
-		if m.Method == "server/discover" {
-			htAnswer(w, 400, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Missing session ID"}}`)
-			return
-		}
-		htAnswer(w, 200, `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no"}}`)
-	})
-	p := htOpen(t, &HTTP{URL: s.URL})
-	p.say(htModern(1, "server/discover", ""))
-	p.say(initializeLine)
-	p.expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Missing session ID"}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"no"}}`)
-	p.close()
-	assert.DeepEqual(t, s.requests(), []string{"POST server/discover", "POST initialize"})
-	assert.Equal(t, s.last(t, "POST").Header.Get("Mcp-Session-Id"), "")
-}
-
-// TestHTTPSecondSession: a new session takes the place of the one before when the server has been told that the client is ready, and
-// not earlier: until then messages are of the old one. If the server does not take that, there is no new one.
-func TestHTTPSecondSession(t *testing.T) {
-	checkLeaks(t)
-	var sessions int
-	var refuses atomic.Bool
-	ended := make(chan string, 3)
-	s := htServe(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
-		switch {
-		case r.Method == http.MethodGet:
-			htStream(w)
-			<-r.Context().Done()
-			ended <- r.Header.Get("Mcp-Session-Id")
-		case m.Method == "initialize":
-			sessions++
-			w.Header().Set("Mcp-Session-Id", fmt.Sprint(sessions))
-			htStream(w, htEvent(`{"jsonrpc":"2.0","id":1,"result":`+initializeResult("2025-11-25")+`}`))
-		case m.Method == "notifications/initialized" && refuses.Load():
-			w.WriteHeader(http.StatusBadRequest)
-		case m.ID == nil || m.Method == "":
-			w.WriteHeader(http.StatusAccepted)
-		case m.Method == "tools/call":
-			htAnswer(w, 200, htResult("2"))
-		}
-	})
-	p := htOpen(t, &HTTP{URL: s.URL}).handshake()
-	of := func(message string) string {
-		t.Helper()
-		p.say(message)
-		if strings.Contains(message, "tools/call") {
-			p.expect(htResult("2"))
-		}
-		return s.last(t, "POST").Header.Get("Mcp-Session-Id")
-	}
-	call := htRequest(2, "tools/call", `"name":"t"`)
-	assert.Equal(t, of(call), "1")
-	assert.Equal(t, of(initializeLine), "", "initialize is of no session")
-	<-p.in
-	assert.Equal(t, of(call), "1")
-	assert.Equal(t, of(htResult(`"of the server"`)), "2", "what it asks comes on its new stream")
-	assert.Equal(t, of(initializedLine), "2")
-	assert.Equal(t, <-ended, "1")
-	assert.Equal(t, of(call), "2")
-
-	p.say(initializeLine)
-	<-p.in
-	refuses.Store(true)
-	p.fails(initializedLine)
-	assert.Equal(t, <-ended, "3")
-	assert.Equal(t, of(call), "2")
-	p.close()
-	assert.Equal(t, <-ended, "2")
-	assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call",
-		"POST initialize", "POST tools/call", "POST", "GET", "POST notifications/initialized", "POST tools/call",
-		"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
-	assert.Equal(t, s.last(t, "DELETE").Header.Get("Mcp-Session-Id"), "2")
-}
-
-// TestHTTPAnswers: what comes with an answer, before it and in which form, and that the message after it is answered as well.
-func TestHTTPAnswers(t *testing.T) {
-	const progress = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1}}`
-	const refused = `{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"no"}}`
-	json := func(status int, body string) func(w http.ResponseWriter) {
-		return func(w http.ResponseWriter) { htAnswer(w, status, body) }
-	}
-	stream := func(events ...string) func(w http.ResponseWriter) {
-		return func(w http.ResponseWriter) { htStream(w, events...) }
-	}
-	long := strings.Repeat("x", 10<<20)
-	for name, c := range map[string]struct {
-		answer func(w http.ResponseWriter)
-		want   []string
-	}{
-		"JSON": {json(200, htResult("2")), []string{htResult("2")}},
-		"JSON charset": {func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "Application/JSON; charset=utf-8")
-			io.WriteString(w, htResult("2"))
-		}, []string{htResult("2")}},
-		"spaces":         {json(200, " \r\n"+htResult("2")+"\n"), []string{htResult("2")}},
-		"id string":      {json(200, htResult(`"2"`)), []string{htResult(`"2"`)}},
-		"id number":      {json(200, htResult(`2.0`)), []string{htResult(`2.0`)}},
-		"error":          {json(200, refused), []string{refused}},
-		"error 400":      {json(400, refused), []string{refused}},
-		"error 404":      {json(404, strings.Replace(refused, "-32000", "-32601", 1)), []string{strings.Replace(refused, "-32000", "-32601", 1)}},
-		"error 500":      {json(500, refused), []string{refused}},
-		"result 400":     {json(400, htResult("2")), []string{htResult("2")}},
-		"error text":     {func(w http.ResponseWriter) { http.Error(w, refused, 400) }, []string{refused}},
-		"no error":       {json(200, `{"jsonrpc":"2.0","id":2,"result":{},"error":null}`), []string{`{"jsonrpc":"2.0","id":2,"result":{},"error":null}`}},
-		"no error first": {json(200, `{"jsonrpc":"2.0","error":null,"result":{},"id":2}`), []string{htResult("2")}},
-		"no result":      {json(200, `{"jsonrpc":"2.0","result":null,"id":2,"error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"newline":        {json(200, htResult("2")+"\n"), []string{htResult("2")}},
-		"error no id":    {json(400, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"error id null":  {json(406, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"error other":    {json(413, `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"error 200":      {json(200, `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`), []string{refused}},
-		"batch":          {json(200, "["+progress+","+htResult("2")+"]"), []string{progress, htResult("2")}},
-		"SSE":            {stream(htEvent(htResult("2"))), []string{htResult("2")}},
-		"SSE error":      {stream(htEvent(`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`)), []string{refused}},
-		"SSE progress":   {stream(htEvent(progress), htEvent(progress), htEvent(htResult("2"))), []string{progress, progress, htResult("2")}},
-		"SSE batch":      {stream(htEvent("["+progress+","+htResult("2")+"]"), "id: 1\n\n"), []string{progress, htResult("2")}},
-		"SSE other answer": {stream(htEvent(htResult("77")), htEvent(htResult("2"))),
-			[]string{htResult("77"), htResult("2")}},
-		"SSE request": {stream(htEvent(`{"jsonrpc":"2.0","id":2,"method":"ping"}`), htEvent(htResult("2"))),
-			[]string{`{"jsonrpc":"2.0","id":2,"method":"ping"}`, htResult("2")}},
-		"SSE what is no message": {stream(": hello\n\n", "id: 5\nretry: 50\ndata: \n\n", "event: endpoint\ndata: /x\n\n", "event: ping\ndata: {}\n\n",
-			"event: message\nid: 6\ndata: "+htResult("2")+"\n\n"), []string{htResult("2")}},
-		"SSE no JSON": {stream(htEvent("hello"), htEvent(`{"jsonrpc":`), htEvent(htResult("2"))),
-			[]string{"hello", `{"jsonrpc":`, htResult("2")}},
-		"SSE CRLF":     {stream(strings.ReplaceAll(": c\nevent: message\ndata: "+htResult("2")+"\n\n", "\n", "\r\n")), []string{htResult("2")}},
-		"SSE CR":       {stream(strings.ReplaceAll(": c\nevent: message\ndata: "+htResult("2")+"\n\n", "\n", "\r")), []string{htResult("2")}},
-		"SSE BOM":      {stream("\ufeff" + htEvent(htResult("2"))), []string{htResult("2")}},
-		"SSE lines":    {stream("data:{\ndata:\"jsonrpc\":\"2.0\",\ndata: \"id\":2,\"result\":{}}\n\n"), []string{htResult("2")}},
-		"result first": {json(200, `{"result":{"a":[1]},"jsonrpc":"2.0","id":2}`), []string{`{"jsonrpc":"2.0","id":2,"result":{"a":[1]}}`}},
-		"SSE endless": {func(w http.ResponseWriter) {
-			htStream(w, htEvent(htResult("2")))
-			htEndless("", ":", strings.Repeat("x", 1000))(w, nil, htMessage{})
-		}, []string{htResult("2")}},
-		"SSE 10 MiB": {stream(htEvent(`{"jsonrpc":"2.0","id":2,"result":"` + long + `"}`)),
-			[]string{`{"jsonrpc":"2.0","id":2,"result":"` + long + `"}`}},
-		"JSON 10 MiB": {json(200, `{"jsonrpc":"2.0","id":2,"result":"`+long+`"}`), []string{`{"jsonrpc":"2.0","id":2,"result":"` + long + `"}`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			htEras(t, func(t *testing.T, request func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
-				asked := 0
-				p, _ := open(&HTTP{}, func(w http.ResponseWriter, r *http.Request, m htMessage) {
-					if asked++; asked == 1 {
-						c.answer(w)
-						return
-					}
-					htAnswer(w, 200, htResult("2"))
-				})
-				p.say(request("tools/call", `"name":"t",`))
-				p.expect(c.want...)
-				p.say(request("tools/call", `"name":"t",`))
-				p.expect(htResult("2"))
-			})
-		})
-	}
-}
-
-// TestHTTPNotification: a notification is done with any 2xx, whatever comes with it.
-func TestHTTPNotification(t *testing.T) {
-	checkLeaks(t)
-	var script htSwitch
-	s := htServe(t, htSession("s", script.serve))
-	p := htOpen(t, &HTTP{URL: s.URL}).handshake()
-	const notification = `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`
-	for _, accepts := range []htScript{
-		func(w http.ResponseWriter, _ *http.Request, _ htMessage) { w.WriteHeader(http.StatusAccepted) },
-		func(w http.ResponseWriter, _ *http.Request, _ htMessage) { w.WriteHeader(http.StatusNoContent) },
-		func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			htAnswer(w, 200, `{"jsonrpc":"2.0","result":{}}`)
-		},
-		func(w http.ResponseWriter, r *http.Request, _ htMessage) { htStream(w); <-r.Context().Done() },
-		func(w http.ResponseWriter, r *http.Request, _ htMessage) {
-			w.Header().Set("Content-Encoding", "gzip") // of which nothing comes, and for which net/http waits with a lock held
-			htStream(w)
-			<-r.Context().Done()
-		},
-	} {
-		script.set(accepts)
-		p.say(notification)
-	}
-	script.set(func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-		htAnswer(w, 400, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"not now"}}`)
-	})
-	err := p.fails(notification)
-	assert.ErrorContains(t, err, "not now")
-	assert.Equal(t, err.Status, 400)
-	assert.Assert(t, !err.Lost() && !err.SessionExpired())
-}
-
-// htBad is an answer that is none.
-type htBad struct {
-	answer  htScript
-	status  int
-	lost    bool
-	expired bool // in a session
-	want    []string
-}
-
-// htBadAnswers are the wrong answers to a request with the id 2.
-func htBadAnswers() map[string]htBad {
-	text := func(status int, kind, body string) htScript {
+// TestHTTPBroken: a broken response is an error, and the message after it is answered. A notification is done with a
+// response of which nothing comes, and for which net/http waits with a lock held.
+func TestHTTPBroken(t *testing.T) {
+	hijack := func(begin, more string) htScript {
 		return func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			w.Header()["Content-Type"] = []string{kind}
-			w.WriteHeader(status)
-			io.WriteString(w, body)
-		}
-	}
-	page := "<html>\r\n<head><title>502 Bad\n Gateway</title></head>\r\n<body>" + strings.Repeat("<hr>", 5000) + "</body></html>"
-	return map[string]htBad{
-		"401": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="here", error="invalid_token"`)
-			htAnswer(w, 401, `{"error":"invalid_token"}`)
-		}, status: 401, want: []string{"401 Unauthorized", "invalid_token", "Authorization", `Bearer realm=`}},
-		"401 JSON-RPC": {answer: text(401, "application/json", `{"jsonrpc":"2.0","id":2,"error":{"code":-32001,"message":"who are you"}}`),
-			status: 401, want: []string{"401 Unauthorized", "who are you", "Authorization"}},
-		"403":       {answer: text(403, "text/plain", "Invalid Origin header"), status: 403, want: []string{"403 Forbidden", "Invalid Origin header", "Authorization"}},
-		"404":       {answer: text(404, "text/html", "<pre>Cannot POST /mcp</pre>"), status: 404, expired: true, want: []string{"404 Not Found", "Cannot POST /mcp"}},
-		"404 empty": {answer: text(404, "", ""), status: 404, expired: true, want: []string{"404 Not Found"}},
-		"405":       {answer: text(405, "", ""), status: 405, want: []string{"405 Method Not Allowed"}},
-		"400":       {answer: text(400, "text/plain", "what?"), status: 400, want: []string{"400 Bad Request", "what?"}},
-		"421":       {answer: text(421, "text/plain", "Invalid Host header"), status: 421, want: []string{"421 Misdirected Request", "Invalid Host header"}},
-		"500":       {answer: text(500, "text/plain", "Internal Server Error"), status: 500, want: []string{"500 Internal Server Error"}},
-		"long":      {answer: text(500, "text/plain", strings.Repeat("é\r\n", 100_000)), status: 500, want: []string{"é é é"}},
-		"longer":    {answer: text(500, "text/plain", "x"+strings.Repeat("é", 100_000)), status: 500, want: []string{": …"}},
-		"502":       {answer: text(502, "text/html", page), status: 502, lost: true, want: []string{"502 Bad Gateway"}},
-		"503":       {answer: text(503, "text/html", page), status: 503, lost: true, want: []string{"503 Service Unavailable"}},
-		"504":       {answer: text(504, "text/html", page), status: 504, lost: true, want: []string{"504 Gateway Timeout"}},
-		"600":       {answer: text(600, "text/plain", "what?"), status: 600, want: []string{"600"}},
-		"400 half":  {answer: text(400, "application/json", `{"jsonrpc":"2.0","id":2,"err`), status: 400, want: []string{"400 Bad Request", `"err`}},
-		"404 JSON":  {answer: text(404, "application/json", `{"error":"no such page"}`), status: 404, expired: true, want: []string{"404 Not Found", "no such page"}},
-		"500 JSON":  {answer: text(500, "application/json", `{"error":{"message":"oh"}}`), status: 500, want: []string{"500 Internal Server Error", "oh"}},
-		"503 JSON":  {answer: text(503, "application/json", ""), status: 503, lost: true, want: []string{"503 Service Unavailable"}},
-		"HTML":      {answer: text(200, "text/html", page), status: 200, want: []string{"text/html", "502 Bad Gateway"}},
-		"no type":   {answer: text(200, "", "hello"), status: 200, want: []string{"hello"}},
-		"text":      {answer: text(200, "text/plain", htResult("2")), status: 200, want: []string{"text/plain"}},
-		"bad type":  {answer: text(200, ";;;", htResult("2")), status: 200, want: []string{";;;"}},
-		"no body":   {answer: text(200, "application/json", ""), lost: true, want: []string{"cut off"}},
-		"half":      {answer: text(200, "application/json", `{"jsonrpc":"2.0","id":2,"result":{"a":[1,2`), lost: true, want: []string{"cut off", `[1,2`}},
-		"in a string": {answer: text(200, "application/json", `{"jsonrpc":"2.0","id":2,"result":"abc`), lost: true,
-			want: []string{"cut off"}},
-		"no JSON":  {answer: text(200, "application/json", `hello`), lost: true, want: []string{"hello"}},
-		"202":      {answer: text(202, "", ""), status: 202, want: []string{"202 Accepted"}},
-		"204":      {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) { w.WriteHeader(204) }, status: 204, want: []string{"204 No Content"}},
-		"206 JSON": {answer: text(206, "text/plain", "x"), status: 206, want: []string{"206"}},
-		"short": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			w.Header().Set("Content-Length", "1000")
-			htAnswer(w, 200, htResult("2"))
-			panic(http.ErrAbortHandler)
-		}, lost: true, want: []string{"unexpected EOF"}},
-		"chunks cut": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			htAnswer(w, 200, `{"jsonrpc":"2.0","id":2,`)
-			w.(http.Flusher).Flush()
-			panic(http.ErrAbortHandler)
-		}, lost: true, want: []string{"unexpected EOF"}},
-		"gone": {answer: func(http.ResponseWriter, *http.Request, htMessage) { panic(http.ErrAbortHandler) }, lost: true, want: []string{"EOF"}},
-		"no HTTP": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			c, _, _ := w.(http.Hijacker).Hijack()
-			io.WriteString(c, "220 mail.example.com ESMTP\r\n")
-			c.Close()
-		}, lost: true, want: []string{"malformed HTTP"}},
-		"endless header": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
 			c, _, _ := w.(http.Hijacker).Hijack()
 			defer c.Close()
-			_, err := io.WriteString(c, "HTTP/1.1 200 OK\r\nX: ")
-			for part := strings.Repeat("x", 1<<16); err == nil; {
-				_, err = io.WriteString(c, part)
-			}
-		}, lost: true, want: []string{"headers exceeded"}},
-		"SSE empty": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htStream(w) }, lost: true, want: []string{"unexpected EOF"}},
-		"SSE ends": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			htStream(w, ": nothing\n\n", "data: "+htResult("2")+"\n") // not the end of the event
-		}, lost: true, want: []string{"unexpected EOF"}},
-		"SSE cut": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			htStream(w, ": nothing\n\n")
-			panic(http.ErrAbortHandler)
-		}, lost: true, want: []string{"unexpected EOF"}},
-		"301": {answer: text(301, "", ""), status: 301, want: []string{"301 Moved Permanently"}}, // without Location
-		"304": {answer: text(304, "", ""), status: 304, want: []string{"304 Not Modified"}},
-		"gzip that is none": {answer: func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			w.Header().Set("Content-Encoding", "gzip")
-			htAnswer(w, 200, htResult("2"))
-		}, lost: true, want: []string{"gzip"}},
-	}
-}
-
-// TestHTTPBadAnswers: each ends in an error that says what came, with nothing secret in it; the message after it is answered.
-func TestHTTPBadAnswers(t *testing.T) {
-	for name, c := range htBadAnswers() {
-		t.Run(name, func(t *testing.T) {
-			htEras(t, func(t *testing.T, request func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
-				asked := 0
-				h := &HTTP{Header: http.Header{"X-Api-Key": {"s3cret"}}}
-				p, s := open(h, func(w http.ResponseWriter, r *http.Request, m htMessage) {
-					if asked++; asked == 1 {
-						c.answer(w, r, m)
-						return
-					}
-					htAnswer(w, 200, htResult("2"))
-				})
-				refusal := p.fails(request("tools/call", `"name":"t",`))
-				assert.Equal(t, refusal.Status, c.status, "%v", refusal)
-				assert.Equal(t, refusal.Lost(), c.lost, "%v", refusal)
-				assert.Equal(t, refusal.SessionExpired(), c.expired && strings.Contains(t.Name(), "/handshake"))
-				assert.Equal(t, refusal.URL, s.URL+"/mcp")
-				for _, want := range append(c.want, s.URL+"/mcp") {
-					assert.Check(t, is.Contains(refusal.Error(), want))
-				}
-				assert.Check(t, len(refusal.Error()) < 1000 && utf8.ValidString(refusal.Error()), "%s", refusal)
-				assert.Check(t, !strings.ContainsAny(refusal.Error(), "\r\n") && (c.lost || !strings.HasSuffix(refusal.Error(), ": ")), "%q", refusal)
-				p.say(request("tools/call", `"name":"t",`))
-				p.expect(htResult("2"))
-			})
-		})
-	}
-}
-
-// TestHTTPSecrets: no error repeats what may be a key: the query and the user of the URL, and the headers.
-func TestHTTPSecrets(t *testing.T) {
-	checkLeaks(t)
-	var script htSwitch
-	s := htServe(t, script.serve)
-	refused := httptest.NewServer(nil)
-	refused.Close()
-	open := func(address string) *htPeer {
-		return htOpen(t, &HTTP{URL: address, Header: http.Header{"Authorization": {"Bearer s3cret"}, "X-Key": {"s3cret"}}})
-	}
-	check := func(name string, err error) {
-		t.Helper()
-		assert.Assert(t, err != nil, name)
-		for _, e := range chatErrorTree(err) {
-			assert.Check(t, !strings.Contains(fmt.Sprintf("%v %+v", e, e), "s3cret"), "%s: %v", name, e)
-		}
-	}
-	with := func(address string) string {
-		return strings.Replace(address, "http://", "http://s3cret:s3cret@", 1) + "/mcp?key=s3cret#s3cret"
-	}
-	p := open(with(s.URL))
-	for name, c := range htBadAnswers() {
-		script.set(c.answer)
-		check(name, p.write(htModern(2, "tools/call", `"name":"t",`)))
-	}
-	for _, status := range []int{301, 302, 303, 307, 308} {
-		for _, location := range []string{with(refused.URL), "http://[s3cret/", "http://s3cret@127.0.0.1:s3cret/"} {
-			script.set(func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-				w.Header().Set("Location", location)
-				w.WriteHeader(status)
-			})
-			err := p.write(htModern(2, "tools/call", `"name":"t",`))
-			assert.ErrorContains(t, err, bareURL(s.URL))
-			if location == with(refused.URL) { // else the server says it, not the user
-				check("redirect", err)
+			_, err := io.WriteString(c, begin)
+			for err == nil && more != "" {
+				_, err = io.WriteString(c, more)
 			}
 		}
 	}
-	user, password, ok := (&http.Request{Header: s.last(t, "POST").Header}).BasicAuth()
-	assert.Assert(t, !ok, "%s %s: the header that the user gave goes before the URL's", user, password)
-	p.close()
-	for _, address := range []string{
-		with(refused.URL),
-		strings.Replace(with(s.URL), "http", "https", 1),
-		"http://s3cret:s3cret@127.0.0.1:port/?key=s3cret",
-		"http://s3cret:s3cret@127.0.0.1/%zz?key=s3cret",
-		"http://s3cret:s3cret@127.0.0.1\x7f?key=s3cret",
-		"http://s3cret:s3cret@[::1/?key=s3cret",
-		"ftp://s3cret:s3cret@127.0.0.1/?key=s3cret",
-		"/mcp?key=s3cret",
-		"http://?key=s3cret",
-		"?key=s3cret",
-	} {
-		p := open(address)
-		check(address, p.write(initializeLine))
-		p.close()
-	}
-	p = htOpen(t, &HTTP{URL: s.URL, Header: http.Header{"Authorization": {"Bearer\ns3cret"}}})
-	check("a header that is none", p.write(initializeLine))
-}
-
-// TestHTTPRedirects: a message follows to another place of the same origin. It goes to no other origin, nor does anything beside it.
-func TestHTTPRedirects(t *testing.T) {
-	htEras(t, func(t *testing.T, request func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
-		other := htServe(t, func(w http.ResponseWriter, _ *http.Request, m htMessage) { htAnswer(w, 200, htResult(string(m.ID))) })
-		var script htSwitch
-		p, s := open(&HTTP{Header: http.Header{"Authorization": {"Bearer me"}, "X-Key": {"k"}}}, script.serve)
-		message := request("tools/call", `"name":"t",`)
-		redirect := func(status int, location string) {
-			script.set(func(w http.ResponseWriter, r *http.Request, m htMessage) {
-				if r.URL.Path == "/there" {
-					htAnswer(w, 200, htResult("2"))
-					return
-				}
-				w.Header().Set("Location", location)
-				w.WriteHeader(status)
-			})
+	htEras(t, func(e htEra) {
+		p, s := e.open(&HTTP{}, nil)
+		for want, script := range map[string]htScript{
+			"EOF":                  htReply(htGone),
+			": unexpected EOF":     htReply("json\nContent-Length: 1000\n\n" + htResult("2") + htBreak),
+			"unexpected EOF":       htReply(htJSON(htResult("2")[:20]) + htBreak),
+			"gzip: invalid header": htReply("json\nContent-Encoding: gzip\n\n" + htResult("2")),
+			"malformed HTTP":       hijack("220 mail.example.com ESMTP\r\n", ""),
+			"headers exceeded":     hijack("HTTP/1.1 200 OK\r\nX: ", strings.Repeat("x", 1<<16)),
+		} {
+			e.play(s, script)
+			err := p.fails(e.call(2))
+			assert.ErrorContains(e, err, want)
+			assert.Assert(e, err.Status == 0 && err.Lost() && !err.SessionExpired())
+			e.play(s, htReply(htOK()))
+			p.say(e.call(2), htResult("2"))
 		}
-		for _, status := range []int{307, 308} {
-			for _, location := range []string{"/there", s.URL + "/there?x=1", "there"} {
-				redirect(status, location)
-				p.say(message)
-				p.expect(htResult("2"))
-				requests := s.all()
-				first, second := requests[len(requests)-2], requests[len(requests)-1]
-				assert.Equal(t, second.Path, "/there")
-				assert.Equal(t, second.Body, message)
-				for _, header := range []http.Header{first.Header, second.Header} {
-					header.Del("Referer")
-				}
-				assert.DeepEqual(t, first.Header, second.Header)
-			}
-			redirect(status, "/mcp") // again and again
-			assert.ErrorContains(t, p.fails(message), "redirects")
-		}
-		for _, status := range []int{301, 302, 303} {
-			redirect(status, "/there")
-			before := len(s.all())
-			err := p.fails(message)
-			assert.ErrorContains(t, err, "redirects to "+s.URL+"/there")
-			assert.ErrorContains(t, err, "give its URL")
-			assert.Equal(t, len(s.all()), before+1, "what is sent there has lost its body")
-		}
-		for _, status := range []int{301, 302, 303, 307, 308} {
-			for _, location := range []string{
-				other.URL + "/mcp", // another port
-				strings.Replace(s.URL, "127.0.0.1", "localhost", 1), // another name
-				strings.Replace(s.URL, "http", "https", 1),
-				"//" + other.Listener.Addr().String(),
-			} {
-				redirect(status, location)
-				err := p.fails(message)
-				assert.ErrorContains(t, err, "redirects to ")
-				assert.Equal(t, err.Status, status)
-				assert.Assert(t, !err.Lost() && !err.SessionExpired(), "nobody did anything")
-			}
-		}
-		p.close()
-		assert.DeepEqual(t, other.requests(), []string(nil))
+		e.play(s, htReply("sse\nContent-Encoding: gzip\n\n"+htHold))
+		p.say(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 	})
 }
 
-// TestHTTPRedirectedStream: neither does the GET stream.
-func TestHTTPRedirectedStream(t *testing.T) {
+// htPlayer plays one session of testdata/http.txt, on one server.
+type htPlayer struct {
+	*testing.T
+	kind      string // of the server: see start
+	server    *htServer
+	client    *http.Client
+	limit     int
+	transport Transport
+	begun     time.Time
+	shown     map[string]int // requests that were shown, by command
+
+	mu       sync.Mutex // guards the following
+	sessions int        // begun so far, of kind "count"
+	read     []string   // since the last command
+
+	// Replies to come, to "post", "get", and "ready", which is notifications/initialized. The last one is given again and
+	// again. Once one was given, the next line begins a new list.
+	replies map[string][]string
+	given   map[string]bool
+}
+
+// htWords are what cannot stand in a line.
+var htWords = strings.NewReplacer(`\n`, "\n", `\r`, "\r", "<bom>", "\ufeff", "<nul>", "\x01", "<bad>", "\xff",
+	"<long>", strings.Repeat("x", 1000),
+	"<break>", htBreak, "<hold>", htHold, "<forever>", htForever, "<hour>", "\x00hour")
+
+// note adds to the outcome.
+func (p *htPlayer) note(format string, args ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.read = append(p.read, fmt.Sprintf(format, args...))
+}
+
+// reply answers with the next reply of a list.
+func (p *htPlayer) reply(list string) htScript {
+	return func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		p.mu.Lock()
+		p.given[list] = true
+		reply := p.replies[list][0]
+		p.replies[list] = p.replies[list][min(1, len(p.replies[list])-1):]
+		p.mu.Unlock()
+		htReply(reply)(w, r, m)
+		if r.Context().Err() != nil && (strings.Contains(reply, htHold) || strings.Contains(reply, "\nPause: ")) {
+			p.note("left %s", strings.TrimSpace(r.Method+" "+strings.TrimPrefix(r.Header.Get("Mcp-Session-Id"), "session")))
+		}
+	}
+}
+
+// serve answers as a server of its kind.
+func (p *htPlayer) serve(w http.ResponseWriter, r *http.Request, m htMessage) {
+	p.mu.Lock()
+	var get htScript
+	if p.replies["get"] != nil {
+		get = p.reply("get")
+	}
+	hasReady := p.replies["ready"] != nil
+	session := strings.Trim(p.kind, "-")
+	if p.kind == "count" && m.Method == "initialize" {
+		p.sessions++
+	}
+	if p.kind == "count" {
+		session = fmt.Sprint(p.sessions)
+	}
+	p.mu.Unlock()
+	switch isModern := p.kind == "stateless"; {
+	case isModern && m.Method == "server/discover":
+		htReply(htJSON(`{"jsonrpc":"2.0","id":1,"result":`+discoveryResult+`}`))(w, r, m)
+	case r.Method == http.MethodGet && p.kind == "sse":
+		get(w, r, m)
+	case isModern, p.kind == "sse":
+		p.reply("post")(w, r, m)
+	case m.Method == "notifications/initialized" && hasReady:
+		p.reply("ready")(w, r, m)
+	default:
+		htSession(session, get, p.reply("post"))(w, r, m)
+	}
+}
+
+func (p *htPlayer) close() {
+	if p.transport != nil {
+		assert.Check(p, p.transport.Close())
+		p.transport = nil
+	}
+}
+
+// start starts a transport in place of the one before, and reads it. It is for a server of a kind: "stateless",
+// "sse", and for the handshake era the id of its session, "-" if it has none, and "count" if it counts them. The
+// handshake of "session" is done, so that the same can be done in both eras.
+func (p *htPlayer) start(start func(context.Context) (Transport, error)) error {
+	p.close()
+	ctx, cancel := context.WithTimeoutCause(p.Context(), time.Minute, errGaveUp)
+	defer cancel()
+	transport, err := start(ctx)
+	if err != nil {
+		return err
+	}
+	p.transport = transport
+	go func() {
+		for err == nil {
+			var message []byte
+			message, err = transport.Read()
+			if err == nil {
+				p.note("read %s", strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(string(message)))
+			} else if err != net.ErrClosed {
+				p.note("end %v", err)
+			}
+		}
+	}()
+	return nil
+}
+
+// command runs one command. The outcome is a list of lines.
+func (p *htPlayer) command(word, text string) (outcome []string) {
+	h := &HTTP{URL: "http://s3cret:s3cret@memory/mcp?key=s3cret", Client: p.client, MaxMessage: p.limit}
+	h.Header = http.Header{
+		"Authorization": {"Bearer s3cret"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}, "Host": {"mcp.example"},
+	}
+	call := htCall(2)
+	if p.kind == "stateless" {
+		call = htModern(2, "tools/call", `"name":"t"`)
+	}
+	said := map[string]string{"call": call, "initialize": initializeLine, "initialized": initializedLine, "send": text}
+	send := outgoing(said[word])
+	if word == "named" {
+		send = outgoing(call)
+		send.Name, send.Headers = htWords.Replace(text), map[string]string{"Mcp-Param-A": "1"}
+	}
+	var err error
+	begun := time.Now()
+	switch word {
+	case "//":
+	case "post", "get", "ready":
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.given[word] {
+			p.replies[word], p.given[word] = nil, false
+		}
+		p.replies[word] = append(p.replies[word], htWords.Replace(text))
+		return nil
+	case "limit":
+		p.limit, err = strconv.Atoi(text)
+	case "wait":
+		var d time.Duration
+		d, err = time.ParseDuration(text)
+		time.Sleep(d)
+		begun = time.Now()
+	case "close":
+		p.close()
+	case "start":
+		start := h.Start
+		if p.kind == "sse" {
+			start = h.StartSSE
+		}
+		if err = p.start(start); p.kind == "session" {
+			assert.NilError(p, p.transport.Write(p.Context(), outgoing(initializeLine)))
+			assert.NilError(p, p.transport.Write(p.Context(), outgoing(initializedLine)))
+			synctest.Wait()
+			p.read = nil
+			p.shown["asked"], p.shown["headers"] = len(p.server.all()), len(p.server.all())
+		}
+	case "answer": // the end of a Client's call
+		p.replies["post"] = []string{htWords.Replace(text)}
+		revision := "2025-11-25"
+		if p.kind == "stateless" {
+			revision = statelessRevision
+		}
+		c, failed := Connect(p.Context(), h.Start, &ClientOptions{Protocol: revision})
+		assert.NilError(p, failed)
+		begun = time.Now()
+		_, err = c.CallTool(p.Context(), "t", nil, nil)
+		assert.Check(p, !errors.Is(err, ErrClosed))
+		assert.Check(p, c.Close())
+	case "asked", "headers": // since that command, with the time since the beginning
+		all := p.server.all()
+		for _, r := range all[p.shown[word]:] {
+			words := []string{r.At.Sub(p.begun).String(), r.Method, r.Path, r.RPC, r.Header.Get("Last-Event-ID")}
+			if word == "headers" {
+				words = words[1:4]
+				for name, value := range htOwn(r.Header) {
+					words = append(words, name+": "+value+",")
+				}
+				slices.Sort(words[3:])
+			}
+			words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
+			outcome = append(outcome, strings.TrimSuffix(strings.Join(words, " "), ","))
+		}
+		p.shown[word] = len(all)
+	case "text":
+		outcome = htMeaning(text)
+	default:
+		ctx, cancel := context.WithTimeoutCause(p.Context(), time.Hour, errGaveUp)
+		defer cancel()
+		err = p.transport.Write(ctx, send)
+	}
+	after := time.Since(begun)
+	synctest.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	isLeft := func(line string) int { return strings.Index("r", line[:1]) } // as they leave at any time, last
+	slices.SortStableFunc(p.read, func(a, b string) int { return isLeft(b) - isLeft(a) })
+	outcome = append(outcome, p.read...)
+	p.read = nil
+	var refusal *HTTPError
+	if errors.As(err, &refusal) && refusal.Lost() {
+		outcome = append(outcome, "lost")
+	}
+	if errors.As(err, &refusal) && refusal.SessionExpired() {
+		outcome = append(outcome, "expired")
+	}
+	if err != nil {
+		text := err.Error()
+		assert.Check(p, len(text) < 1000 && utf8.ValidString(text) && !strings.ContainsAny(text, "\r\n"), "%q", text)
+		assert.Check(p, !strings.Contains(text, "s3cret") && !strings.HasSuffix(text, ": "), "%q", text)
+		assert.Check(p, !errors.Is(err, io.EOF), "for a Transport that is its end")
+		outcome = append(outcome, "error "+text)
+	}
+	if after != 0 {
+		outcome = append(outcome, "after "+after.String())
+	}
+	return outcome
+}
+
+var errGaveUp = errors.New("the sender gave up")
+
+// htMeaning is what a text is to the request with the id 2.
+func htMeaning(text string) (meaning []string) {
+	var m Incoming
+	valid := m.Parse([]byte(text)) == nil
+	for _, c := range []struct {
+		name string
+		is   bool
+	}{
+		{"begins an answer", beginsAnswer([]byte(text), 2)},
+		{"is an answer", valid && isAnswer(&m, 2)},
+		{"is an invalid answer", !valid && isInvalidAnswer(&m, 2)},
+		{"is an error without an id: " + string(answerWithID(2, m.Error)), valid && isErrorWithoutID(&m)},
+		{"is a batch with an answer", batchAnswers([]byte(text), 2)},
+	} {
+		if c.is {
+			meaning = append(meaning, c.name)
+		}
+	}
+	return meaning
+}
+
+// htPlay plays a session, and returns the outcome of each command.
+func htPlay(t *testing.T, kind string, commands []string) (outcomes []string) {
 	checkLeaks(t)
-	other := htServe(t, func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htStream(w, htEvent(htResult("9"))) })
-	s := htServe(t, htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) {
-		http.Redirect(w, r, other.URL, http.StatusFound)
-	}))
-	htOpen(t, &HTTP{URL: s.URL}).handshake().close()
-	assert.DeepEqual(t, other.requests(), []string(nil))
+	synctest.Test(t, func(t *testing.T) {
+		p := &htPlayer{T: t, kind: kind, begun: time.Now(), shown: map[string]int{}, given: map[string]bool{}}
+		p.replies, p.given["post"] = map[string][]string{"post": {"202"}}, true
+		p.server, p.client = htInMemory(p.serve)
+		for _, command := range commands {
+			word, text, _ := strings.Cut(command, " ")
+			outcome := p.command(word, text)
+			for i, line := range outcome {
+				if len(line) > 500 {
+					outcome[i] = fmt.Sprintf("%.400s… (%d bytes)", line, len(line))
+				}
+			}
+			outcomes = append(outcomes, strings.Join(outcome, "\n"))
+		}
+		p.close()
+	})
+	return outcomes
+}
+
+// TestHTTPScripts plays the sessions in testdata/http.txt. The first line of a session has the kinds of server that it
+// is played with, and its name. Each other line is a command, or if it is indented a line of what comes of the command
+// above it, with the kind of the server if it is not the same with all.
+func TestHTTPScripts(t *testing.T) {
+	script, err := os.ReadFile("testdata/http.txt")
+	assert.NilError(t, err)
+	var out strings.Builder
+	for i, session := range strings.Split(strings.TrimSpace(string(script)), "\n\n") {
+		lines := strings.Split(session, "\n")
+		commands := slices.DeleteFunc(lines[1:], func(line string) bool { return strings.HasPrefix(line, " ") })
+		words, name, _ := strings.Cut(lines[0], ": ")
+		kinds := strings.Fields(words)[1:]
+		outcomes := make(map[string][]string)
+		for _, kind := range kinds {
+			t.Run(name+"/"+kind, func(t *testing.T) { outcomes[kind] = htPlay(t, kind, commands) })
+		}
+		fmt.Fprintf(&out, "%s%s\n", strings.Repeat("\n", min(i, 1)), lines[0])
+		for i, command := range commands {
+			fmt.Fprintln(&out, command)
+			same := !slices.ContainsFunc(kinds, func(kind string) bool { return outcomes[kind][i] != outcomes[kinds[0]][i] })
+			for _, kind := range kinds {
+				for line := range strings.SplitSeq(outcomes[kind][i], "\n") {
+					if !same {
+						line = kind + ": " + line
+					}
+					fmt.Fprintf(&out, "  %s\n", line)
+				}
+				if same {
+					break
+				}
+			}
+		}
+	}
+	golden.Assert(t, strings.ReplaceAll(out.String(), "  \n", ""), "http.txt")
+}
+
+// TestHTTPSecrets: no error repeats what may be a key: the query and the user of the URL, and the headers. So it is in
+// TestHTTPScripts, too.
+func TestHTTPSecrets(t *testing.T) {
+	checkLeaks(t)
+	refused := httptest.NewServer(nil)
+	refused.Close()
+	for address, token := range map[string]string{
+		strings.Replace(refused.URL, "http://", "http://s3cret:s3cret@", 1) + "/mcp?key=s3cret#s3cret": "s3cret",
+		"http://s3cret:s3cret@127.0.0.1:port/?key=s3cret":                                              "s3cret",
+		"http://s3cret:s3cret@127.0.0.1/%zz?key=s3cret":                                                "s3cret",
+		"http://s3cret:s3cret@127.0.0.1\x7f?key=s3cret":                                                "s3cret",
+		"http://s3cret:s3cret@[::1/?key=s3cret":                                                        "s3cret",
+		"ftp://s3cret:s3cret@127.0.0.1/?key=s3cret":                                                    "s3cret",
+		"/mcp?key=s3cret":    "s3cret",
+		"http://?key=s3cret": "s3cret",
+		"?key=s3cret":        "s3cret",
+		"http://127.0.0.1/":  "\ns3cret", // an invalid header
+	} {
+		p := htOpen(t, &HTTP{URL: address, Header: http.Header{"Authorization": {"Bearer " + token}}})
+		for _, e := range chatErrorTree(p.fails(initializeLine)) {
+			assert.Check(t, !strings.Contains(fmt.Sprintf("%v %+v", e, e), "s3cret"), "%s: %v", address, e)
+		}
+		p.close()
+	}
 }
 
 // TestHTTPTLS: what goes wrong with TLS is explained.
 func TestHTTPTLS(t *testing.T) {
 	checkLeaks(t)
-	answer := func(w http.ResponseWriter, _ *http.Request, m htMessage) { htAnswer(w, 200, htResult(string(m.ID))) }
-	secure := htUnstarted(t, answer)
+	secure := htUnstarted(t, htReply(htOK()))
 	secure.StartTLS()
-	plain := htServe(t, answer)
+	plain := htServe(t, htReply(htOK()))
 	for _, c := range []struct {
 		url, want string
 		status    int
@@ -964,13 +862,12 @@ func TestHTTPTLS(t *testing.T) {
 	}
 	client := secure.Client()
 	p := htOpen(t, &HTTP{URL: secure.URL, Client: client})
-	p.say(htModern(1, "server/discover", ""))
-	p.expect(htResult("1"))
+	p.say(htModern(1, "server/discover", ""), htResult("1"))
 	p.close()
 	client.CloseIdleConnections()
 }
 
-// htZip is a script's answer, compressed. Each event is on its way at once.
+// htZip is a script's answer, compressed. Each part is on its way at once.
 func htZip(kind string, parts ...string) htScript {
 	return func(w http.ResponseWriter, r *http.Request, _ htMessage) {
 		if r.Header.Get("Accept-Encoding") != "gzip" {
@@ -995,408 +892,168 @@ func htZip(kind string, parts ...string) htScript {
 	}
 }
 
-// TestHTTPGzip: compressed answers are asked for, and taken as they come; the limit is for what is in them.
-func TestHTTPGzip(t *testing.T) {
-	htEras(t, func(t *testing.T, request func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
-		var script htSwitch
-		p, _ := open(&HTTP{MaxMessage: 1 << 20}, script.serve)
-		message := request("tools/call", `"name":"t",`)
-		for range 2 {
-			script.set(htZip("application/json", htResult("2")))
-			p.say(message)
-			p.expect(htResult("2"))
-			script.set(htZip("text/event-stream", ": c\n\n", htEvent(htResult("1")), htEvent(htResult("2"))))
-			p.say(message)
-			p.expect(htResult("1"), htResult("2"))
-		}
-		mega := strings.Repeat("a", 1<<20)
-		for _, bomb := range []htScript{
-			htZip("application/json", `{"jsonrpc":"2.0","id":2,"result":"`, mega, mega, mega, `"}`),
-			htZip("text/event-stream", `data: {"jsonrpc":"2.0","id":2,"result":"`, mega, mega, mega, "\"}\n\n"),
-			htZip("text/html", mega, mega),
-		} {
-			script.set(bomb)
-			err := p.write(message)
-			var long *BodyTooLongError
-			assert.Assert(t, errors.As(err, &long), "%v", err)
-			assert.Equal(t, long.Limit, 1<<20)
-		}
-	})
-}
-
-// htEndless sends the beginning, and then the part again and again until nobody takes it.
-func htEndless(kind, begin, part string) htScript {
-	return func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-		w.Header().Set("Content-Type", kind)
-		_, err := io.WriteString(w, begin)
-		for err == nil {
-			_, err = io.WriteString(w, part)
-		}
-	}
-}
-
-// TestHTTPTooLong: a message of the limit passes, and what is longer is read no further. The text says whose answer it was.
+// TestHTTPTooLong: a message of the limit passes, also compressed, and what is longer is read no further, nor asked
+// for again. The error says whose answer it was.
 func TestHTTPTooLong(t *testing.T) {
-	t.Run("no limit", func(t *testing.T) {
-		checkLeaks(t)
-		s := htServe(t, func(w http.ResponseWriter, _ *http.Request, m htMessage) {
-			if string(m.ID) == "1" {
-				htAnswer(w, 200, htResult("1"))
-				return
-			}
-			htStream(w, htEvent(htResult("2")))
-		})
-		p := htOpen(t, &HTTP{URL: s.URL, MaxMessage: math.MaxInt})
-		p.say(htModern(1, "tools/list", ""))
-		p.say(htModern(2, "tools/list", ""))
-		p.expect(htResult("1"), htResult("2"))
-	})
 	const limit = 100_000
+	const begin = `{"jsonrpc":"2.0","id":2,"result":`
 	exact := func(n int) string {
-		return `{"jsonrpc":"2.0","id":2,"result":"` + strings.Repeat("x", n-len(`{"jsonrpc":"2.0","id":2,"result":""}`)) + `"}`
+		return begin + `"` + strings.Repeat("x", n-len(begin+`""}`)) + `"}`
 	}
-	htEras(t, func(t *testing.T, request func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
-		var script htSwitch
-		p, s := open(&HTTP{MaxMessage: limit}, script.serve)
-		message := request("tools/call", `"name":"t",`)
+	part := strings.Repeat("x", 1000)
+	bomb := strings.Repeat("a", limit)
+	htEras(t, func(e htEra) {
+		p, s := e.open(&HTTP{MaxMessage: limit}, nil)
 		for _, good := range []htScript{
-			func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htAnswer(w, 200, exact(limit)) },
-			func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htStream(w, htEvent(exact(limit))) },
-			func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-				htStream(w, "data: "+exact(limit)+"\r\n\r\n")
-			},
+			htReply(htJSON(exact(limit))),
+			htReply(htSSE(htEvent(exact(limit)))),
+			htReply(htSSE("data: " + exact(limit) + "\r\n\r\n")),
+			htZip("application/json", exact(limit)),
+			htZip("text/event-stream", ": c\n\n", htEvent(exact(limit))),
 		} {
-			script.set(good)
-			p.say(message)
-			p.expect(exact(limit))
+			e.play(s, good)
+			p.say(e.call(2), exact(limit))
 		}
-		part := strings.Repeat("x", 1000)
 		for i, bad := range []htScript{
-			func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htAnswer(w, 200, exact(limit+1)) },
-			func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-				htStream(w, "id: 1\n"+htEvent(exact(limit+1)))
-			},
-			htEndless("application/json", `{"jsonrpc":"2.0","id":2,"result":"`, part),
-			htEndless("application/json", `{"jsonrpc":"2.0","id":2,"result":[`, "[],"),
-			htEndless("text/event-stream", `data: {"jsonrpc":"2.0","id":2,"result":"`, part),
-			htEndless("text/event-stream", "id: 1\ndata: \n\n", "data: "+part+"\n"),
-			htEndless("text/event-stream", "", "data\r"),
-			htEndless("text/event-stream", ": ", part),
-			htEndless("text/event-stream", "event: ", part),
-			htEndless("text/event-stream", "id: ", part),
-			htEndless("text/html", "", part),
+			htReply(htJSON(exact(limit + 1))),
+			htReply(htSSE("id: 1\n" + htEvent(exact(limit+1)))),
+			htReply(htJSON(begin+`"`) + htForever + part),
+			htReply(htJSON(begin+`[`) + htForever + "[],"),
+			htReply(htSSE("data: "+begin+`"`) + htForever + part),
+			htReply(htSSE("id: 1\ndata: \n\n") + htForever + "data: " + part + "\n"),
+			htReply(htSSE() + htForever + "data\r"),
+			htReply(htSSE(": ") + htForever + part),
+			htReply(htSSE("event: ") + htForever + part),
+			htReply(htSSE("id: ") + htForever + part),
+			htReply("text/html\n\n" + htForever + part),
+			htZip("application/json", begin, bomb, bomb),
+			htZip("text/event-stream", "data: "+begin, bomb, bomb),
+			htZip("text/html", bomb, bomb),
 		} {
-			script.set(bad)
+			e.play(s, bad)
 			before := len(s.all())
-			err := p.fails(message)
-			var long *BodyTooLongError
-			assert.Assert(t, errors.As(err, &long), "%d: %v", i, err)
-			assert.Equal(t, long.Limit, limit)
-			assert.ErrorContains(t, err, s.URL)
-			assert.ErrorContains(t, err, "limit of 100000 bytes")
-			assert.Assert(t, !err.Lost(), "it would come again")
-			assert.Equal(t, len(s.all()), before+1, "%d: it is not resumed either", i)
+			err := p.fails(e.call(2))
+			var long *MessageTooLongError
+			assert.Assert(e, errors.As(err, &long), "%d: %v", i, err)
+			assert.Equal(e, long.Limit, limit)
+			assert.ErrorContains(e, err, s.URL)
+			assert.ErrorContains(e, err, "limit of 100000 bytes")
+			assert.Assert(e, !err.Lost(), "it would come again")
+			assert.Equal(e, len(s.all()), before+1, "%d: it is not resumed either", i)
 		}
+		p, s = e.open(&HTTP{MaxMessage: math.MaxInt}, htReplies(htOK(), htSSE(htEvent(htResult("3")))))
+		p.say(e.call(2), htResult("2"))
+		p.say(e.call(3), htResult("3"))
 	})
 }
 
-// TestHTTPOneConnection: calls one after the other take one connection, with answers of either kind, with refusals, and beside a GET stream.
+// TestHTTPOneConnection: calls one after the other take one connection, with answers of either kind and with refusals.
 func TestHTTPOneConnection(t *testing.T) {
-	htEras(t, func(t *testing.T, request func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
-		const refused = `{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"no"}}`
-		answers := []func(w http.ResponseWriter){
-			func(w http.ResponseWriter) { htAnswer(w, 200, htResult("2")) },
-			func(w http.ResponseWriter) { htStream(w, htEvent(htResult("1")), htEvent(htResult("2"))) },
-			func(w http.ResponseWriter) { htStream(w, htEvent(htResult("2")), ": the end\n\n") },
-			func(w http.ResponseWriter) { htAnswer(w, 400, refused) },
-			func(w http.ResponseWriter) { htAnswer(w, 503, strings.Repeat("no", 10000)) },
-			func(w http.ResponseWriter) { w.WriteHeader(202) },
+	htEras(t, func(e htEra) {
+		var replies []string
+		for range 20 {
+			replies = append(replies, htOK(), htSSE(htEvent(htResult("1")), htEvent(htResult("2"))),
+				htSSE(htEvent(htResult("2")), ": the end\n\n"), "400 json\n\n"+htError("2"),
+				"503 json\n\n"+strings.Repeat("no", 10000), "202")
 		}
-		asked := 0
-		p, s := open(&HTTP{}, func(w http.ResponseWriter, r *http.Request, m htMessage) {
-			asked++
-			answers[asked%len(answers)](w)
-		})
-		for range 10 {
-			for range answers {
-				_ = p.write(request("tools/call", `"name":"t",`))
-			}
-			for range answers {
+		p, s := e.open(&HTTP{}, htReplies(replies...))
+		for i := range replies {
+			if i%12 < 6 {
+				_ = p.write(e.call(2))
+			} else {
 				_ = p.write(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 			}
 		}
-		assert.Equal(t, s.connections(), 1)
 		for range 10 {
-			p.expect(htResult("1"), htResult("2"), htResult("2"), refused, htResult("2"))
+			p.expect(htResult("2"), htResult("1"), htResult("2"), htResult("2"), htError("2"))
 		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		assert.Equal(e, s.conns, 1)
 	})
-}
-
-// TestHTTPCancel: a request that ends early takes its stream with it, which in the stateless era says so; in the handshake era a
-// notification does.
-func TestHTTPCancel(t *testing.T) {
-	for _, revision := range bothEras() {
-		for _, streaming := range []bool{false, true} {
-			t.Run(fmt.Sprint(revision, streaming), func(t *testing.T) {
-				checkLeaks(t)
-				begun, ended := make(chan struct{}), make(chan struct{})
-				s := htServe(t, htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
-					switch {
-					case r.Method == http.MethodGet:
-						htStream(w)
-						<-r.Context().Done()
-					case m.Method == "server/discover":
-						htAnswer(w, 200, `{"jsonrpc":"2.0","id":1,"result":`+discoveryResult+`}`)
-					case m.Method == "tools/call":
-						if streaming {
-							htStream(w, "id: 5\ndata: \n\n")
-						}
-						close(begun)
-						<-r.Context().Done()
-						close(ended)
-					default:
-						w.WriteHeader(http.StatusAccepted)
-					}
-				}))
-				c, err := Connect(t.Context(), &HTTP{URL: s.URL}, &ClientOptions{Protocol: revision})
-				assert.NilError(t, err)
-				defer c.Close()
-				ctx, cancel := context.WithCancel(t.Context())
-				done := c.goCall(ctx, "t", nil)
-				<-begun
-				cancel()
-				<-ended
-				assert.ErrorIs(t, (<-done).err, context.Canceled)
-				assert.NilError(t, c.Close())
-				want := []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "POST notifications/cancelled", "DELETE"}
-				if revision == statelessRevision {
-					want = []string{"POST server/discover", "POST tools/call"}
-				}
-				assert.DeepEqual(t, s.requests(), want)
-				if revision != statelessRevision {
-					assert.Assert(t, is.Contains(s.last(t, "POST").Body, `"requestId":2`))
-				}
-			})
-		}
-	}
-}
-
-// TestHTTPGetStream: what a server says by itself is read, and its requests are answered. The stream is there before the server
-// hears that the client is ready.
-func TestHTTPGetStream(t *testing.T) {
-	checkLeaks(t)
-	opened, answered := make(chan func(event string), 1), make(chan htMessage, 1)
-	var listens bool // when the server is told that the client is ready
-	s := htServe(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
-		switch {
-		case r.Method == http.MethodGet:
-			more := make(chan string)
-			opened <- func(event string) { more <- event }
-			htStream(w)
-			for {
-				select {
-				case event := <-more:
-					htStream(w, event)
-				case <-r.Context().Done():
-					return
-				}
-			}
-		case m.Method == "notifications/initialized":
-			listens = len(opened) == 1
-			w.WriteHeader(http.StatusAccepted)
-		case m.Method == "":
-			answered <- m
-			w.WriteHeader(http.StatusAccepted)
-		default:
-			htSession("s", nil)(w, r, m)
-		}
-	})
-	p := htOpen(t, &HTTP{URL: s.URL}).handshake()
-	assert.Assert(t, listens)
-	send := <-opened
-	for _, message := range []string{
-		`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
-		`{"jsonrpc":"2.0","id":0,"method":"roots/list"}`,
-		`{"jsonrpc":"2.0","id":1,"result":{}}`, // answers nothing
-		`{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"no"}}`,
-		`what is this?`,
-	} {
-		send(": ping\n\n" + htEvent(message))
-		p.expect(message)
-	}
-	send(htEvent(`[{"jsonrpc":"2.0","id":"x","method":"ping"},{"jsonrpc":"2.0","id":"y","method":"ping"}]`))
-	p.expect(`{"jsonrpc":"2.0","id":"x","method":"ping"}`, `{"jsonrpc":"2.0","id":"y","method":"ping"}`)
-	p.say(`{"jsonrpc":"2.0","id":0,"result":{"roots":[]}}`)
-	assert.Equal(t, string((<-answered).ID), "0")
-}
-
-// TestHTTPGetStreamTooLong: what is too long ends the stream, as it would come again; the session goes on.
-func TestHTTPGetStreamTooLong(t *testing.T) {
-	checkLeaks(t)
-	ended := make(chan struct{})
-	s := htServe(t, htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
-		if r.Method == http.MethodGet {
-			htStream(w, "id: 1\n"+htEvent(htResult("9")))
-			htEndless("", "data: ", strings.Repeat("x", 1000))(w, r, m)
-			<-r.Context().Done()
-			close(ended)
-			return
-		}
-		htAnswer(w, 200, htResult("2"))
-	}))
-	p := htOpen(t, &HTTP{URL: s.URL, MaxMessage: 10_000}).handshake()
-	p.expect(htResult("9"))
-	<-ended
-	p.say(htRequest(2, "tools/call", `"name":"t"`))
-	p.expect(htResult("2"))
-	p.close()
-	assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
-}
-
-// TestHTTPNoGetStream: not to have one is a server's right, however it says so. It is not asked again.
-func TestHTTPNoGetStream(t *testing.T) {
-	checkLeaks(t)
-	for _, answer := range []func(w http.ResponseWriter){
-		func(w http.ResponseWriter) { w.WriteHeader(http.StatusMethodNotAllowed) },
-		func(w http.ResponseWriter) {
-			htAnswer(w, 400, `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}`)
-		},
-		func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) },
-		func(w http.ResponseWriter) { htAnswer(w, 409, htResult("1")) },
-		func(w http.ResponseWriter) { htAnswer(w, 200, htResult("1")) },
-		func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
-		func(w http.ResponseWriter) { http.Error(w, "no", http.StatusInternalServerError) },
-		func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotImplemented) },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			s, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
-				if r.Method == http.MethodGet {
-					answer(w)
-					return
-				}
-				htStream(w, htEvent(htResult("2")))
-			}))
-			p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
-			time.Sleep(time.Hour)
-			p.say(htRequest(2, "tools/call", `"name":"t"`))
-			p.expect(htResult("2"))
-			p.close()
-			assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
-		})
-	}
-}
-
-// TestHTTPExpired: what says that the session is over, and what does not.
-func TestHTTPExpired(t *testing.T) {
-	const code = `{"jsonrpc":"2.0","id":2,"error":{"code":%d,"message":%q}}`
-	for _, c := range []struct {
-		status   int
-		kind     string
-		body     string
-		expired  bool
-		answered bool
-	}{
-		{404, "text/plain", "", true, false},
-		{404, "text/html", "<h1>what?</h1>", true, false},
-		{404, "application/json", `{"jsonrpc":"2.0","error":{"code":-32001,"message":"Session not found"},"id":null}`, true, false},
-		{404, "application/json", `{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Session not found"}}`, true, false},
-		{404, "application/json", fmt.Sprintf(code, -32601, "no such method"), false, true},
-		{400, "application/json", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}`, true, false},
-		{400, "text/plain", "Session expired", true, false},
-		{400, "application/json", fmt.Sprintf(code, -32602, "no such tool"), false, true},
-		{400, "application/json", fmt.Sprintf(code, -32602, "no such tool: session_start"), false, true},
-		{400, "text/plain", "what?", false, false},
-		{500, "text/plain", "no session", false, false},
-		{200, "application/json", fmt.Sprintf(code, -32000, "Session not found"), false, true},
-		{403, "text/plain", "no session", false, false},
-	} {
-		for _, session := range []string{"", "s"} {
-			checkLeaks(t)
-			s := htServe(t, htSession(session, func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-				w.Header().Set("Content-Type", c.kind)
-				w.WriteHeader(c.status)
-				io.WriteString(w, c.body)
-			}))
-			p := htOpen(t, &HTTP{URL: s.URL}).handshake()
-			err := p.write(htRequest(2, "tools/call", `"name":"t"`))
-			var refusal *HTTPError
-			if errors.As(err, &refusal) {
-				assert.Equal(t, refusal.SessionExpired(), c.expired && session != "", "%d %s", c.status, c.body)
-				assert.Assert(t, !c.answered, c.body)
-				assert.Assert(t, !refusal.Lost())
-			} else {
-				assert.NilError(t, err)
-				assert.Assert(t, c.answered || session == "", c.body)
-				<-p.in
-			}
-			p.close()
-		}
-	}
 }
 
 // TestHTTPClose: it ends all that is at work, whoever waits for what, and the session last.
 func TestHTTPClose(t *testing.T) {
 	checkLeaks(t)
 	begun, ended := make(chan struct{}, 100), make(chan struct{}, 100)
-	s := htServe(t, htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
+	script := func(w http.ResponseWriter, r *http.Request, m htMessage) {
 		if string(m.ID) != "1" { // some streams have begun
-			htStream(w, ": hello\n\n", "id: 5\ndata: \n\n")
+			htReply(htSSE(": hello\n\n", "id: 5\nretry: 3600000\ndata: \n\n"))(w, r, m)
 		}
 		begun <- struct{}{}
+		if string(m.ID) == "2" { // some wait for the time to be resumed
+			ended <- struct{}{}
+			return
+		}
 		<-r.Context().Done()
 		ended <- struct{}{}
-	}))
-	p := &HTTP{URL: s.URL}
-	peer := htOpen(t, p)
-	go func() {
-		<-begun
-	}()
-	peer.handshake()
+	}
+	s := htServe(t, htSession("s", script, script))
+	p := htOpen(t, &HTTP{URL: s.URL}).handshake()
 	const writes = 30
-	failed := make(chan error, writes)
+	var failed []<-chan error
 	for i := range writes {
-		go func() { failed <- p.Write(context.Background(), []byte(htRequest(i%3, "tools/call", `"name":"t"`))) }()
+		failed = append(failed, p.fail(context.Background(), htCall(i%3+1)))
 	}
-	for range writes {
+	for range writes + 1 {
 		<-begun
 	}
-	peer.close()
-	for range writes {
-		assert.ErrorIs(t, <-failed, net.ErrClosed)
+	p.close()
+	for i := range writes {
+		assert.ErrorIs(t, <-failed[i], net.ErrClosed)
 	}
 	for range writes + 1 {
 		<-ended
 	}
-	assert.ErrorIs(t, peer.write(initializeLine), net.ErrClosed)
+	assert.ErrorIs(t, p.write(initializeLine), net.ErrClosed)
 	_, err := p.Read()
 	assert.ErrorIs(t, err, net.ErrClosed)
 	requests := s.requests()
 	assert.Equal(t, requests[len(requests)-1], "DELETE")
+	unused, err := (&HTTP{URL: "http://127.0.0.1:1"}).Start(t.Context())
+	assert.NilError(t, err)
+	assert.NilError(t, unused.Close())
+	unused.(*StreamableHTTP).openGetStream(t.Context(), nil) // too late: nothing is opened
 }
 
-// TestHTTPCloseWaits: when Close returns nothing is left, nor has the end of the session been sent before all else was over.
+// TestHTTPCloseWaits: when Close returns nothing is left, nor has the end of the session been sent before all else was
+// over. A server that does not answer the end of the session is waited for a moment.
 func TestHTTPCloseWaits(t *testing.T) {
 	checkLeaks(t)
-	synctest.Test(t, func(t *testing.T) {
-		s, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) {
-			if r.Method == http.MethodGet {
-				htStream(w)
+	starts := map[string]func(*HTTP, context.Context) (Transport, error){"s": (*HTTP).Start, "sse": (*HTTP).StartSSE}
+	for name, start := range starts {
+		synctest.Test(t, func(t *testing.T) {
+			s, client := htInMemory(htSession(name, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+				htReply(htSSE(htEndpoint("/x"))+htHold)(w, r, m)
+			}, func(_ http.ResponseWriter, r *http.Request, _ htMessage) { <-r.Context().Done() }))
+			var left atomic.Int32
+			slow := &http.Client{Transport: htSlow{client.Transport, &left}}
+			transport, err := start(&HTTP{URL: "http://memory/", Client: slow}, t.Context())
+			assert.NilError(t, err)
+			p := htRun(t, transport)
+			if name == "s" {
+				p.handshake()
 			}
-			<-r.Context().Done()
-		}))
-		var left atomic.Int32
-		slow := htSlow{client.Transport, &left}
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: &http.Client{Transport: slow}}).handshake()
-		for range 10 {
-			go func() { _ = p.write(htRequest(2, "tools/call", `"name":"t"`)) }()
-		}
-		synctest.Wait()
-		assert.Equal(t, left.Load(), int32(10))
+			for range 10 {
+				p.fail(t.Context(), htCall(2))
+			}
+			synctest.Wait()
+			assert.Equal(t, left.Load(), int32(10))
+			begun := time.Now()
+			p.close()
+			assert.Equal(t, left.Load(), int32(0))
+			assert.Equal(t, time.Since(begun), time.Second)
+			assert.Equal(t, len(s.all()), map[string]int{"s": 14, "sse": 11}[name])
+		})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		s, client := htInMemory(htSession("s", nil, nil))
+		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
+		s.set(func(_ http.ResponseWriter, r *http.Request, _ htMessage) { <-r.Context().Done() })
 		begun := time.Now()
 		p.close()
-		assert.Equal(t, left.Load(), int32(0))
-		assert.Equal(t, time.Since(begun), time.Second)
-		assert.Equal(t, s.requests()[13], "DELETE")
+		assert.Equal(t, time.Since(begun), deleteTime)
 	})
 }
 
@@ -1422,11 +1079,10 @@ func TestHTTPCloseConnections(t *testing.T) {
 	closed := make(chan struct{}, 10)
 	s := htUnstarted(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
 		if r.Method == http.MethodGet {
-			htStream(w, htEndpoint("/x"))
-			<-r.Context().Done()
+			htReply(htSSE(htEndpoint("/x"))+htHold)(w, r, m)
 			return
 		}
-		htAnswer(w, 200, htResult(string(m.ID)))
+		htReply(htOK())(w, r, m)
 	})
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed {
@@ -1434,20 +1090,16 @@ func TestHTTPCloseConnections(t *testing.T) {
 		}
 	}
 	s.Start()
-	open := func() *HTTP {
-		h := &HTTP{URL: s.URL}
-		h.once.Do(h.init)
-		h.client.Transport.(*http.Transport).IdleConnTimeout = 0 // else it would do so, later
-		return h
-	}
-	p := htOpen(t, open())
-	p.say(htModern(2, "tools/list", ""))
-	p.expect(htResult("2"))
+	keep := func(h HTTP) { h.Client.Transport.(*http.Transport).IdleConnTimeout = 0 } // else it would close them, later
+	p := htOpen(t, &HTTP{URL: s.URL})
+	keep(p.Transport.(*StreamableHTTP).server)
+	p.say(htModern(2, "tools/list", ""), htResult("2"))
 	p.close()
 	<-closed
-	old, err := StartSSE(t.Context(), open())
+	old, err := (&HTTP{URL: s.URL}).StartSSE(t.Context())
 	assert.NilError(t, err)
-	p = htOpen(t, old)
+	keep(old.(*SSE).stream)
+	p = htRun(t, old)
 	p.say(initializeLine)
 	p.close()
 	<-closed // the stream's
@@ -1457,404 +1109,49 @@ func TestHTTPCloseConnections(t *testing.T) {
 // TestHTTPCloseUnread: a message that nobody reads keeps nobody.
 func TestHTTPCloseUnread(t *testing.T) {
 	checkLeaks(t)
-	synctest.Test(t, func(t *testing.T) {
-		_, client := htInMemory(func(w http.ResponseWriter, _ *http.Request, _ htMessage) { htAnswer(w, 200, htResult("2")) })
-		h := &HTTP{URL: "http://memory/", Client: client}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		cancelled, closed := make(chan error, 1), make(chan error, 1)
-		go func() { cancelled <- h.Write(ctx, []byte(htModern(2, "tools/list", ""))) }()
-		go func() { closed <- h.Write(t.Context(), []byte(htModern(2, "tools/list", ""))) }()
-		synctest.Wait()
-		cancel(io.ErrNoProgress)
-		assert.Equal(t, <-cancelled, io.ErrNoProgress)
-		synctest.Wait()
-		assert.Equal(t, len(closed), 0)
-		assert.NilError(t, h.Close())
-		assert.Equal(t, <-closed, net.ErrClosed)
-	})
-}
-
-// TestHTTPCloseUnused: a transport that did nothing has nothing to end.
-func TestHTTPCloseUnused(t *testing.T) {
-	checkLeaks(t)
-	h := &HTTP{URL: "http://127.0.0.1:1"}
-	assert.NilError(t, h.Close())
-	assert.ErrorIs(t, h.Write(t.Context(), []byte(initializeLine)), net.ErrClosed)
-}
-
-// TestHTTPServerGone: a server that is there no more is an error each time, for the session as well, and Close does not mind.
-func TestHTTPServerGone(t *testing.T) {
-	checkLeaks(t)
-	s := htServe(t, htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) { htStream(w) }))
-	p := htOpen(t, &HTTP{URL: s.URL}).handshake()
-	s.CloseClientConnections()
-	s.Close()
-	for range 2 {
-		err := p.fails(htRequest(2, "tools/call", `"name":"t"`))
-		assert.Assert(t, err.Lost() && !err.SessionExpired())
-	}
-	p.close()
-}
-
-// TestHTTPSilentServer: one that takes the connection and says nothing keeps nobody beyond ctx.
-func TestHTTPSilentServer(t *testing.T) {
-	checkLeaks(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.NilError(t, err)
-	defer listener.Close()
-	for _, scheme := range []string{"http", "https"} {
-		p := htOpen(t, &HTTP{URL: scheme + "://" + listener.Addr().String()})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		failed := make(chan error)
-		go func() { failed <- p.Write(ctx, []byte(initializeLine)) }()
-		c, err := listener.Accept()
-		assert.NilError(t, err)
-		_, err = c.Read(make([]byte, 1))
-		assert.NilError(t, err)
-		cancel(io.ErrNoProgress)
-		assert.Equal(t, <-failed, io.ErrNoProgress)
-		p.close()
-		c.Close()
-	}
-}
-
-// htTimes is how long after the beginning of a test requests came.
-type htTimes struct {
-	begun time.Time
-	mu    sync.Mutex
-	at    []time.Duration
-}
-
-// note takes the time, and says how many there were before.
-func (c *htTimes) note() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = append(c.at, time.Since(c.begun))
-	return len(c.at) - 1
-}
-
-func (c *htTimes) all() []time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.at)
-}
-
-// htSeconds are durations of so many seconds.
-func htSeconds(seconds ...float64) (all []time.Duration) {
-	for _, s := range seconds {
-		all = append(all, time.Duration(s*float64(time.Second)))
-	}
-	return all
-}
-
-// TestHTTPResume: a stream of the handshake era that ends before its answer goes on with a GET, not before the time that the
-// server asked for, from the last event. It goes on as long as there is progress.
-func TestHTTPResume(t *testing.T) {
-	for name, c := range map[string]struct {
-		first  string // on the POST stream
-		breaks bool
-		lastID string
-		after  time.Duration
-	}{
-		"ends":           {"id: 7\nretry: 5000\ndata: \n\n", false, "7", 5 * time.Second},
-		"breaks off":     {"id: 7\nretry: 50\ndata: \n\n", true, "7", 50 * time.Millisecond},
-		"no time":        {"id: 7\ndata: \n\n", false, "7", time.Second},
-		"no time wanted": {"id: 7\nretry: 0\ndata: \n\n", false, "7", time.Second},
-		"half an event":  {"id: 7\nretry: 5000\n\nid: 8\ndata: {}\n", true, "7", 5 * time.Second},
-		"id of before":   {"id: 7\n\nretry: 10\n" + htEvent(htResult("9")), true, "7", 10 * time.Millisecond},
-		"no number":      {"id: é/+=\nretry: 5s\n\n", true, "é/+=", time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
-			synctest.Test(t, func(t *testing.T) {
-				var times htTimes
-				s, client := htInMemory(htSession("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
-					switch n := times.note(); {
-					case r.Method == http.MethodPost:
-						htStream(w, c.first)
-						if c.breaks {
-							panic(http.ErrAbortHandler)
-						}
-					case n < 20:
-						htStream(w, fmt.Sprintf("id: a%d\nretry: 1000\ndata: \n\n", n))
-					default:
-						htStream(w, htEvent(htResult("2")))
-						<-r.Context().Done() // a resumed stream may never end
-					}
-				}))
-				p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
-				times.begun = time.Now()
-				p.say(htRequest(2, "tools/call", `"name":"t"`))
-				if strings.Contains(c.first, `"id":9`) {
-					p.expect(htResult("9"))
-				}
-				p.expect(htResult("2"))
-				want := []time.Duration{0}
-				for i := range 20 {
-					want = append(want, c.after+time.Duration(i)*time.Second)
-				}
-				assert.DeepEqual(t, times.all(), want)
-				var ids []string
-				for _, r := range s.all()[4:] {
-					assert.Equal(t, r.Method, "GET")
-					own := htOwn(r.Header)
-					ids = append(ids, own["Last-Event-Id"])
-					delete(own, "Last-Event-Id")
-					assert.DeepEqual(t, own, map[string]string{"Accept": "text/event-stream", "Mcp-Session-Id": "s", "Mcp-Protocol-Version": "2025-11-25"})
-				}
-				assert.DeepEqual(t, ids[:3], []string{c.lastID, "a1", "a2"})
-			})
-		})
-	}
-}
-
-// TestHTTPResumeFails: a stream that cannot be resumed is tried a few times, later each time, or not at all if that is what the
-// server says, or if there is nothing to resume it from.
-func TestHTTPResumeFails(t *testing.T) {
-	all := htSeconds(0, 1, 3, 7)
-	for name, c := range map[string]struct {
-		first string
-		get   func(w http.ResponseWriter)
-		at    []time.Duration
-		want  string
-	}{
-		"gone":       {"", func(w http.ResponseWriter) { panic(http.ErrAbortHandler) }, all, "unexpected EOF"},
-		"500":        {"", func(w http.ResponseWriter) { http.Error(w, "what?", 500) }, all, "what?"},
-		"502":        {"", func(w http.ResponseWriter) { http.Error(w, "what?", 502) }, all, "what?"},
-		"too soon":   {"", func(w http.ResponseWriter) { http.Error(w, "what?", 409) }, all, "what?"},
-		"empty":      {"", func(w http.ResponseWriter) { htStream(w) }, all, "unexpected EOF"},
-		"breaks":     {"", func(w http.ResponseWriter) { htStream(w); panic(http.ErrAbortHandler) }, all, "unexpected EOF"},
-		"same event": {"", func(w http.ResponseWriter) { htStream(w, "id: 7\ndata: \n\n") }, all, "unexpected EOF"},
-		"JSON":       {"", func(w http.ResponseWriter) { htAnswer(w, 200, htResult("2")) }, all, "application/json"},
-		"no stream": {"", func(w http.ResponseWriter) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			w.WriteHeader(500)
-			htStream(w, htEvent(htResult("2")))
-		}, all, "500 Internal"},
-		"slower":      {"retry: 4000\n", func(w http.ResponseWriter) { http.Error(w, "what?", 500) }, htSeconds(0, 4, 12, 28), "what?"},
-		"much slower": {"retry: 120000\n", func(w http.ResponseWriter) { http.Error(w, "what?", 500) }, htSeconds(0, 120, 240, 360), "what?"},
-		"400":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 400) }, all[:2], "does not resume it: what?"},
-		"404":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 404) }, all[:2], "does not resume it: what?"},
-		"405":         {"", func(w http.ResponseWriter) { http.Error(w, "what?", 405) }, all[:2], "does not resume it: what?"},
-		"no id":       {"id\n", func(w http.ResponseWriter) { t.Error("resumed") }, all[:1], "unexpected EOF"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
-			synctest.Test(t, func(t *testing.T) {
-				var times htTimes
-				_, client := htInMemory(htSession("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
-					times.note()
-					if r.Method == http.MethodPost {
-						htStream(w, "id: 7\n"+c.first+"data: \n\n")
-						return
-					}
-					c.get(w)
-				}))
-				p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
-				times.begun = time.Now()
-				err := p.fails(htRequest(2, "tools/call", `"name":"t"`))
-				assert.ErrorContains(t, err, c.want)
-				assert.Assert(t, !err.SessionExpired(), "the call may have begun")
-				assert.DeepEqual(t, times.all(), c.at)
-			})
-		})
-	}
-}
-
-// TestHTTPResumeEnds: neither ctx nor Close waits for the time before a stream is resumed.
-func TestHTTPResumeEnds(t *testing.T) {
-	checkLeaks(t)
-	synctest.Test(t, func(t *testing.T) {
-		_, client := htInMemory(htSession("s", func(w http.ResponseWriter, _ *http.Request, _ htMessage) {
-			htStream(w, "id: 7\nretry: 3600000\ndata: \n\n")
-		}))
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
-		begun := time.Now()
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, io.ErrNoProgress)
-		defer cancel()
-		assert.Equal(t, p.Write(ctx, []byte(htRequest(2, "tools/call", `"name":"t"`))), io.ErrNoProgress)
-		assert.Equal(t, time.Since(begun), time.Second)
-		failed := make(chan error, 1)
-		go func() { failed <- p.write(htRequest(2, "tools/call", `"name":"t"`)) }()
-		synctest.Wait()
-		p.close()
-		assert.Equal(t, <-failed, net.ErrClosed)
-		assert.Equal(t, time.Since(begun), time.Second)
-	})
-}
-
-// TestHTTPStatelessBroken: streams of the stateless era are not resumed, whatever is in them.
-func TestHTTPStatelessBroken(t *testing.T) {
-	checkLeaks(t)
-	synctest.Test(t, func(t *testing.T) {
-		s, client := htInMemory(func(w http.ResponseWriter, _ *http.Request, m htMessage) {
-			htStream(w, "id: 7\nretry: 10\ndata: \n\n", htEvent(htResult("1")))
-			panic(http.ErrAbortHandler)
-		})
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client})
-		begun := time.Now()
-		err := p.fails(htModern(2, "tools/call", `"name":"t",`))
-		assert.Assert(t, err.Lost() && !err.SessionExpired())
-		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		p.expect(htResult("1"))
-		assert.Equal(t, time.Since(begun), time.Duration(0))
-		assert.DeepEqual(t, s.requests(), []string{"POST tools/call"})
-	})
-}
-
-// TestHTTPListenTime: a GET stream that is not there soon is not waited for; it is used when it comes.
-func TestHTTPListenTime(t *testing.T) {
-	checkLeaks(t)
-	synctest.Test(t, func(t *testing.T) {
-		const changed = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
-		s, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) {
-			if r.Method == http.MethodGet {
-				time.Sleep(time.Minute)
-				htStream(w, htEvent(changed))
-				<-r.Context().Done()
-			}
-			htAnswer(w, 200, htResult("2"))
-		}))
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client})
-		begun := time.Now()
-		p.handshake()
-		assert.Equal(t, time.Since(begun), openTime)
-		p.say(htRequest(2, "tools/call", `"name":"t"`))
-		p.expect(htResult("2"))
-		assert.Equal(t, time.Since(begun), openTime)
-		p.expect(changed)
-		assert.Equal(t, time.Since(begun), time.Minute)
-		p.close()
-		assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", "POST tools/call", "DELETE"})
-	})
-}
-
-// TestHTTPListenCancelled: nor beyond ctx.
-func TestHTTPListenCancelled(t *testing.T) {
-	checkLeaks(t)
-	synctest.Test(t, func(t *testing.T) {
-		_, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) { <-r.Context().Done() }))
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client})
-		p.say(initializeLine)
-		<-p.in
-		begun := time.Now()
-		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, io.ErrNoProgress)
-		defer cancel()
-		assert.Equal(t, p.Write(ctx, []byte(initializedLine)), io.ErrNoProgress)
-		assert.Equal(t, time.Since(begun), time.Second)
-	})
-}
-
-// TestHTTPListenAgain: a GET stream that breaks off is opened again and again, later each time, unless it went well for a while;
-// only the server's own word ends that.
-func TestHTTPListenAgain(t *testing.T) {
-	checkLeaks(t)
-	synctest.Test(t, func(t *testing.T) {
-		var times htTimes
-		s, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) {
-			switch n := times.note(); {
-			case n == 1 || n == 4:
-				panic(http.ErrAbortHandler)
-			case n == 2 || n == 5 || n == 10 || n == 11:
-				http.Error(w, "what?", http.StatusServiceUnavailable)
-			case n == 3:
-				http.Error(w, "too soon", http.StatusConflict)
-			case n == 8:
-				htStream(w)
-				time.Sleep(time.Hour)
-			case n == 9:
-				htStream(w, "id: 5\nretry: 30000\ndata: \n\n")
-			case n == 12:
-				htStream(w, htEvent(htResult("9")))
-				panic(http.ErrAbortHandler)
-			case n == 13:
-				http.Error(w, "no more", http.StatusNotFound)
-			default: // the first one: else the server has none
-				htStream(w)
-			}
-		}))
-		times.begun = time.Now()
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
-		p.expect(htResult("9"))
-		time.Sleep(24 * time.Hour)
-		assert.DeepEqual(t, times.all(), htSeconds(0, 1, 3, 7, 15, 31, 63, 123, 183, 183+3600+1, 3814, 3874, 3934, 3994))
-		n := 0
-		for _, r := range s.all() {
-			if r.Method == http.MethodGet {
-				id := ""
-				if n > 9 {
-					id = "5"
-				}
-				assert.Equal(t, r.Header.Get("Last-Event-ID"), id, n)
-				n++
-			}
-		}
-	})
-}
-
-// TestHTTPListenLost: a GET stream that could not be reached is tried again; a server that refuses it has none.
-func TestHTTPListenLost(t *testing.T) {
-	checkLeaks(t)
-	for _, lost := range []func(w http.ResponseWriter){
-		func(w http.ResponseWriter) { http.Error(w, "not now", http.StatusServiceUnavailable) },
-		func(w http.ResponseWriter) { panic(http.ErrAbortHandler) },
-	} {
+	for _, reply := range []string{htOK(), "400 json\n\n" + htError(""), htSSE(htEvent(htResult("9")))} {
 		synctest.Test(t, func(t *testing.T) {
-			var times htTimes
-			_, client := htInMemory(htListening("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) {
-				if times.note() < 3 {
-					lost(w)
-					return
-				}
-				htStream(w, htEvent(htResult("9")))
-				<-r.Context().Done()
-			}))
-			times.begun = time.Now()
-			p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
-			p.expect(htResult("9"))
-			assert.DeepEqual(t, times.all(), htSeconds(0, 1, 3, 7))
+			_, client := htInMemory(htReply(reply))
+			transport, err := (&HTTP{URL: "http://memory/", Client: client}).Start(t.Context())
+			assert.NilError(t, err)
+			p := &htPeer{Transport: transport, t: t}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancelled, closed := p.fail(ctx, htModern(2, "a", "")), p.fail(t.Context(), htModern(2, "a", ""))
+			synctest.Wait()
+			cancel(io.ErrNoProgress)
+			assert.Equal(t, <-cancelled, io.ErrNoProgress)
+			synctest.Wait()
+			assert.Equal(t, len(closed), 0)
+			assert.NilError(t, p.Close())
+			assert.Equal(t, <-closed, net.ErrClosed)
 		})
 	}
 }
 
-// TestHTTPAcceptTime: a message that has no answer is not waited for as long as one that has.
-func TestHTTPAcceptTime(t *testing.T) {
-	checkLeaks(t)
-	synctest.Test(t, func(t *testing.T) {
-		_, client := htInMemory(htSession("s", func(w http.ResponseWriter, r *http.Request, _ htMessage) { <-r.Context().Done() }))
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
-		for _, message := range []string{`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`, htResult(`"a"`)} {
-			begun := time.Now()
-			err := p.fails(message)
-			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.Equal(t, time.Since(begun), acceptTime)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		assert.Equal(t, p.Write(ctx, []byte(htRequest(2, "tools/call", `"name":"t"`))), context.DeadlineExceeded)
-	})
-}
-
-// TestHTTPTail: a stream that stays open behind the answer is not followed; it is closed after a moment, in which its end may come.
+// TestHTTPTail: a stream that stays open behind the answer is not followed; it is closed after a moment, in which its
+// end may come. The end of the sender's ctx, which the answer brings about, does not end it.
 func TestHTTPTail(t *testing.T) {
 	checkLeaks(t)
 	synctest.Test(t, func(t *testing.T) {
 		ended := 0
 		_, client := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
-			htStream(w, htEvent(htResult(string(m.ID))))
+			htReply(htSSE(htEvent(htResult("$id"))))(w, r, m)
 			select {
-			case <-time.After(time.Duration(m.ID[0]-'0') * tailTime / 2):
-				htStream(w, ": the end\n\n")
+			case <-time.After(time.Duration(m.ID[0]-'1') * tailTime / 2):
+				htReply(htSSE(": the end\n\n"))(w, r, m)
 			case <-r.Context().Done():
 				ended++
 			}
 		})
 		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client})
-		for id := range 4 {
+		for i := range 4 {
 			begun := time.Now()
-			p.say(htModern(id, "tools/call", `"name":"t",`))
-			p.expect(htResult(fmt.Sprint(id)))
-			assert.Equal(t, time.Since(begun), min(time.Duration(id)*tailTime/2, tailTime))
+			ctx, cancel := context.WithCancel(t.Context())
+			failed := p.fail(ctx, htModern(i+1, "tools/call", `"name":"t"`))
+			p.expect(htResult(fmt.Sprint(i + 1)))
+			cancel()
+			assert.NilError(t, <-failed)
+			assert.Equal(t, time.Since(begun), min(time.Duration(i)*tailTime/2, tailTime))
 		}
 		p.close()
 		synctest.Wait()
@@ -1862,69 +1159,20 @@ func TestHTTPTail(t *testing.T) {
 	})
 }
 
-// TestHTTPInvalidAnswer: a call ends with an answer that only looks like one, and does not wait for its time to be over.
-func TestHTTPInvalidAnswer(t *testing.T) {
-	for _, answer := range []string{
-		`{"jsonrpc":"2.0","id":2,"result":{bad}}`,
-		`{"jsonrpc":"2.0","id":2,"result":{"a":NaN}}`,
-		`{"jsonrpc":"2.0","id":2,"result":{}}` + htResult("2"),
-		`{"jsonrpc":"2.0","id":2,"result":{"a":"` + "\x00" + `"}}`,
-		`{"jsonrpc":"2.0","id":2,"result":[}}`,
-		`{"jsonrpc":"1.0","id":2,"result":{}}`,
-		`{"jsonrpc":"2.0","id":2,"result":{"a":NaN}}` + "\n",
-		`{"result":{"a":NaN},"jsonrpc":"2.0","id":2}`,
-		`{"id":2,"result":{}}`,
-		`{"jsonrpc":"2.0","id":2}`,
-		`{"jsonrpc":"2.0","id":2,"error":"no"}`,
-		`{"jsonrpc":"2.0","id":2,"error":{"code":"no"}}`,
-		`{"jsonrpc":"2.0","id":2,"result":{},"error":{"code":1,"message":"no"}}`,
-		`{"id":2,"jsonrpc":"2.0","result":{},"error":{"code":1,"message":"no"}}`,
-		`{"jsonrpc":"2.0","id":2.0,"result":{"content":[]}}`,
-		`{}`, `[]`, `[[]]`, `[{}]`, `null`, `2`, `}`, `,`,
-	} {
-		for _, streaming := range []bool{false, true} {
-			checkLeaks(t)
-			synctest.Test(t, func(t *testing.T) {
-				_, client := htInMemory(htSession("s", func(w http.ResponseWriter, _ *http.Request, m htMessage) {
-					if streaming {
-						htStream(w, htEvent(answer))
-						return
-					}
-					htAnswer(w, 200, answer)
-				}))
-				c, err := Connect(t.Context(), &HTTP{URL: "http://memory/", Client: client}, &ClientOptions{Protocol: "2025-11-25"})
-				assert.NilError(t, err)
-				begun := time.Now()
-				_, err = c.CallTool(t.Context(), "t", nil, nil)
-				assert.Check(t, err != nil || strings.Contains(answer, "content"), answer)
-				assert.Check(t, time.Since(begun) == 0, "%s: %v after %s", answer, err, time.Since(begun))
-				assert.Check(t, !errors.Is(err, ErrClosed), "%v", err)
-				assert.NilError(t, c.Close())
-			})
-		}
-	}
-}
-
 // TestHTTP2: the same over one connection of HTTP/2.
 func TestHTTP2(t *testing.T) {
 	checkLeaks(t)
 	begun, ended := make(chan struct{}, 10), make(chan struct{}, 10)
-	s := htUnstarted(t, htListening("s", func(w http.ResponseWriter, r *http.Request, m htMessage) {
-		switch {
-		case r.ProtoMajor != 2:
-			w.WriteHeader(http.StatusHTTPVersionNotSupported)
-		case r.Method == http.MethodGet:
-			htStream(w, htEvent(htResult("9")))
-			<-r.Context().Done()
-			ended <- struct{}{}
-		case m.Method == "tools/call":
-			htStream(w, htEvent(htResult(string(m.ID))))
-		default:
-			htStream(w, ": wait\n\n")
-			begun <- struct{}{}
-			<-r.Context().Done()
-			ended <- struct{}{}
+	get := htReply(htSSE(htEvent(htResult("9"))) + htHold)
+	s := htUnstarted(t, htSession("s", get, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		if r.ProtoMajor != 2 || m.Method == "tools/call" {
+			htReply(htSSE(htEvent(htResult("$id"))))(w, r, m)
+			return
 		}
+		htReply(htSSE(": wait\n\n"))(w, r, m)
+		begun <- struct{}{}
+		<-r.Context().Done()
+		ended <- struct{}{}
 	}))
 	s.EnableHTTP2 = true
 	s.StartTLS()
@@ -1933,139 +1181,79 @@ func TestHTTP2(t *testing.T) {
 	p := htOpen(t, &HTTP{URL: s.URL, Client: client}).handshake()
 	p.expect(htResult("9"))
 	for range 10 {
-		p.say(htRequest(2, "tools/call", `"name":"t"`))
-		p.expect(htResult("2"))
+		p.say(htCall(2), htResult("2"))
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	failed := make(chan error, 2)
-	go func() { failed <- p.Write(ctx, []byte(htRequest(3, "prompts/list", ""))) }()
-	<-begun
-	cancel(io.ErrNoProgress)
-	assert.Equal(t, <-failed, io.ErrNoProgress)
-	<-ended
-	go func() { failed <- p.write(htRequest(3, "prompts/list", "")) }()
+	failed := p.fail(t.Context(), htRequest(3, "prompts/list", ""))
 	<-begun
 	p.close()
 	assert.ErrorIs(t, <-failed, net.ErrClosed)
 	<-ended
-	<-ended
-	assert.Equal(t, s.connections(), 1)
+	assert.Equal(t, s.conns, 1)
 	assert.Equal(t, s.last(t, "DELETE").Header.Get("Mcp-Session-Id"), "s")
 }
 
-// TestHTTPAtOnce: many messages at once, each with its own answer.
+// TestHTTPAtOnce: many messages at once, each with its own answer. A Client that was given is not changed.
 func TestHTTPAtOnce(t *testing.T) {
-	htEras(t, func(t *testing.T, _ func(method, params string) string, open func(*HTTP, htScript) (*htPeer, *htServer)) {
+	htEras(t, func(e htEra) {
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10}}
 		defer client.CloseIdleConnections()
-		h := &HTTP{Client: client, Header: http.Header{"X-Key": {"k"}}}
-		p, _ := open(h, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		p, _ := e.open(&HTTP{Client: client}, func(w http.ResponseWriter, r *http.Request, m htMessage) {
 			if len(m.ID)%2 == 0 {
-				htStream(w, htEvent(`{"jsonrpc":"2.0","method":"`+string(m.ID)+`"}`), htEvent(htResult(string(m.ID))))
+				htReply(htSSE(htEvent(`{"jsonrpc":"2.0","method":"$id"}`), htEvent(htResult("$id"))))(w, r, m)
 				return
 			}
-			htAnswer(w, 200, htResult(string(m.ID)))
+			htReply(htOK())(w, r, m)
 		})
 		const writes = 100
 		var all sync.WaitGroup
-		want := []string{}
+		var got, want []string
 		for id := range writes {
-			all.Go(func() {
-				message := htRequest(id, "tools/call", `"name":"t"`)
-				if strings.Contains(t.Name(), "/stateless") {
-					message = htModern(id, "tools/call", `"name":"t",`)
-				}
-				assert.Check(t, p.write(message))
-			})
-			want = append(want, htResult(fmt.Sprint(id)))
-			if id >= 10 {
-				want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"%d"}`, id))
+			all.Go(func() { assert.Check(e, p.write(e.call(id+1))) })
+			want = append(want, htResult(fmt.Sprint(id+1)))
+			if id+1 >= 10 && id+1 < 100 {
+				want = append(want, fmt.Sprintf(`{"jsonrpc":"2.0","method":"%d"}`, id+1))
 			}
 		}
-		got := []string{}
 		for range want {
 			got = append(got, <-p.in)
 		}
 		all.Wait()
 		slices.Sort(got)
 		slices.Sort(want)
-		assert.DeepEqual(t, got, want)
-		assert.Assert(t, client.CheckRedirect == nil, "a Client that was given is not changed")
+		assert.DeepEqual(e, got, want)
+		assert.Assert(e, client.CheckRedirect == nil)
 		p.close()
 	})
 }
 
-// TestHTTPEarlyAnswer: a server that refuses a message before it has read it keeps nobody, whether its answer comes through or not.
+// TestHTTPEarlyAnswer: a server that refuses a message before it has read it keeps nobody, whether its answer comes
+// through or not.
 func TestHTTPEarlyAnswer(t *testing.T) {
 	checkLeaks(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Connection", "close")
-		htAnswer(w, http.StatusRequestEntityTooLarge, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"too large"}}`)
+		htReply("413 json\nConnection: close\n\n"+htError(""))(w, r, htMessage{})
 	}))
 	defer s.Close()
-	h := &HTTP{URL: s.URL}
-	p := htOpen(t, h)
+	p := htOpen(t, &HTTP{URL: s.URL})
 	defer p.close()
-	message := htModern(2, "tools/call", `"name":"t","arguments":{"a":"`+strings.Repeat("x", 8<<20)+`"},`)
+	message := htModern(2, "tools/call", `"name":"t","arguments":{"a":"`+strings.Repeat("x", 8<<20)+`"}`)
 	if err := p.write(message); err != nil {
 		var refusal *HTTPError
 		assert.Assert(t, errors.As(err, &refusal), "%v", err)
 		assert.Assert(t, refusal.Lost())
 		return
 	}
-	p.expect(`{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"too large"}}`)
-}
-
-// TestHTTPTimes: a server that never answers is waited for as long as the Client says, and its end of session for a moment.
-func TestHTTPTimes(t *testing.T) {
-	for _, revision := range bothEras() {
-		t.Run(revision, func(t *testing.T) {
-			checkLeaks(t)
-			synctest.Test(t, func(t *testing.T) {
-				var silent atomic.Bool
-				_, client := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
-					switch {
-					case silent.Load():
-						<-r.Context().Done()
-					case m.Method == "server/discover":
-						htAnswer(w, 200, `{"jsonrpc":"2.0","id":1,"result":`+discoveryResult+`}`)
-					default:
-						htSession("s", nil)(w, r, m)
-					}
-				})
-				open := func() (*Client, error) {
-					return Connect(t.Context(), &HTTP{URL: "http://memory/", Client: client}, &ClientOptions{Protocol: revision, Timeout: time.Minute})
-				}
-				c, err := open()
-				assert.NilError(t, err)
-				silent.Store(true)
-				begun := time.Now()
-				_, err = c.CallTool(t.Context(), "t", nil, nil)
-				var late *TimeoutError
-				assert.Assert(t, errors.As(err, &late), "%v", err)
-				assert.Equal(t, time.Since(begun), time.Minute)
-				assert.NilError(t, c.Close())
-				grace := time.Duration(0)
-				if revision != statelessRevision { // for the DELETE, and before it for notifications/cancelled
-					grace = deleteTime + noticeGrace
-				}
-				assert.Equal(t, time.Since(begun), time.Minute+grace)
-				begun = time.Now()
-				_, err = open()
-				assert.Assert(t, errors.As(err, &late), "%v", err)
-				assert.Assert(t, time.Since(begun) <= time.Minute+noticeGrace, "%s", time.Since(begun))
-			})
-		})
-	}
+	p.expect(htError("2"))
 }
 
 // FuzzHeaderValue: what is encoded is a header's value, and comes back.
 func FuzzHeaderValue(f *testing.F) {
-	for _, text := range []string{"", "us-west1", "Hello, 世界", " padded ", "line1\nline2", "=?base64?literal?=", "=?base64?=", "a\tb", "\x7f", "\xff"} {
+	for _, text := range []string{"", "us-west1", "Hello, 世界", " padded ", "line1\nline2", "=?base64?literal?=",
+		"=?base64?=", "a\tb", "\x7f", "\xff"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		value := HeaderValue(text)
+		value := headerValue(text)
 		for _, c := range []byte(value) {
 			assert.Assert(t, ' ' <= c && c <= '~', "%q", value)
 		}
@@ -2077,4 +1265,503 @@ func FuzzHeaderValue(f *testing.F) {
 		}
 		assert.Equal(t, value, text)
 	})
+}
+
+// TestHTTPParams checks the schemas in testdata/http_params.txt, and makes headers of arguments. The indented lines
+// there are what comes of it.
+func TestHTTPParams(t *testing.T) {
+	script, err := os.ReadFile("testdata/http_params.txt")
+	assert.NilError(t, err)
+	var out strings.Builder
+	var schema, arguments json.RawMessage
+	for line := range strings.SplitSeq(strings.TrimSpace(string(script)), "\n") {
+		word, text, _ := strings.Cut(line, " ")
+		if strings.HasPrefix(line, " ") {
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		switch word {
+		case "schema":
+			schema, arguments = json.RawMessage(text), nil
+		case "with":
+			arguments = json.RawMessage(text)
+		default:
+			continue
+		}
+		assert.Assert(t, json.Valid([]byte(text)), text)
+		headers, err := new(StreamableHTTP).ParamHeaders(schema, arguments)
+		if err != nil {
+			fmt.Fprintf(&out, "  error: %v\n", err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(headers)) {
+			fmt.Fprintf(&out, "  %s: %s\n", name, headers[name])
+		}
+	}
+	golden.Assert(t, out.String(), "http_params.txt")
+	_, err = new(StreamableHTTP).ParamHeaders(json.RawMessage(`{}`), json.RawMessage(`{`))
+	assert.ErrorContains(t, err, "arguments: ")
+}
+
+// TestHTTPParamsClient: a Client leaves out tools whose schemas are not allowed, with one warning for each reason,
+// and sends the headers of the others, as they were listed last. When the server finds the headers wrong, it lists
+// the tools again. In the handshake era nothing of this is.
+func TestHTTPParamsClient(t *testing.T) {
+	tool := func(name, properties string) string {
+		return fmt.Sprintf(`{"name":%q,"inputSchema":{"type":"object","properties":{%s}}}`, name, properties)
+	}
+	mark := func(kind, header string) string { return `"a":{"type":"` + kind + `","x-mcp-header":"` + header + `"}` }
+	for _, revision := range bothEras() {
+		checkLeaks(t)
+		var tools atomic.Value
+		var wants atomic.Value // the header that the server wants
+		wants.Store("")
+		s := htServe(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+			switch {
+			case m.Method == "server/discover":
+				htReply(htJSON(`{"jsonrpc":"2.0","id":$id,"result":`+discoveryResult+`}`))(w, r, m)
+			case m.Method == "tools/list":
+				result := `{"resultType":"complete","ttlMs":0,"cacheScope":"public","tools":[` + tools.Load().(string) + `]}`
+				htReply(htSSE(htEvent(`{"jsonrpc":"2.0","id":$id,"result":`+result+`}`)))(w, r, m)
+			case m.Method == "tools/call" && wants.Load() != "" && r.Header.Get(wants.Load().(string)) == "":
+				htReply("400 json\n\n"+`{"jsonrpc":"2.0","id":$id,"error":{"code":-32020,"message":"no header"}}`)(w, r, m)
+			case m.Method == "tools/call":
+				htReply(htJSON(`{"jsonrpc":"2.0","id":$id,"result":{"resultType":"complete","content":[]}}`))(w, r, m)
+			default:
+				htSession("", nil, nil)(w, r, m)
+			}
+		})
+		var warnings []string
+		warn := func(text string) { warnings = append(warnings, text) }
+		c, err := Connect(t.Context(), (&HTTP{URL: s.URL}).Start, &ClientOptions{Protocol: revision, Warn: warn})
+		assert.NilError(t, err)
+		list := func(listed ...string) (names []string) {
+			t.Helper()
+			tools.Store(strings.Join(listed, ","))
+			c.ForgetLists("tools")
+			list, err := c.ListTools(t.Context())
+			assert.NilError(t, err)
+			for _, tool := range list {
+				names = append(names, tool.Name)
+			}
+			return names
+		}
+		call := func(name, arguments string) map[string]string {
+			t.Helper()
+			_, err := c.CallTool(t.Context(), name, json.RawMessage(arguments), nil)
+			assert.NilError(t, err)
+			params := htOwn(s.last(t, "POST").Header)
+			maps.DeleteFunc(params, func(name, _ string) bool { return !strings.HasPrefix(name, "Mcp-Param-") })
+			return params
+		}
+		if revision != statelessRevision {
+			assert.DeepEqual(t, list(tool("bad", mark("number", "X")), tool("t", mark("string", "A"))), []string{"bad", "t"})
+			assert.DeepEqual(t, call("t", `{"a":"x"}`), map[string]string{})
+			assert.Equal(t, len(warnings), 0)
+			assert.NilError(t, c.Close())
+			continue
+		}
+		for range 3 { // of which the user is told once
+			assert.DeepEqual(t, list(tool("bad", mark("number", "X")), tool("t", mark("string", "A"))), []string{"t"})
+		}
+		assert.DeepEqual(t, warnings, []string{
+			`the tool "bad" is left out: x-mcp-header "X" marks what is not a string, integer or boolean`,
+		})
+		assert.DeepEqual(t, call("t", `{"a":"é"}`), map[string]string{"Mcp-Param-A": "=?base64?w6k=?="})
+		assert.DeepEqual(t, call("t", `{}`), map[string]string{})
+		assert.DeepEqual(t, call("unheard of", `{"a":"x"}`), map[string]string{})
+		sent := len(s.all())
+		list(tool("t", mark("integer", "A")))
+		_, err = c.CallTool(t.Context(), "t", json.RawMessage(`{"a":9007199254740993}`), nil)
+		assert.ErrorContains(t, err, "a is beyond 2^53-1")
+		assert.Equal(t, len(s.all()), sent+1, "only the list")
+		list(tool("t", `"b":{"type":"string","x-mcp-header":"B"}`))
+		assert.DeepEqual(t, call("t", `{"a":"x","b":"y"}`), map[string]string{"Mcp-Param-B": "y"})
+		list(tool("t", `"a":{"type":"string"}`))
+		assert.DeepEqual(t, call("t", `{"a":"x"}`), map[string]string{})
+
+		tools.Store(tool("t", mark("string", "C"))) // which the Client does not know yet
+		wants.Store("Mcp-Param-C")
+		sent = len(s.all())
+		assert.DeepEqual(t, call("t", `{"a":"x"}`), map[string]string{"Mcp-Param-C": "x"})
+		assert.DeepEqual(t, s.requests()[sent:], []string{"POST tools/call", "POST tools/list", "POST tools/call"})
+
+		assert.DeepEqual(t, list(tool("bad", mark("string", "x y"))), []string(nil))
+		assert.Equal(t, len(warnings), 2)
+		assert.NilError(t, c.Close())
+	}
+}
+
+// FuzzParams: a mark is found where nothing but properties leads to it, is wrong at any other schema, and is none in a
+// value.
+func FuzzParams(f *testing.F) {
+	f.Add([]byte{0}, "Name", "string")
+	f.Add([]byte{0, 0, 0}, "Name", "integer")
+	f.Add([]byte{0, 1, 0}, "Name", "string")
+	f.Add([]byte{4, 0, 7}, "a b", "boolean")
+	f.Add([]byte{5, 6}, "Name", "string")
+	f.Add([]byte{}, "Name", "string")
+	f.Fuzz(func(t *testing.T, steps []byte, name, kind string) {
+		named := []string{"patternProperties", "dependentSchemas", "$defs", "definitions"}
+		plain := []string{"items", "not", "if", "then", "else", "contains", "additionalProperties", "propertyNames"}
+		lists := []string{"oneOf", "anyOf", "allOf", "prefixItems"}
+		values := []string{"default", "const", "enum", "examples"}
+		names := []string{"a", "properties", "items", "default", "x-mcp-header", "type", "$defs"}
+		var schema any = map[string]any{"type": kind, "x-mcp-header": name}
+		path, only, isValue := []string{}, true, false
+		for i, step := range slices.Backward(steps[:min(len(steps), 50)]) {
+			outer := map[string]any{"type": "object", "required": []any{"x-mcp-header"}}
+			switch key := int(step) / 8; step % 8 {
+			default: // more often than the others
+				step := names[key%len(names)]
+				outer["properties"] = map[string]any{step: schema, "other": map[string]any{"type": "string"}}
+				path = append([]string{step}, path...)
+			case 4:
+				outer[named[key%len(named)]] = map[string]any{names[i%len(names)]: schema}
+				only = false
+			case 5:
+				outer[plain[key%len(plain)]] = schema
+				only = false
+			case 6:
+				outer[lists[key%len(lists)]] = []any{map[string]any{}, schema}
+				only = false
+			case 7:
+				outer[values[key%len(values)]] = schema
+				isValue = true
+			}
+			schema = outer
+		}
+		token := name != ""
+		for _, c := range []byte(name) {
+			token = token && c > ' ' && c < 0x7f && !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, rune(c))
+		}
+		params := make(paramPaths)
+		err := params.find(schema, nil, true)
+		isPrimitive := slices.Contains([]string{"string", "integer", "boolean"}, kind)
+		switch {
+		case isValue:
+			assert.NilError(t, err)
+			assert.Equal(t, len(params), 0)
+		case token && only && len(path) > 0 && isPrimitive:
+			assert.NilError(t, err)
+			assert.DeepEqual(t, params, paramPaths{http.CanonicalHeaderKey("Mcp-Param-" + name): path})
+		default:
+			assert.Assert(t, err != nil, "%v", schema)
+		}
+	})
+}
+
+// htEndpoint is the event that begins a stream of HTTP+SSE.
+func htEndpoint(url string) string { return "event: endpoint\ndata: " + url + "\n\n" }
+
+// htOld is a script for a server of HTTP+SSE: it names the endpoint, and gives rest a way to send on the stream, which
+// ends it if there is nothing to send.
+func htOld(endpoint string, rest func(w http.ResponseWriter, m htMessage, send func(events ...string))) htScript {
+	streams := make(chan chan []string, 1)
+	return func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		if r.Method != http.MethodGet {
+			stream := <-streams
+			streams <- stream
+			rest(w, m, func(events ...string) { stream <- events })
+			return
+		}
+		stream := make(chan []string)
+		streams <- stream
+		defer func() { <-streams }()
+		for events := []string{htEndpoint(endpoint)}; events != nil; {
+			htReply(htSSE(events...))(w, r, m)
+			select {
+			case events = <-stream:
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+// TestSSE: the answer comes on the stream, before the POST is accepted or after it, and with it whatever else the
+// server says.
+func TestSSE(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		checkLeaks(t)
+		accepted := make(chan struct{}, 1)
+		s := htServe(t, htOld("/messages?sessionId=5", func(w http.ResponseWriter, m htMessage, send func(...string)) {
+			answer := []string{htEvent(htResult("7")), htEvent(htResult(string(m.ID)))}
+			if before {
+				send(answer...)
+			}
+			htAccepted(w)
+			io.WriteString(w, "Accepted")
+			if !before {
+				w.(http.Flusher).Flush()
+				accepted <- struct{}{}
+				send(answer...)
+			}
+		}))
+		user := strings.Replace(s.URL, "http://", "http://me:s3cret@", 1)
+		transport, err := (&HTTP{URL: user + "/sse?key=1", Header: http.Header{"X-Key": {"k"}}}).StartSSE(t.Context())
+		assert.NilError(t, err)
+		p := htRun(t, transport)
+		for _, id := range []string{"1", `"a"`} {
+			message := `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/list"}`
+			p.say(message)
+			if !before {
+				<-accepted
+			}
+			p.expect(htResult("7"), htResult(id))
+			post := s.last(t, "POST")
+			assert.Equal(t, post.Path, "/messages")
+			assert.Equal(t, post.Body, message)
+			assert.DeepEqual(t, htOwn(post.Header), map[string]string{
+				"Content-Type": "application/json", "X-Key": "k", "Authorization": "Basic bWU6czNjcmV0",
+			})
+		}
+		assert.DeepEqual(t, htOwn(s.last(t, "GET").Header), map[string]string{
+			"Accept": "text/event-stream", "X-Key": "k", "Authorization": "Basic bWU6czNjcmV0",
+		})
+		p.close()
+		assert.Equal(t, len(s.all()), 3, "there is no session to DELETE")
+		assert.Assert(t, s.conns <= 2)
+		assert.ErrorIs(t, p.write(htRequest(1, "ping", "")), net.ErrClosed)
+	}
+}
+
+// TestSSEClient: a Client can speak over it. Calls at work end with the stream.
+func TestSSEClient(t *testing.T) {
+	checkLeaks(t)
+	s := htServe(t, htOld("messages", func(w http.ResponseWriter, m htMessage, send func(...string)) {
+		htAccepted(w)
+		w.(http.Flusher).Flush()
+		id := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":`
+		switch m.Method {
+		case "initialize":
+			send(htEvent(id + initializeResult("2024-11-05") + `}`))
+		case "tools/call":
+			send(htEvent(id + `{"content":[]}}`))
+		case "prompts/list":
+			send()
+		}
+	}))
+	h := &HTTP{URL: s.URL + "/deep/sse"}
+	c, err := Connect(t.Context(), h.StartSSE, &ClientOptions{Protocol: "2024-11-05"})
+	assert.NilError(t, err)
+	_, err = c.CallTool(t.Context(), "t", nil, nil)
+	assert.NilError(t, err)
+	assert.Equal(t, s.last(t, "POST").Path, "/deep/messages")
+	assert.ErrorIs(t, c.conn.Call(t.Context(), "prompts/list", nil, nil), ErrClosed)
+	assert.NilError(t, c.Close())
+}
+
+// TestSSEEnds: the end of the stream is the end of the connection, each time that it is read, but not io.EOF itself,
+// which would say that the server can still read. ctx bounds the beginning.
+func TestSSEEnds(t *testing.T) {
+	checkLeaks(t)
+	s := htServe(t, htReply(htSSE(htEndpoint("/x"))))
+	transport, err := (&HTTP{URL: s.URL}).StartSSE(t.Context())
+	assert.NilError(t, err)
+	for range 2 {
+		_, err = transport.Read()
+		assert.ErrorIs(t, err, io.EOF)
+		assert.Assert(t, err != io.EOF)
+	}
+	assert.NilError(t, transport.Close())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(io.ErrNoProgress)
+	_, err = (&HTTP{URL: s.URL}).StartSSE(ctx)
+	assert.Equal(t, err, io.ErrNoProgress)
+}
+
+// htRead is one event, and what was the last id when it came.
+type htRead struct{ Name, Data, ID string }
+
+// htEvents reads a stream to its end.
+func htEvents(e *eventReader, r io.Reader) (events []htRead, err error) {
+	e.resume(r)
+	for {
+		name, data, err := e.next()
+		if err != nil {
+			return events, err
+		}
+		events = append(events, htRead{name, string(data), e.lastID})
+	}
+}
+
+// htReference reads server-sent events as the WHATWG describes it, from the whole text at once.
+func htReference(text, lastID string) (events []htRead, id string, retry time.Duration) {
+	text = strings.TrimPrefix(text, "\ufeff")
+	text = strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+	lines := strings.Split(text, "\n")
+	var name string
+	var data []string
+	next := lastID
+	for _, line := range lines[:len(lines)-1] { // the last one has no end
+		field, value, _ := strings.Cut(line, ":")
+		value = strings.TrimPrefix(value, " ")
+		switch {
+		case line == "":
+			lastID = next
+			if data != nil {
+				events = append(events, htRead{name, strings.Join(data, "\n"), lastID})
+			}
+			name, data = "", nil
+		case field == "event":
+			name = value
+		case field == "data":
+			data = append(data, value)
+		case field == "id" && !strings.Contains(value, "\x00"):
+			next = value
+		case field == "retry" && value != "" && strings.Trim(value, "0123456789") == "":
+			if ms, err := strconv.Atoi(value); err == nil && ms < 1<<31 { // about the longest that a timer should wait
+				retry = time.Duration(ms) * time.Millisecond
+			}
+		}
+	}
+	return events, lastID, retry
+}
+
+// htChunks reads a text in pieces of the sizes given.
+type htChunks struct {
+	text  []byte
+	sizes []byte
+	n     int
+}
+
+func (c *htChunks) Read(b []byte) (int, error) {
+	size := 1
+	if len(c.sizes) > 0 {
+		size += int(c.sizes[c.n%len(c.sizes)])
+		c.n++
+	}
+	n := copy(b, c.text[:min(size, len(c.text))])
+	if c.text = c.text[n:]; n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// FuzzEvents: whatever the pieces in which it comes, a stream is read as by a simple reader of whole texts.
+func FuzzEvents(f *testing.F) {
+	for _, text := range []string{
+		"", "data", "data\n", "data\n\n", "data:\n\n", "data: \n\n", "data:  x\n\n", "data:x\ndata: y\n\n",
+		"\n\n\ndata: x\n\n", "data: x\r\n\r\ndata: y\r\n\r\n", "data: x\r\rdata: y\r\r", "data: x\r\n\ndata: y\n\r\n",
+		"data: a\rdata: b\ndata: c\r\n\r", "data: x\n\r", "\r\n\r", "\n\r\n", "\ufeffdata: x\n\n",
+		"\ufeff\ufeffdata: x\n\n\ufeffdata: y\n\n", "data: x\n\n\ufeffdata: y\n\n", "\ufeff\n\ndata: x\n\n",
+		": comment\n:\n::\ndata: x\n\n", "event: a\n\ndata: x\n\n", "event: a\nevent: b\ndata: x\n\n",
+		"event\ndata: x\n\n", "foo: bar\ndata : x\ndata: y\n\n", "id: 1\ndata: x\n\ndata: y\n\nid\ndata: z\n\n",
+		"id: 1\n\nid: 2\n", "id: a\x00b\ndata: x\n\n", "id: 1\nid: 2\nid: \n\n", "id: 1\ndata: x\n", "retry: 50\n",
+		"retry: 5s\nretry: -1\nretry:\nretry: +5\nretry: 0x5\n", "retry: 007\n\n",
+		"retry: 99999999999999999999\nretry: 2147483648\nretry: 2147483647\n", "retry: 1_0\n",
+		"data: {\"a\":\ndata: 1}\n\n", "data: \x00\xff\n\n", "Data: x\n\n", " data: x\n\n", "data:\tx\n\n",
+	} {
+		f.Add([]byte(text), []byte{0})
+		f.Add([]byte(text), []byte{255})
+		f.Add([]byte(text), []byte{0, 5, 2, 100})
+	}
+	f.Fuzz(func(t *testing.T, text, sizes []byte) {
+		e := &eventReader{limit: 1 << 20, lastID: "before"}
+		got, err := htEvents(e, &htChunks{text: text, sizes: sizes})
+		want, id, retry := htReference(string(text), "before")
+		assert.DeepEqual(t, got, want)
+		assert.Equal(t, err, io.ErrUnexpectedEOF)
+		assert.Equal(t, e.lastID, id)
+		assert.Equal(t, e.retry, retry)
+	})
+}
+
+// TestEventsAtOnce: an event is there as soon as its end is, and is not waited on for more; in particular not for the
+// second half of CRLF.
+func TestEventsAtOnce(t *testing.T) {
+	checkLeaks(t)
+	for _, end := range []string{"\n", "\r\n", "\r"} {
+		for _, size := range []int{1, 7, 1000, 100_000} {
+			r, w := io.Pipe()
+			e := &eventReader{limit: 1 << 20}
+			e.resume(r)
+			data := strings.Repeat("x", size)
+			for range 3 {
+				go io.WriteString(w, ": c"+end+"event: e"+end+"data: "+data+end+"data:"+end+end)
+				name, got, err := e.next()
+				assert.NilError(t, err)
+				assert.Equal(t, name, "e")
+				assert.Equal(t, string(got), data+"\n")
+			}
+			w.Close()
+			_, _, err := e.next()
+			assert.Equal(t, err, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+// TestEventsKept: an event stays what it was while others are read.
+func TestEventsKept(t *testing.T) {
+	e := &eventReader{limit: 1 << 20}
+	e.resume(strings.NewReader(strings.Repeat("data: first\n\n", 1000) + strings.Repeat("data: other\n\n", 10_000)))
+	var kept [][]byte
+	for range 1000 {
+		_, data, err := e.next()
+		assert.NilError(t, err)
+		kept = append(kept, data)
+	}
+	for range 10_000 {
+		_, _, err := e.next()
+		assert.NilError(t, err)
+	}
+	for _, data := range kept {
+		assert.Equal(t, string(data), "first")
+	}
+}
+
+// TestEventsLimit: the data of an event may be as long as the limit, in one line or in several; a line of any other
+// kind is bounded as well.
+func TestEventsLimit(t *testing.T) {
+	const limit = 5000
+	line := func(n int) string { return "data: " + strings.Repeat("x", n) + "\r\n" }
+	for _, c := range []struct {
+		text string
+		ok   bool
+	}{
+		{line(limit) + "\r\n", true},
+		{line(limit+1) + "\r\n", false},
+		{line(limit/2) + line(limit/2-1) + "\n", true},
+		{strings.Repeat(line(limit/4), 5) + "\n", false},
+		{strings.Repeat("data\n", limit) + "\n", true},
+		{strings.Repeat("data\n", limit+2) + "\n", false},
+		{":" + strings.Repeat("x", limit) + "\n" + line(1) + "\n", true},
+		{":" + strings.Repeat("x", limit+100) + "\n" + line(1) + "\n", false},
+		{":" + strings.Repeat("x", 2*limit) + "\n" + line(1) + "\n", false},
+		{"event:" + strings.Repeat("x", 2*limit), false},
+		{strings.Repeat("x", 2*limit), false},
+		{strings.Repeat(": x\n", limit) + line(1) + "\n", true},
+	} {
+		e := &eventReader{limit: limit}
+		e.resume(strings.NewReader(c.text))
+		_, data, err := e.next()
+		if c.ok {
+			assert.NilError(t, err, "%.20q", c.text)
+			assert.Assert(t, len(data) <= limit)
+			continue
+		}
+		var long *MessageTooLongError
+		assert.Assert(t, errors.As(err, &long), "%.20q: %v", c.text, err)
+		assert.Equal(t, long.Limit, limit)
+	}
+	// Some breaks are neither the limit nor the end.
+	e := &eventReader{limit: limit}
+	e.resume(io.MultiReader(strings.NewReader("data: x\n"), errReader{io.ErrNoProgress}))
+	_, _, err := e.next()
+	assert.Equal(t, err, io.ErrNoProgress)
+}
+
+type errReader struct{ err error }
+
+func (r errReader) Read([]byte) (int, error) { return 0, r.err }
+
+// TestEventsConnections: what one connection left unfinished is not finished by the next; the last id and the time
+// stay.
+func TestEventsConnections(t *testing.T) {
+	e := &eventReader{limit: 1000}
+	events, _ := htEvents(e, strings.NewReader("id: 1\nretry: 5\ndata: x\n\nid: 2\nevent: e\ndata: half\r"))
+	assert.DeepEqual(t, events, []htRead{{"", "x", "1"}})
+	events, _ = htEvents(e, strings.NewReader("\n\ufeff\n\ndata: y\n\n"))
+	assert.DeepEqual(t, events, []htRead{{"", "y", "1"}})
+	assert.Equal(t, e.retry, 5*time.Millisecond)
 }

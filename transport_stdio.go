@@ -1,5 +1,5 @@
 // transport_stdio.go - newline framing, and a server as a child process.
-// Needs: Go 1.25, transport_stdio_unix.go, transport_stdio_windows.go.
+// Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -19,14 +19,6 @@ import (
 	"time"
 )
 
-// MessageTooLongError ends a transport whose peer sent a message over the limit. The rest of the
-// message is not read: framing could go on after it, but the call it answers could not.
-type MessageTooLongError struct{ Limit int } // bytes
-
-func (e *MessageTooLongError) Error() string {
-	return fmt.Sprintf("a message is longer than the limit of %d bytes", e.Limit)
-}
-
 // ServerExitError says how a server's process ended. It wraps io.EOF.
 type ServerExitError struct {
 	Command string
@@ -40,12 +32,13 @@ func (e *ServerExitError) Error() string {
 	if e.State != nil {
 		text = fmt.Sprintf("server %s ended (%s)", e.Command, e.State)
 	}
-	lines := slices.DeleteFunc(strings.Split(e.Stderr, "\n"), func(line string) bool { return strings.TrimSpace(line) == "" })
+	blank := func(line string) bool { return strings.TrimSpace(line) == "" }
+	lines := slices.DeleteFunc(strings.Split(e.Stderr, "\n"), blank)
 	if len(lines) == 0 {
 		return text + ", nothing on stderr"
 	}
 	last := strings.Join(lines[max(0, len(lines)-4):], " | ")
-	if over := len(last) - 600; over > 0 { // whole words, as whoever takes a secret out of a text does not find the half of it
+	if over := len(last) - 600; over > 0 { // whole words: half a secret is not recognised as one
 		_, last, _ = strings.Cut(last[over:], " ")
 		last = "… " + last
 	}
@@ -54,9 +47,8 @@ func (e *ServerExitError) Error() string {
 
 func (e *ServerExitError) Unwrap() error { return io.EOF }
 
-// Lines carries messages over a reader and a writer, one a line: MCP's stdio framing (MCP 2025-11-25,
-// transports, stdio), on pipes, sockets or anything else. Blank lines are skipped, CRLF is a line's end
-// too, and a last line needs none.
+// Lines carries messages over a reader and a writer, one a line (MCP 2025-11-25, transports, stdio). Blank lines are
+// skipped, CRLF is a line's end too, and a last line needs none.
 type Lines struct {
 	// MaxMessage bounds a line that is read, in bytes: 64 MiB if 0. Set before the first Read.
 	MaxMessage int
@@ -67,27 +59,27 @@ type Lines struct {
 	err   error  // of r, returned when buf is used up
 
 	w      io.Writer
-	queue  chan outgoing // to writeLoop; unbuffered, so that a Write whose ctx ends before writeLoop takes the message has sent nothing
+	queue  chan queued // to writeLoop; unbuffered: a Write whose ctx ends before writeLoop takes it has sent nothing
 	closed chan struct{}
 	work   sync.WaitGroup // writeLoop
 }
 
-// outgoing is one message on its way. done has room, so that writeLoop never waits for a caller.
-type outgoing struct {
+// queued is one message that waits for writeLoop. done has room, so that writeLoop never waits for a caller.
+type queued struct {
 	message []byte
 	done    chan error
 }
 
-// NewLines returns a transport over r and w. Close closes both if they are io.Closers; what is
-// blocked in them must return then. One goroutine is started, which Close ends.
+// NewLines returns a transport over r and w. Close closes both if they are io.Closers; what is blocked in them must
+// return then. One goroutine is started, which Close ends.
 func NewLines(r io.Reader, w io.Writer) *Lines {
-	l := &Lines{r: r, w: w, queue: make(chan outgoing), closed: make(chan struct{})}
+	l := &Lines{r: r, w: w, queue: make(chan queued), closed: make(chan struct{})}
 	l.work.Go(l.writeLoop)
 	return l
 }
 
-// Read returns the next line without its end. The error is io.EOF after the last, a
-// *MessageTooLongError, or what the reader said. One goroutine may call it.
+// Read returns the next line without its end. The error is io.EOF after the last, a *MessageTooLongError, or what the
+// reader said. One goroutine may call it.
 func (l *Lines) Read() ([]byte, error) {
 	limit := l.MaxMessage
 	if limit == 0 {
@@ -144,14 +136,13 @@ func (l *Lines) fill() {
 	l.buf = l.buf[:len(l.buf)+n]
 }
 
-// Write sends one line. When ctx ends first, it returns the cause at once: a line that was begun is
-// written to its end in the background, before the next one, so the framing survives; a line
-// that was not is withdrawn.
-func (l *Lines) Write(ctx context.Context, message []byte) error {
-	if bytes.IndexByte(message, '\n') >= 0 {
+// Write sends one line. When ctx ends first, it returns the cause at once: a line that was begun is written to its end
+// in the background, before the next one, so the framing survives; a line that was not is withdrawn.
+func (l *Lines) Write(ctx context.Context, m Outgoing) error {
+	if bytes.IndexByte(m.Text, '\n') >= 0 {
 		return errors.New("a message with a newline cannot be framed")
 	}
-	out := outgoing{message, make(chan error, 1)}
+	out := queued{m.Text, make(chan error, 1)}
 	select {
 	case l.queue <- out:
 	case <-ctx.Done():
@@ -185,11 +176,11 @@ func (l *Lines) closeWriter() (err error) {
 	return err
 }
 
-// writeLoop is the only caller of w.Write. It waits for nothing but w and the next message, and ends
-// with Close. Messages that wait together are written together.
+// writeLoop is the only caller of w.Write. It waits for nothing but w and the next message, and ends with Close.
+// Messages that wait together are written together.
 func (l *Lines) writeLoop() {
 	var text []byte
-	var batch []outgoing
+	var batch []queued
 	for {
 		select {
 		case out := <-l.queue:
@@ -198,8 +189,7 @@ func (l *Lines) writeLoop() {
 		case <-l.closed:
 			return
 		}
-		// Callers that are about to send get their turn first: with 64 calls in flight this makes one
-		// write of dozens of messages.
+		// Callers that are about to send get their turn first: 64 calls in flight make few writes, of dozens of messages.
 		runtime.Gosched()
 		for more := true; more && len(text) < readSize; {
 			select {
@@ -213,7 +203,7 @@ func (l *Lines) writeLoop() {
 		_, err := l.w.Write(text)
 		for i := range batch {
 			batch[i].done <- err
-			batch[i] = outgoing{}
+			batch[i] = queued{}
 		}
 		if cap(text) > keepSize {
 			text = nil
@@ -228,9 +218,8 @@ type Command struct {
 	Dir  string   // working directory; ours if empty
 	Env  []string // NAME=VALUE, beside the short safe list; never the rest of our environment
 
-	// Stderr gets what the server writes to stderr, in whole lines; a line over 8 KiB comes in pieces. It is
-	// called from one goroutine and must
-	// not block for long: a server whose stderr is not read stops.
+	// Stderr gets what the server writes to stderr, in whole lines; a line over 8 KiB comes in pieces. It is called from
+	// one goroutine and must not block for long: a server whose stderr is not read stops.
 	Stderr io.Writer
 
 	MaxMessage int           // bytes of one message from the server; 64 MiB if 0
@@ -245,9 +234,8 @@ const drain = 100 * time.Millisecond
 // maxPipe is the most that a pipe holds on Linux, if the server made it larger.
 const maxPipe = 1 << 20
 
-// Stdio is a server that runs as a child process and is spoken to over its stdin and stdout. The
-// process is the leader of a process group of its own, so that Close reaches what it started:
-// npx starts a shell that starts node.
+// Stdio is a server that runs as a child process and is spoken to over its stdin and stdout. The process is the leader
+// of a process group of its own, so that Close reaches what it started: npx starts a shell that starts node.
 type Stdio struct {
 	command Command
 	process *exec.Cmd
@@ -271,8 +259,8 @@ type Stdio struct {
 	tail []byte     // the last of stderr
 }
 
-// StartStdio starts a server. The caller must Close it, also after the server has ended.
-func StartStdio(c Command) (*Stdio, error) {
+// Start starts the server as a child process: a *Stdio. The caller must Close it, also after the server has ended.
+func (c Command) Start(context.Context) (Transport, error) {
 	if c.Grace == 0 {
 		c.Grace = 2 * time.Second
 	}
@@ -288,8 +276,7 @@ func StartStdio(c Command) (*Stdio, error) {
 	s.process.Env = append(safeEnvironment(os.Environ()), c.Env...)
 	startGroup(s.process)
 
-	// The pipes are our own, not exec's: its Wait would close them under the reader, or wait for a
-	// grandchild that holds them.
+	// The pipes are our own: exec's Wait would close them under the reader, or wait for a grandchild that holds them.
 	var ours, theirs [3]*os.File
 	for i := range ours {
 		r, w, err := os.Pipe()
@@ -327,8 +314,7 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// Read returns the server's next message. When the server has ended, what it wrote before comes
-// first and then a *ServerExitError.
+// Read returns the server's next message, and after the last one, when the server has ended, a *ServerExitError.
 func (s *Stdio) Read() ([]byte, error) {
 	message, err := s.lines.Read()
 	if errors.Is(err, io.EOF) {
@@ -337,10 +323,9 @@ func (s *Stdio) Read() ([]byte, error) {
 	return message, err
 }
 
-// Write sends the server a message; see Lines.Write. A broken pipe is nearly always the server's end,
-// and the error says how it ended.
-func (s *Stdio) Write(ctx context.Context, message []byte) error {
-	err := s.lines.Write(ctx, message)
+// Write sends a message; see Lines.Write. After a broken pipe the error says how the server ended.
+func (s *Stdio) Write(ctx context.Context, m Outgoing) error {
+	err := s.lines.Write(ctx, m)
 	if isBrokenPipe(err) || errors.Is(err, os.ErrClosed) {
 		return s.exitError()
 	}
@@ -356,10 +341,9 @@ func (s *Stdio) Kill() {
 	}
 }
 
-// Close ends the server as the specification orders (MCP 2025-11-25, lifecycle, shutdown): it closes
-// its stdin and waits; sends SIGTERM to its process group and waits; sends SIGKILL. It returns when the
-// process, and all of its group, has ended. Somebody should go on calling Read meanwhile, or a server
-// with much to say does not get to its end by itself.
+// Close ends the server as the specification orders (MCP 2025-11-25, lifecycle, shutdown): it closes its stdin and
+// waits; sends SIGTERM to its process group and waits; sends SIGKILL. It returns when all of the group has ended. Read
+// should be called meanwhile: a server whose stdout is full does not end by itself.
 func (s *Stdio) Close() error {
 	_ = s.lines.closeWriter() // a broken pipe is no news here
 	if !within(s.command.Grace, s.exited) {
@@ -388,9 +372,9 @@ func within(d time.Duration, event <-chan struct{}) bool {
 	}
 }
 
-// reap waits for the process, so that no zombie waits for Close, and then for the rest of its group: what
-// the server started goes with it. It signals the group only while it has seen it alive: later, the number could
-// belong to somebody else. It ends within Grace of the process.
+// reap waits for the process, so that no zombie waits for Close, and then for the rest of its group: what the server
+// started goes with it. It signals the group only while it has seen it alive: later, the number could belong to
+// somebody else. It ends within Grace of the process.
 func (s *Stdio) reap() {
 	defer close(s.gone)
 	_ = s.process.Wait() // the state says it all
@@ -417,8 +401,8 @@ func (s *Stdio) reap() {
 	}
 }
 
-// groupEnds waits for the end of a group, and says whether it came, in time and before stop is closed. It has to
-// look again and again: nobody tells of the end of a grandchild.
+// groupEnds waits for the end of a group, and says whether it came, in time and before stop is closed. It has to look
+// again and again: nobody tells of the end of a grandchild.
 func groupEnds(leader *os.Process, d time.Duration, stop <-chan struct{}) bool {
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
@@ -436,10 +420,9 @@ func groupEnds(leader *os.Process, d time.Duration, stop <-chan struct{}) bool {
 	return true
 }
 
-// readStdout reads from the process. After that has ended, the pipe may still hold messages, but EOF may never come, because
-// a grandchild holds the pipe open. So when the deadline that reap has set is over, it reads on until the pipe is
-// empty, and at most maxPipe bytes, since a grandchild may write without end. (Without deadlines, on Windows, it
-// reads until reap closes the pipe.)
+// readStdout reads from the process. After its end the pipe may still hold messages, but a grandchild can keep EOF
+// from coming. So after the deadline that reap has set, it reads on until the pipe is empty, and at most maxPipe
+// bytes. (Without deadlines, on Windows, it reads until reap closes the pipe.)
 func (s *Stdio) readStdout(p []byte) (int, error) {
 	n, err := s.stdout.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) && !s.drained {
@@ -457,8 +440,7 @@ func (s *Stdio) readStdout(p []byte) (int, error) {
 // maxTail is how much of stderr is kept for the error message.
 const maxTail = 8 << 10
 
-// readStderr reads stderr to its end, whatever becomes of it: a server whose stderr is full stops. It
-// ends with the process.
+// readStderr reads stderr to its end: a server whose stderr is full stops. It ends with the process.
 func (s *Stdio) readStderr() {
 	defer close(s.heard)
 	var line []byte
@@ -472,7 +454,7 @@ func (s *Stdio) readStderr() {
 		if s.command.Stderr != nil {
 			line = append(line, chunk[:n]...)
 			whole := bytes.LastIndexByte(line, '\n') + 1
-			if len(line) > maxTail || err != nil {
+			if whole == 0 && len(line) > maxTail || err != nil {
 				whole = len(line)
 			}
 			if whole > 0 {
@@ -486,8 +468,7 @@ func (s *Stdio) readStderr() {
 	}
 }
 
-// exitError says how the process ended, for which it waits a moment: the end of the pipe comes before
-// the end of the process.
+// exitError says how the process ended. It waits a moment for that: the pipe ends before the process.
 func (s *Stdio) exitError() error {
 	e := &ServerExitError{Command: s.command.String()}
 	if within(4*drain, s.exited) {
@@ -500,8 +481,8 @@ func (s *Stdio) exitError() error {
 	return e
 }
 
-// safeEnvironment picks the variables that a program needs to run at all, and that carry no secrets.
-// A value that begins with () is a shell function, which a shell would run.
+// safeEnvironment picks the variables that a program needs to run at all, and that carry no secrets. A value that
+// begins with () is a shell function, which a shell would run.
 func safeEnvironment(environ []string) []string {
 	var safe []string
 	for _, variable := range environ {

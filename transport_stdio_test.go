@@ -43,70 +43,56 @@ func linesOf(t *testing.T, r io.Reader, limit int) (messages []string, err error
 	}
 }
 
-func TestLinesRead(t *testing.T) {
-	checkLeaks(t)
-	for _, c := range []struct {
-		in   string
-		want []string
-	}{
-		{"", nil},
-		{"\n", nil},
-		{"a\nb\n", []string{"a", "b"}},
-		{"a\r\nb\r\n", []string{"a", "b"}},
-		{"\n\r\n \t\na\n\n\nb", []string{"a", "b"}},
-		{"last", []string{"last"}},
-		{"last\r", []string{"last"}},
-		{" {\"a\": 1} \n", []string{`{"a": 1}`}},
-	} {
-		for name, reader := range map[string]func(io.Reader) io.Reader{
-			"whole": func(r io.Reader) io.Reader { return r },
-			"byte":  iotest.OneByteReader,
-			"half":  iotest.HalfReader,
-			"eof":   iotest.DataErrReader,
-		} {
-			got, err := linesOf(t, reader(strings.NewReader(c.in)), 0)
-			assert.Equal(t, err, io.EOF)
-			assert.DeepEqual(t, got, c.want)
-			broken := io.MultiReader(strings.NewReader(c.in), iotest.ErrReader(io.ErrNoProgress))
-			got, err = linesOf(t, reader(broken), 0)
-			assert.Equal(t, err, io.ErrNoProgress, name)
-			assert.DeepEqual(t, got, c.want)
+// checkLines reads a stream, however its reader cuts it: its messages are its lines, and then comes the reader's
+// error.
+func checkLines(t *testing.T, stream []byte, reader io.Reader, limit int, end error) {
+	t.Helper()
+	var want []string
+	for line := range bytes.SplitSeq(stream, []byte{'\n'}) {
+		if limit > 0 && len(line) > limit {
+			end = &MessageTooLongError{limit}
+			break
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			want = append(want, string(line))
 		}
 	}
+	got, err := linesOf(t, reader, limit)
+	assert.Equal(t, fmt.Sprint(err), fmt.Sprint(end))
+	assert.Assert(t, slices.Equal(got, want), "%.1000q: %.1000q, want %.1000q", stream, got, want)
 }
 
-// TestLinesSizes: lines of every size around the buffer's, one after the other, come out as they went in.
-func TestLinesSizes(t *testing.T) {
+// TestLinesRead: small streams, and lines of every size around the buffer's, one after the other.
+func TestLinesRead(t *testing.T) {
 	checkLeaks(t)
-	var sizes []int
+	streams := []string{"", "\n", "a\nb\n", "a\r\nb\r\n", "\n\r\n \t\na\n\n\nb", "last", "last\r", " {\"a\": 1} \n"}
+	sizes := []int{1 << 20, 5, 3 << 20, 1}
 	for _, around := range []int{1, readSize / 2, readSize, 2 * readSize, 4 * readSize} {
 		for d := -3; d <= 3; d++ {
 			sizes = append(sizes, max(1, around+d))
 		}
 	}
-	sizes = append(sizes, 1<<20, 5, 3<<20, 1)
 	random := rand.New(rand.NewPCG(1, 2))
-	for round := range 8 {
-		var in strings.Builder
-		var want []string
-		for i, size := range sizes {
-			line := strings.Repeat(string(rune('a'+i%26)), size)
-			want = append(want, line)
-			in.WriteString(line + []string{"\n", "\r\n", "\n\n"}[random.IntN(3)])
-		}
-		reader := io.Reader(strings.NewReader(in.String()))
-		switch round % 4 {
-		case 1:
-			reader = iotest.HalfReader(reader)
-		case 2:
-			reader = iotest.DataErrReader(reader)
-		case 3:
-			reader = &shredder{text: []byte(in.String()), sizes: []byte{255, 0, 130, 7}}
-		}
-		got, err := linesOf(t, reader, 0)
-		assert.Equal(t, err, io.EOF)
-		assert.Assert(t, slices.Equal(got, want), "round %d", round)
+	for range 2 {
 		random.Shuffle(len(sizes), func(i, j int) { sizes[i], sizes[j] = sizes[j], sizes[i] })
+		var stream strings.Builder
+		for i, size := range sizes {
+			stream.WriteString(strings.Repeat(string(rune('a'+i%26)), size) + []string{"\n", "\r\n", "\n\n"}[random.IntN(3)])
+		}
+		streams = append(streams, stream.String())
+	}
+	for _, stream := range streams {
+		cuts := []func(io.Reader) io.Reader{iotest.HalfReader, iotest.DataErrReader,
+			func(r io.Reader) io.Reader { return r },
+			func(io.Reader) io.Reader { return &shredder{text: []byte(stream), sizes: []byte{255, 0, 130, 7}} }}
+		if len(stream) < 1000 {
+			cuts = append(cuts, iotest.OneByteReader)
+		}
+		for _, cut := range cuts {
+			checkLines(t, []byte(stream), cut(strings.NewReader(stream)), 0, io.EOF)
+			broken := io.MultiReader(cut(strings.NewReader(stream)), iotest.ErrReader(io.ErrNoProgress))
+			checkLines(t, []byte(stream), broken, 0, io.ErrNoProgress)
+		}
 	}
 }
 
@@ -168,21 +154,7 @@ func FuzzLines(f *testing.F) {
 		if len(sizes) > 0 && bytes.Count(sizes, []byte{0}) == len(sizes) {
 			return // a reader that never gives anything
 		}
-		limit = max(0, limit)
-		var want []string
-		wantErr := io.EOF
-		for _, line := range bytes.Split(stream, []byte{'\n'}) {
-			if limit > 0 && len(line) > limit {
-				wantErr = &MessageTooLongError{limit}
-				break
-			}
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				want = append(want, string(line))
-			}
-		}
-		got, err := linesOf(t, &shredder{text: stream, sizes: sizes}, limit)
-		assert.Equal(t, fmt.Sprint(err), fmt.Sprint(wantErr))
-		assert.Assert(t, slices.Equal(got, want), "%q: %q, want %q", stream, got, want)
+		checkLines(t, stream, &shredder{text: stream, sizes: sizes}, max(0, limit), io.EOF)
 	})
 }
 
@@ -190,11 +162,11 @@ func TestLinesRefuseNewline(t *testing.T) {
 	checkLeaks(t)
 	var out bytes.Buffer
 	l := NewLines(strings.NewReader(""), &out)
-	assert.Error(t, l.Write(t.Context(), []byte("a\nb")), "a message with a newline cannot be framed")
-	assert.NilError(t, l.Write(t.Context(), []byte("c")))
+	assert.Error(t, l.Write(t.Context(), outgoing("a\nb")), "a message with a newline cannot be framed")
+	assert.NilError(t, l.Write(t.Context(), outgoing("c")))
 	assert.NilError(t, l.Close())
 	assert.Equal(t, out.String(), "c\n")
-	assert.ErrorIs(t, l.Write(t.Context(), []byte("d")), os.ErrClosed)
+	assert.ErrorIs(t, l.Write(t.Context(), outgoing("d")), os.ErrClosed)
 }
 
 // TestLinesWriteIsWhole: a caller that gives up while its line is half written leaves the framing whole;
@@ -206,7 +178,7 @@ func TestLinesWriteIsWhole(t *testing.T) {
 		l := NewLines(r, w)
 		write := func(ctx context.Context, message string) <-chan error {
 			done := make(chan error, 1)
-			go func() { done <- l.Write(ctx, []byte(message)) }()
+			go func() { done <- l.Write(ctx, outgoing(message)) }()
 			synctest.Wait()
 			return done
 		}
@@ -241,35 +213,6 @@ func TestLinesWriteIsWhole(t *testing.T) {
 	})
 }
 
-func TestLinesConcurrentWriters(t *testing.T) {
-	checkLeaks(t)
-	left, right := memoryPair()
-	const writers, each = 16, 200
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() {
-			for i := range each {
-				line := fmt.Sprintf("%d %d %s", w, i, strings.Repeat("x", (w*i)%3000))
-				assert.Check(t, left.Write(t.Context(), []byte(line)))
-			}
-		})
-	}
-	var next [writers]int
-	for range writers * each {
-		line, err := right.Read()
-		assert.NilError(t, err)
-		var w, i int
-		var tail string
-		_, _ = fmt.Sscanf(string(line), "%d %d %s", &w, &i, &tail)
-		assert.Equal(t, i, next[w], "writer %d", w)
-		assert.Equal(t, tail, strings.Repeat("x", (w*i)%3000))
-		next[w]++
-	}
-	wg.Wait()
-	left.Close()
-	right.Close()
-}
-
 // failingWriter takes the time of a slow writer to fail.
 type failingWriter struct{ fail <-chan error }
 
@@ -285,7 +228,7 @@ func TestLinesWriteError(t *testing.T) {
 		const callers = 10
 		done := make(chan error, callers)
 		for range callers {
-			go func() { done <- l.Write(t.Context(), []byte("m")) }()
+			go func() { done <- l.Write(t.Context(), outgoing("m")) }()
 		}
 		synctest.Wait()
 		returned := 0
@@ -296,7 +239,7 @@ func TestLinesWriteError(t *testing.T) {
 				assert.Equal(t, <-done, full)
 			}
 		}
-		go func() { done <- l.Write(t.Context(), []byte("better")) }()
+		go func() { done <- l.Write(t.Context(), outgoing("better")) }()
 		synctest.Wait()
 		fail <- nil
 		assert.NilError(t, <-done)
@@ -316,16 +259,16 @@ func childCommand(mode string) Command {
 // connectChild starts a server and begins a session with it.
 func connectChild(t *testing.T, command Command, o *ClientOptions) (*Client, *Stdio) {
 	t.Helper()
-	s, err := StartStdio(command)
+	s, err := startStdio(command)
 	assert.NilError(t, err)
-	c, err := Connect(t.Context(), s, o)
+	c, err := connectOver(t.Context(), s, o)
 	assert.NilError(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c, s
 }
 
 // do has a puppet do something and returns the text it answers.
-func (c *Client) do(ctx context.Context, tool, arg string) (string, error) {
+func (c *Client) run(ctx context.Context, tool, arg string) (string, error) {
 	arguments, _ := json.Marshal(map[string]string{"arg": arg})
 	r, err := c.CallTool(ctx, tool, arguments, nil)
 	if err != nil {
@@ -353,6 +296,7 @@ func (c *Client) wait(t *testing.T) <-chan error {
 
 // collector keeps each Write to it.
 type collector struct {
+	told   func() // of each Write; may be nil
 	mu     sync.Mutex
 	writes []string
 }
@@ -360,7 +304,9 @@ type collector struct {
 func (c *collector) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.writes = append(c.writes, string(p))
+	if c.writes = append(c.writes, string(p)); c.told != nil {
+		c.told()
+	}
 	return len(p), nil
 }
 
@@ -368,14 +314,6 @@ func (c *collector) all() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.writes)
-}
-
-// writerFunc is told of each Write.
-type writerFunc func(string)
-
-func (f writerFunc) Write(p []byte) (int, error) {
-	f(string(p))
-	return len(p), nil
 }
 
 func TestCannotStart(t *testing.T) {
@@ -386,28 +324,26 @@ func TestCannotStart(t *testing.T) {
 		{"no-such-server", "start server no-such-server --verbose: "},
 		{noProgram, "start server " + noProgram + " --verbose: "},
 	} {
-		_, err := StartStdio(Command{Path: c.command, Args: []string{"--verbose"}})
+		_, err := startStdio(Command{Path: c.command, Args: []string{"--verbose"}})
 		assert.ErrorContains(t, err, c.want)
 		assert.Check(t, !strings.Contains(err.Error(), "\n"))
 	}
 	before := resources()
 	command := childCommand("puppet")
 	command.Dir = filepath.Join(t.TempDir(), "nowhere")
-	_, err := StartStdio(command)
+	client, err := Connect(t.Context(), command.Start, nil)
 	assert.ErrorIs(t, err, os.ErrNotExist)
+	assert.Assert(t, client == nil)
 	assert.Equal(t, resources().files, before.files) // now, not when the garbage is collected
 }
 
 func TestServerExitsAtOnce(t *testing.T) {
 	checkLeaks(t)
-	s, err := StartStdio(childCommand("exits"))
-	assert.NilError(t, err)
-	_, err = Connect(t.Context(), s, nil)
+	_, err := Connect(t.Context(), childCommand("exits").Start, nil)
 	var exit *ServerExitError
 	assert.Assert(t, errors.As(err, &exit), "%v", err)
 	assert.Equal(t, exit.State.ExitCode(), 3)
-	assert.ErrorIs(t, err, ErrProbe)
-	assert.ErrorContains(t, err, "server/discover: ")
+	assert.ErrorContains(t, err, "initialize: ") // of the second start
 	assert.ErrorContains(t, err, "server "+os.Args[0]+" ended (exit status 3), stderr: loading | cannot open the library")
 	assert.Check(t, !strings.Contains(err.Error(), "\n"))
 }
@@ -415,7 +351,7 @@ func TestServerExitsAtOnce(t *testing.T) {
 func TestExitErrorText(t *testing.T) {
 	running := &ServerExitError{Command: "server --now"}
 	assert.Error(t, running, "server server --now closed its stdout, nothing on stderr")
-	running.Stderr = strings.Repeat("wörd ", 200) + "\n \r\nlast"
+	running.Stderr = strings.Repeat("wörd ", 200) + "\n\r\nlast"
 	assert.Check(t, len(running.Error()) < 700)
 	assert.Check(t, is.Equal(strings.ToValidUTF8(running.Error(), "?"), running.Error()))
 	assert.Check(t, is.Regexp("stderr: … (wörd )+ \\| last$", running.Error()), "whole words")
@@ -428,35 +364,13 @@ func TestSilentServer(t *testing.T) {
 	reason := errors.New("too slow to start")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	command := childCommand("silent")
-	command.Stderr = writerFunc(func(string) { cancel(reason) })
-	s, err := StartStdio(command)
+	command.Stderr = &collector{told: func() { cancel(reason) }}
+	s, err := startStdio(command)
 	assert.NilError(t, err)
-	_, err = Connect(ctx, s, nil)
+	_, err = connectOver(ctx, s, nil)
 	assert.Error(t, err, "server/discover: too slow to start")
 	assert.ErrorIs(t, err, reason)
 	assert.Equal(t, s.state.ExitCode(), 0) // Connect has closed it, and the end of stdin was enough
-}
-
-// TestBanner: what is no message on stdout is skipped and told, and calls go on.
-func TestBanner(t *testing.T) {
-	checkLeaks(t)
-	strays := new(collector)
-	c, _ := connectChild(t, childCommand("banner"), &ClientOptions{
-		Stray: func(message []byte, reason error) {
-			fmt.Fprintf(strays, "%s: %v", message, reason)
-		},
-	})
-	text, err := c.do(t.Context(), "big", "3")
-	assert.NilError(t, err)
-	assert.Equal(t, text, "xxx")
-	noise := []string{
-		"42: not a JSON-RPC object",
-		`{"jsonrpc":"2.0","id":2,"resu: not a JSON-RPC object`,
-	}
-	assert.DeepEqual(t, strays.all(), slices.Concat([]string{
-		"*** Library server 1.0 ***: not a JSON-RPC object",
-		"2025-01-01 INFO ready: not a JSON-RPC object",
-	}, noise, noise))
 }
 
 // TestNoisyServer: a server that fills stderr before it answers is not stopped by it.
@@ -466,7 +380,7 @@ func TestNoisyServer(t *testing.T) {
 	command := childCommand("noisy")
 	command.Stderr = stderr
 	c, _ := connectChild(t, command, nil)
-	_, err := c.do(t.Context(), "pid", "")
+	_, err := c.run(t.Context(), "pid", "")
 	assert.NilError(t, err)
 	c.Close()
 	assert.Equal(t, len(strings.Join(stderr.all(), "")), 1<<20)
@@ -474,7 +388,7 @@ func TestNoisyServer(t *testing.T) {
 	// The error has the last of it, exactly.
 	c, _ = connectChild(t, childCommand("noisy"), nil)
 	done := c.wait(t)
-	_, err = c.do(t.Context(), "leave", "")
+	_, err = c.run(t.Context(), "leave", "")
 	assert.NilError(t, err)
 	var exit *ServerExitError
 	assert.Assert(t, errors.As(<-done, &exit))
@@ -497,7 +411,7 @@ func TestStderrLines(t *testing.T) {
 	for len(text) > 0 {
 		piece := text[:min(len(text), 1500)]
 		text = text[len(piece):]
-		_, err := c.do(t.Context(), "stderr", piece)
+		_, err := c.run(t.Context(), "stderr", piece)
 		assert.NilError(t, err)
 	}
 	c.Close()
@@ -512,24 +426,23 @@ func TestStderrLines(t *testing.T) {
 	assert.DeepEqual(t, got, append(want, "the last, without an end"))
 }
 
+// TestLargeResult: a result over the limit fails the call at once, though the server is still writing it.
 func TestLargeResult(t *testing.T) {
 	checkLeaks(t)
 	c, _ := connectChild(t, childCommand("puppet"), nil)
-	text, err := c.do(t.Context(), "big", "10485760")
+	text, err := c.run(t.Context(), "big", "10485760")
 	assert.NilError(t, err)
 	assert.Assert(t, text == strings.Repeat("x", 10<<20))
-}
+	_, err = c.run(t.Context(), "pid", text) // back through the pipe
+	assert.NilError(t, err)
 
-// TestTooLargeResult: a result over the limit fails the call at once, though the server is still writing it.
-func TestTooLargeResult(t *testing.T) {
-	checkLeaks(t)
 	command := childCommand("puppet")
 	command.MaxMessage = 1 << 20
 	command.Grace = 50 * time.Millisecond // it is stuck in its write and does not see the end of stdin
-	c, _ := connectChild(t, command, nil)
-	_, err := c.do(t.Context(), "big", "1000000")
+	c, _ = connectChild(t, command, nil)
+	_, err = c.run(t.Context(), "big", "1000000")
 	assert.NilError(t, err)
-	_, err = c.do(t.Context(), "big", "4000000")
+	_, err = c.run(t.Context(), "big", "4000000")
 	var tooLong *MessageTooLongError
 	assert.Assert(t, errors.As(err, &tooLong), "%v", err)
 	assert.Equal(t, tooLong.Limit, 1<<20)
@@ -540,16 +453,14 @@ func TestTooLargeResult(t *testing.T) {
 // TestEnvironment: of our environment the server gets only what it needs to run.
 func TestEnvironment(t *testing.T) {
 	checkLeaks(t)
-	t.Setenv("MISTRAL_API_KEY", "secret")
-	t.Setenv("LD_PRELOAD_", "secret")
-	t.Setenv("PATHS", "secret")
-	t.Setenv("LANG", "C.UTF-8")
-	t.Setenv("LC_TIME", "C")
-	t.Setenv("LC_secret", "() { secret; }")
+	for name, value := range map[string]string{"MISTRAL_API_KEY": "secret", "LD_PRELOAD_": "secret", "PATHS": "secret",
+		"LANG": "C.UTF-8", "LC_TIME": "C", "LC_secret": "() { secret; }"} {
+		t.Setenv(name, value)
+	}
 	command := childCommand("puppet")
 	command.Env = append(command.Env, "ADDED=a=b", "PATH=ours")
 	c, _ := connectChild(t, command, nil)
-	text, err := c.do(t.Context(), "environment", "")
+	text, err := c.run(t.Context(), "environment", "")
 	assert.NilError(t, err)
 	assert.Assert(t, !strings.Contains(text, "secret"), text)
 	got := strings.Split(text, "\n")

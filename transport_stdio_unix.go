@@ -1,5 +1,5 @@
 // transport_stdio_unix.go - process groups on Unix.
-// Needs: Go 1.25.
+// Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 //go:build unix
@@ -16,8 +16,8 @@ import (
 
 func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
-// startGroup makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which
-// goes to the whole foreground group, is for us alone to handle.
+// startGroup makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which goes to the whole
+// foreground group, is for us alone to handle.
 func startGroup(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 func terminateGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }

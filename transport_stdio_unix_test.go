@@ -46,7 +46,7 @@ func (l lifeline) wantAllGone(t *testing.T) string {
 // spawned has the server start a process that holds its stdout, and returns its id.
 func (c *Client) spawned(t *testing.T, kind string) int {
 	t.Helper()
-	text, err := c.do(t.Context(), "spawn", kind)
+	text, err := c.run(t.Context(), "spawn", kind)
 	assert.NilError(t, err)
 	pid, err := strconv.Atoi(text)
 	assert.NilError(t, err)
@@ -68,7 +68,7 @@ func TestGrandchildHoldsStdout(t *testing.T) {
 			c, s := connectChild(t, command, nil)
 			pid := c.spawned(t, kind)
 			waiting := c.wait(t)
-			text, err := c.do(t.Context(), "leave", "")
+			text, err := c.run(t.Context(), "leave", "")
 			assert.NilError(t, err)
 			assert.Equal(t, text, "bye")
 			err = <-waiting
@@ -76,7 +76,8 @@ func TestGrandchildHoldsStdout(t *testing.T) {
 			assert.Assert(t, errors.As(err, &exit), "%v", err)
 			assert.ErrorIs(t, err, ErrClosed)
 			assert.Equal(t, exit.State.ExitCode(), 7)
-			assert.ErrorContains(t, err, "tools/call wait: connection closed: server "+command.Path+" ended (exit status 7), stderr: leaving")
+			assert.ErrorContains(t, err, "tools/call wait: connection closed: server "+command.Path+
+				" ended (exit status 7), stderr: leaving")
 			// The server has been waited for, before any Close.
 			assert.ErrorIs(t, syscall.Kill(s.process.Process.Pid, 0), syscall.ESRCH)
 			if kind == "detached" {
@@ -96,12 +97,12 @@ func TestLateReader(t *testing.T) {
 	checkLeaks(t)
 	command := childCommand("puppet")
 	alive := newLifeline(t, &command)
-	s, err := StartStdio(command)
+	s, err := startStdio(command)
 	assert.NilError(t, err)
 	send := func(tool, arg string) {
 		t.Helper()
 		call := `{"id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":{"arg":"` + arg + `"}}}`
-		assert.NilError(t, s.Write(t.Context(), []byte(call)))
+		assert.NilError(t, s.Write(t.Context(), outgoing(call)))
 	}
 	send("spawn", "detached")
 	line, err := s.Read()
@@ -137,16 +138,19 @@ func TestServerKilled(t *testing.T) {
 	alive := newLifeline(t, &command)
 	c, s := connectChild(t, command, nil)
 	waiting := c.wait(t)
-	_, crashed := c.do(t.Context(), "crash", "")
+	_, crashed := c.run(t.Context(), "crash", "")
 	for tool, err := range map[string]error{"wait": <-waiting, "crash": crashed} {
 		var exit *ServerExitError
 		assert.Assert(t, errors.As(err, &exit), "%v", err)
 		assert.Equal(t, exit.Stderr, "out of memory\n")
-		assert.Error(t, err, "tools/call "+tool+": connection closed: server "+command.Path+" ended (signal: killed), stderr: out of memory")
+		assert.Error(t, err, "tools/call "+tool+": connection closed: server "+command.Path+
+			" ended (signal: killed), stderr: out of memory")
 	}
 	assert.ErrorIs(t, syscall.Kill(s.process.Process.Pid, 0), syscall.ESRCH)
-	_, err := c.do(t.Context(), "pid", "")
+	_, err := c.run(t.Context(), "pid", "")
 	assert.ErrorIs(t, err, ErrClosed)
+	assert.ErrorIs(t, s.Write(t.Context(), outgoing("{}")), io.EOF)
+	s.Kill() // nobody
 	assert.NilError(t, c.Close())
 	alive.wantAllGone(t)
 }
@@ -162,13 +166,13 @@ func TestServerStopsReading(t *testing.T) {
 	c, s := connectChild(t, command, &ClientOptions{
 		Log: func(LogMessage) { cancel(reason) }, // the server has begun to read the call
 	})
-	_, err := c.do(ctx, "deaf", "")
+	_, err := c.run(ctx, "deaf", "")
 	assert.NilError(t, err)
-	_, err = c.do(ctx, "pid", strings.Repeat("x", 1<<20))
+	_, err = c.run(ctx, "pid", strings.Repeat("x", 1<<20))
 	assert.ErrorIs(t, err, reason)
 	queued := make(chan error, 1)
 	go func() {
-		_, err := c.do(t.Context(), "pid", "")
+		_, err := c.run(t.Context(), "pid", "")
 		queued <- err
 	}()
 	assert.NilError(t, c.Close())

@@ -1,5 +1,5 @@
 // transport_stdio_windows.go - process trees on Windows.
-// Needs: Go 1.25.
+// Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 package main

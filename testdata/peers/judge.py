@@ -56,9 +56,9 @@ def judge(revision: str, sender: str, message: dict[str, Any]) -> None:
         method = message["method"]
         if (method, revision) not in table[sender]:
             raise ValueError(f"a {sender} of {revision} sends no {method}")
-        check(table[sender][method, revision], message, "message")
         if "id" in message:
             asked[revision, sender, json.dumps(message["id"])] = method
+        check(table[sender][method, revision], message, "message")
         return
     method = asked.pop((revision, OTHER[sender], json.dumps(message.get("id"))), None)
     if method is None:

@@ -4,8 +4,9 @@
 
 const { Server } = require('node:net');
 
+const path = process.argv.includes('sse') ? '/sse' : '/mcp'; // of server-everything's endpoint
 const { listen } = Server.prototype;
 Server.prototype.listen = function (port, ...rest) {
-    this.once('listening', () => console.error(`listening on http://127.0.0.1:${this.address().port}`));
+    this.once('listening', () => console.error(`listening on http://127.0.0.1:${this.address().port}${path}`));
     return listen.call(this, { port: Number(port), host: '127.0.0.1' }, ...rest.filter(arg => typeof arg === 'function'));
 };

@@ -175,6 +175,24 @@ function build({ era }) {
         });
     });
 
+    // What no other tool asks for, so that the client gives answers of every form.
+    const choices = { type: 'array', items: { type: 'string', enum: ['x', 'y'] } };
+    const survey = {
+        form: () => inputRequired.elicit({
+            message: 'How was it?',
+            requestedSchema: { type: 'object', properties: { score: { type: 'number' }, picks: choices } },
+        }),
+        image: () => inputRequired.createMessage({ ...toModel, systemPrompt: 'Draw.' }),
+        tools: () => inputRequired.createMessage({ ...toModel, tools: [{ name: 'a', inputSchema: { type: 'object' } }] }),
+        roots: () => inputRequired.listRoots(),
+    };
+    server.registerTool('survey', {
+        description: 'Asks for something, and returns the answer as JSON.', inputSchema: z.object({ of: z.enum(Object.keys(survey)) }),
+    }, ({ of }, ctx) => {
+        const answer = ctx.mcpReq.inputResponses?.answer;
+        return answer ? text(JSON.stringify(answer)) : inputRequired({ inputRequests: { answer: survey[of]() } });
+    });
+
     server.registerTool('pester', {
         description: 'Asks again and again, and only in the stateless era.',
     }, async ctx => {

@@ -1,5 +1,0 @@
-package main
-
-import "errors"
-
-func detach() error { return errors.ErrUnsupported }

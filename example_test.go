@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+)
+
+// exampleServer is an MCP server as a child process: this program, with a folder to search.
+func exampleServer() Command {
+	program, err := os.Executable()
+	if err != nil {
+		log.Fatal(err)
+	}
+	return Command{Path: program, Args: []string{"serve", "testdata/library"}}
+}
+
+// ExampleClient is the specification's MCPClient at work: start a server, list its tools, call one, stop the server.
+func ExampleClient() {
+	ctx := context.Background()
+	client, err := Connect(ctx, exampleServer().Start, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	tools, err := client.ListTools(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, tool := range tools {
+		fmt.Println(tool.Name)
+	}
+	result, err := client.CallTool(ctx, "get_document", json.RawMessage(`{"source": "heron.txt"}`), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(result.IsError, " ", result.Content[0].Text)
+	// Output:
+	// search_chunks
+	// list_documents
+	// get_document
+	// false The heron waits in shallow water until a fish comes near.
+}
+
+// ExampleAgent is the specification's LLMAgent at work: a model answers a question with the tools of a server.
+func ExampleAgent() {
+	ctx := context.Background()
+	client, err := Connect(ctx, exampleServer().Start, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	model := httptest.NewServer(http.HandlerFunc(exampleModel)) // in place of Mistral's
+	defer model.Close()
+
+	agent := &Agent{
+		Model:    &Mistral{BaseURL: model.URL, Model: "mistral-large-latest"},
+		Tools:    exampleTools{client},
+		System:   "Search before you answer.",
+		MaxTurns: 10,
+	}
+	answer, err := agent.Chat(ctx, "Which bird waits in shallow water?")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer)
+	// Output: The library says: The heron waits in shallow water until a fish comes near.
+}
+
+// exampleTools lets a model call the tools of one server. Host does this for many, with names that an API accepts.
+type exampleTools struct{ client *Client }
+
+// Functions is the specification's _convert_mcp_tools_to_llm_format.
+func (t exampleTools) Functions(ctx context.Context) (functions []Function, err error) {
+	tools, err := t.client.ListTools(ctx)
+	for _, tool := range tools {
+		functions = append(functions, Function{Name: tool.Name, Description: tool.Description, Parameters: tool.InputSchema})
+	}
+	return functions, err
+}
+
+func (t exampleTools) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
+	result, err := t.client.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), nil)
+	if err != nil {
+		return ToolOutput{}, err
+	}
+	return ToolOutput{Text: ModelText(result), IsError: result.IsError}, nil
+}
+
+// exampleModel is a model that reads a document, and then quotes it.
+func exampleModel(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	message := `{"role":"assistant","content":"","tool_calls":[{"id":"abcdefghi","function":
+		{"name":"get_document","arguments":"{\"source\": \"heron.txt\"}"}}]}`
+	if _, result, ok := strings.Cut(string(body), "The heron"); err == nil && ok {
+		quote, _, _ := strings.Cut(result, `\n`)
+		message = `{"role":"assistant","content":"The library says: The heron` + quote + `"}`
+	}
+	fmt.Fprintf(w, `{"model":"scripted","choices":[{"index":0,"finish_reason":"stop","message":%s}]}`, message)
+}

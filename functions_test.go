@@ -1,0 +1,256 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"gotest.tools/v3/assert"
+)
+
+// hostNames are the function names of tools of these names.
+func hostNames(names ...string) []string {
+	tools := make([]Tool, len(names))
+	for i, name := range names {
+		tools[i].Name = name
+	}
+	return FunctionNames("", tools)
+}
+
+func TestFunctionNames(t *testing.T) {
+	long := func(end string) string { return strings.Repeat("x", 128-len(end)) + end }
+	for _, test := range []struct {
+		what        string
+		tools, want []string
+	}{
+		{"none", nil, []string{}},
+		{"as they are", []string{"search_chunks", "get-sum", "X1"}, []string{"search_chunks", "get-sum", "X1"}},
+		{"64 characters", []string{long("")[:64]}, []string{long("")[:64]}},
+		{"dots and slashes", []string{"files.read", "git/log", "a b"}, []string{"files_read", "git_log", "a_b"}},
+		{"other scripts", []string{"éa", "読む"}, []string{"_a", "__"}},
+		{"128 characters", []string{long("_first"), long("_second")},
+			[]string{strings.Repeat("x", 51) + "_first_58ca83", strings.Repeat("x", 50) + "_second_ebd00f"}},
+		{"a name that can stay does", []string{"a.b", "a_b"}, []string{"a_b_2e7336", "a_b"}},
+		{"of two that cannot, neither does", []string{"a.b", "a/b"}, []string{"a_b_2e7336", "a_b_c14cdd"}},
+		{"a name that a hash would make", []string{"a.b", "a/b", "a_b_2e7336"},
+			[]string{"a_b_2e7336_2", "a_b_c14cdd", "a_b_2e7336"}},
+		{"one name often", []string{"a", "a", "a", "a"}, []string{"a", "a_ca9781", "a_ca9781_2", "a_ca9781_3"}},
+		{"no name", []string{"", ""}, []string{"_e3b0c4", "_e3b0c4_2"}},
+	} {
+		t.Run(test.what, func(t *testing.T) { assert.DeepEqual(t, hostNames(test.tools...), test.want) })
+	}
+}
+
+// Two names that come out alike even with their hashes, which are short, are still told apart, and the same in any
+// order.
+func TestFunctionNamesCollide(t *testing.T) {
+	seen := make(map[string]string) // by function name
+	for i := range 1 << 16 {
+		tool := strings.NewReplacer("0", ".", "1", "/").Replace(fmt.Sprintf("%016b", i))
+		name := hostNames(tool, "________________")[0]
+		other := seen[name]
+		if seen[name] = tool; other == "" {
+			continue
+		}
+		one, two := hostNames(tool, other), hostNames(other, tool)
+		assert.DeepEqual(t, one, []string{two[1], two[0]})
+		assert.Assert(t, one[0] != one[1])
+		return
+	}
+	t.Fatal("no two names have the same hash")
+}
+
+// The functions of several servers. Those of one do not depend on what the others have.
+func TestFunctionPrefixes(t *testing.T) {
+	long := strings.Repeat("x", 29)
+	for _, test := range []struct {
+		what          string
+		servers, want []string
+	}{
+		{"none", nil, []string{}},
+		{"one", []string{"files"}, []string{""}},
+		{"one with any name", []string{"__"}, []string{""}},
+		{"as they are", []string{"files", "git-hub_2"}, []string{"files__", "git-hub_2__"}},
+		{"30 characters", []string{long + "y", "a"}, []string{long + "y__", "a__"}},
+		{"31 characters", []string{long + "yz", "a"}, []string{strings.Repeat("x", 21) + "yz_9b2455__", "a__"}},
+		{"dots and spaces", []string{"io.github.me/files", "my files"}, []string{"io_github_me_files__", "my_files__"}},
+		{"a name that can stay does", []string{"my files", "my_files"}, []string{"my_files_3c02e6__", "my_files__"}},
+		{"two underscores", []string{"a", "a__b", "a___b"}, []string{"a__", "a_b_63e5c1__", "a_b_ce178f__"}},
+		{"underscores around", []string{"a_", "_a", "a"}, []string{"a_571fb0__", "_a__", "a__"}},
+		{"nothing else", []string{"_", ""}, []string{"_d2e2ad__", "_e3b0c4__"}},
+		{"one name twice", []string{"a", "a"}, []string{"a__", "a_ca9781__"}},
+	} {
+		t.Run(test.what, func(t *testing.T) { assert.DeepEqual(t, FunctionPrefixes(test.servers), test.want) })
+	}
+}
+
+// A long name of a tool is cut to what its server's leaves, and keeps its end.
+func TestFunctionNamesOfServer(t *testing.T) {
+	prefix := strings.Repeat("p", maxPrefix) + "__"
+	tool := strings.Repeat("t", 23) + "_to_the_end"
+	names := FunctionNames(prefix, []Tool{{Name: "short"}, {Name: tool[2:]}, {Name: tool}})
+	cut := prefix + strings.Repeat("t", 14) + "_to_the_end_748efc"
+	assert.DeepEqual(t, names, []string{prefix + "short", prefix + tool[2:], cut})
+}
+
+// nameCase is servers and their tools, from a text: a line for each server, in which its tools follow its name, with
+// spaces between. No server and no tool of one is there twice.
+func nameCase(text string) (servers []string, tools map[string][]string) {
+	tools = make(map[string][]string)
+	for line := range strings.SplitSeq(text, "\n") {
+		words := strings.Split(line, " ")
+		if slices.Contains(servers, words[0]) {
+			continue
+		}
+		servers = append(servers, words[0])
+		for _, tool := range words[1:] {
+			if !slices.Contains(tools[words[0]], tool) {
+				tools[words[0]] = append(tools[words[0]], tool)
+			}
+		}
+	}
+	return servers, tools
+}
+
+// namesOf are the functions' names by server and tool.
+func namesOf(servers []string, tools map[string][]string) map[[2]string]string {
+	names := make(map[[2]string]string)
+	for i, prefix := range FunctionPrefixes(servers) {
+		list := make([]Tool, len(tools[servers[i]]))
+		for j, name := range tools[servers[i]] {
+			list[j].Name = name
+		}
+		for j, name := range FunctionNames(prefix, list) {
+			names[[2]string{servers[i], list[j].Name}] = name
+		}
+	}
+	return names
+}
+
+// checkNames: whatever servers and tools are called, their functions have names that the API takes, all different.
+// Which a tool gets does not depend on the order of anything, nor on the tools of other servers; and what stands
+// before the first two underscores is no other server's, unless there is only one.
+func checkNames(t *testing.T, servers []string, tools map[string][]string, shuffle func([]string)) {
+	t.Helper()
+	names := namesOf(servers, tools)
+	seen, owners := make(map[string]bool), make(map[string]string)
+	for of, name := range names {
+		server, tool := of[0], of[1]
+		assert.Assert(t, regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`).MatchString(name), "%q for %q", name, of)
+		assert.Assert(t, !seen[name], "%q twice for %q %q", name, servers, tools)
+		seen[name] = true
+		if len(servers) > 1 {
+			prefix, _, ok := strings.Cut(name, "__")
+			assert.Assert(t, ok, name)
+			owner, ok := owners[prefix]
+			assert.Assert(t, !ok || owner == server, "%q could be of %q or %q", name, server, owner)
+			owners[prefix] = server
+		}
+		plain := FunctionName(server) == server && !strings.Contains(server, "__") && !strings.HasSuffix(server, "_") &&
+			server != "" && len(server) <= maxPrefix
+		want, limit := tool, MaxFunctionName
+		if len(servers) > 1 {
+			want, limit = server+"__"+tool, MaxFunctionName-len(server)-2
+		} else {
+			plain = true
+		}
+		if plain && tool != "" && FunctionName(tool) == tool && len(tool) <= limit {
+			assert.Equal(t, name, want)
+		}
+	}
+
+	servers = slices.Clone(servers)
+	shuffle(servers)
+	for _, list := range tools {
+		shuffle(list)
+	}
+	assert.DeepEqual(t, namesOf(servers, tools), names)
+	for _, server := range servers {
+		if len(servers) > 1 {
+			for of, name := range namesOf(servers, map[string][]string{server: tools[server]}) {
+				assert.Equal(t, name, names[of])
+			}
+		}
+	}
+}
+
+func FuzzFunctionNames(f *testing.F) {
+	long := strings.Repeat("t", 70)
+	for _, text := range []string{
+		"", "a b c", "a b__c\na__b c", "a _b\na_ b\na b", "a.b c\na_b c\na/b c", "a a.b a/b a_b a_b_2e7336",
+		strings.Repeat("s", 40) + " " + long + "\nx " + long + "1 " + long + "2",
+		"\n_\n__ \n___ _ __", "é 読む\nè 読", "a_b_63e5c1 x\na__b x", "a  \x00 \xff",
+	} {
+		f.Add(text, uint64(1))
+	}
+	f.Fuzz(func(t *testing.T, text string, seed uint64) {
+		if len(text) > 2000 {
+			return // which is a lot of servers, and each is looked at with all others
+		}
+		random := rand.New(rand.NewPCG(seed, 0))
+		servers, tools := nameCase(text)
+		checkNames(t, servers, tools, func(list []string) {
+			random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		})
+	})
+}
+
+// The same over texts that are more likely to make names alike, among them names that were made.
+func TestFunctionNamesProperties(t *testing.T) {
+	pieces := []string{"a", "b", "_", "__", ".", "/", "é", "-", strings.Repeat("long", 9)}
+	random := rand.New(rand.NewPCG(1, 2))
+	word := func() (word string) {
+		for range random.IntN(4) {
+			word += pieces[random.IntN(len(pieces))]
+		}
+		return word
+	}
+	for range 2000 {
+		text, made := word(), ""
+		for range random.IntN(8) {
+			text += []string{" ", "\n"}[random.IntN(2)] + word()
+		}
+		for of, name := range namesOf(nameCase(text)) {
+			prefix, rest, _ := strings.Cut(name, "__")
+			made += " " + name + "\n" + prefix + " " + rest + " " + of[1]
+		}
+		servers, tools := nameCase(text + made)
+		checkNames(t, servers, tools, func(list []string) {
+			random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		})
+	}
+}
+
+func TestModelText(t *testing.T) {
+	for _, test := range []struct{ what, result, want string }{
+		{"text", `{"content":[{"type":"text","text":"one\ntwo"},{"type":"text","text":"three"}]}`, "one\ntwo\nthree"},
+		{"nothing", `{"content":[]}`, ""},
+		{"structured content alone", `{"content":[],"structuredContent":{"sum": 3}}`, `{"sum": 3}`},
+		{"structured content beside text", `{"content":[{"type":"text","text":"3"}],"structuredContent":{"sum":3}}`, "3"},
+		{"an error", `{"content":[{"type":"text","text":"no such file"}],"isError":true}`, "no such file"},
+		{"image", `{"content":[{"type":"image","data":"AAECAwQ=","mimeType":"image/png"}]}`, "[image: image/png, 5 bytes]"},
+		{"audio", `{"content":[{"type":"audio","data":"AAE=","mimeType":"audio/wav"}]}`, "[audio: audio/wav, 2 bytes]"},
+		{"link", `{"content":[{"type":"resource_link","uri":"file:///a.txt","name":"a","description":"the first"}]}`,
+			"[resource: file:///a.txt a the first]"},
+		{"link without a name", `{"content":[{"type":"resource_link","uri":"file:///a.txt"}]}`, "[resource: file:///a.txt]"},
+		{"embedded text", `{"content":[{"type":"resource","resource":{"uri":"file:///a.txt","text":"hello"}}]}`,
+			"[resource: file:///a.txt]\nhello"},
+		{"embedded bytes", `{"content":[{"type":"resource","resource":{"uri":"a:b","mimeType":"a/z","blob":"AAEC"}}]}`,
+			"[resource: a:b a/z, 3 bytes]"},
+		{"nothing embedded", `{"content":[{"type":"resource"}]}`, "[resource without contents]"},
+		{"of a later revision", `{"content":[{"type":"smell","of":"roses"}]}`, `[smell: {"type":"smell","of":"roses"}]`},
+		{"mixed, in order", `{"content":[{"type":"text","text":"before"},` +
+			`{"type":"image","data":"","mimeType":"image/gif"},{"type":"text","text":"after"}]}`,
+			"before\n[image: image/gif, 0 bytes]\nafter"},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			result, err := decodeToolResult(json.RawMessage(test.result))
+			assert.NilError(t, err)
+			assert.Equal(t, ModelText(result), test.want)
+		})
+	}
+}

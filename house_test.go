@@ -1,0 +1,641 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+)
+
+// families are the parts of the program in the order in which they stand: each may use those before it.
+var families = strings.Fields(`json rpc transport_stdio transport_http mcp elicitation
+	mistral functions agent sampling host
+	secrets config search library offline session terminal main`)
+
+// systems are those that the program is vetted for.
+var systems = []string{"linux", "darwin", "windows"}
+
+// familyOf is the word before the first underscore of a file's name; each transport is a family of its own.
+func familyOf(file string) string {
+	words := strings.Split(strings.TrimSuffix(filepath.Base(file), ".go"), "_")
+	if words[0] == "transport" && len(words) > 1 {
+		return words[0] + "_" + words[1]
+	}
+	return words[0]
+}
+
+func rank(family string) int { return slices.Index(families, family) }
+
+// onProgramFloor reports whether a family is of the floor that nobody vendors.
+func onProgramFloor(family string) bool { return rank(family) >= rank("secrets") }
+
+// onlyProgram are the names of package os that only the program floor may use, and of them what transport_stdio uses
+// for the environment of a child.
+var onlyProgram = strings.Fields("Args Environ Exit Getenv LookupEnv Stderr Stdin Stdout")
+
+// house checks files against the rules of the house.
+type house struct {
+	files  map[string]string          // the text of each file, by name
+	uses   map[string]map[string]bool // by using and used family
+	faults []string
+}
+
+// newHouse checks everything that needs no types.
+func newHouse(files map[string]string) *house {
+	h := &house{files: files, uses: make(map[string]map[string]bool)}
+	for file, text := range files {
+		h.uses[familyOf(file)] = make(map[string]bool)
+		for i, line := range strings.Split(text, "\n") {
+			if columns := utf8.RuneCountInString(line); columns >= 120 {
+				h.fault("%s:%d: the line has %d columns", file, i+1, columns)
+			}
+			if strings.HasPrefix(line, "//go:embed ") && file != "library.go" {
+				h.fault("%s:%d: only library.go embeds files", file, i+1)
+			}
+		}
+		if rank(familyOf(file)) < 0 {
+			h.fault("%s: there is no family %s", file, familyOf(file))
+		}
+		if header := readHeader(text); header.file != file {
+			h.fault("%s: the header is not of the form of CONTRIBUTING.md", file)
+		} else if onProgramFloor(familyOf(file)) == (header.needs != nil) {
+			h.fault("%s: a header names needs if, and only if, the file is not of the program floor", file)
+		}
+	}
+	return h
+}
+
+func (h *house) fault(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(h.faults, text) {
+		h.faults = append(h.faults, text)
+	}
+}
+
+// check type-checks the files that a system takes, and checks all that they use.
+func (h *house) check(system string, fset *token.FileSet, imports types.Importer) {
+	context := build.Default
+	context.GOOS = system
+	context.OpenFile = func(name string) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(h.files[name])), nil
+	}
+	var files []*ast.File
+	for _, name := range slices.Sorted(maps.Keys(h.files)) {
+		if ok, _ := context.MatchFile("", name); ok {
+			file, err := parser.ParseFile(fset, name, h.files[name], parser.SkipObjectResolution)
+			if err != nil {
+				h.fault("%v", err)
+			}
+			files = append(files, file)
+		}
+	}
+	info := &types.Info{
+		Uses:  make(map[*ast.Ident]types.Object),
+		Types: make(map[ast.Expr]types.TypeAndValue),
+	}
+	config := types.Config{Importer: imports, Error: func(err error) { h.fault("%s: %v", system, err) }}
+	pkg, _ := config.Check("mcpagent", fset, files, info)
+	c := &check{house: h, fset: fset, pkg: pkg, info: info}
+	for id, object := range info.Uses {
+		c.use(id.Pos(), object)
+	}
+	for _, file := range files {
+		ast.Inspect(file, c.node)
+	}
+	for _, name := range pkg.Scope().Names() {
+		if v, ok := pkg.Scope().Lookup(name).(*types.Var); ok && !fixed(v.Type()) {
+			h.fault("%v: the variable %s is no error, regexp or embed.FS: %v", fset.Position(v.Pos()), name, v.Type())
+		}
+	}
+}
+
+// finish checks the lines of needs, when all systems have been checked: each file names all that its family needs,
+// also through others, so that whoever copies these has all.
+func (h *house) finish() {
+	for file, text := range h.files {
+		family := familyOf(file)
+		if onProgramFloor(family) || rank(family) < 0 {
+			continue
+		}
+		needed, needs := map[string]bool{family: true}, []string{}
+		for _, f := range slices.Backward(families[:rank(family)+1]) {
+			if needed[f] {
+				maps.Copy(needed, h.uses[f])
+				needs = slices.Insert(needs, 0, f)
+			}
+		}
+		needs = needs[:len(needs)-1]
+		if !slices.Equal(needs, readHeader(text).needs) {
+			h.fault("%s: the header must say: // Needs: %s. %s",
+				file, strings.Join(append([]string{"Go 1.25"}, needs...), ", "), family)
+		}
+	}
+	slices.Sort(h.faults)
+}
+
+// check is the check of one system's files.
+type check struct {
+	*house
+	fset *token.FileSet
+	pkg  *types.Package
+	info *types.Info
+}
+
+// use checks that what stands at pos may use the object.
+func (c *check) use(pos token.Pos, object types.Object) {
+	at := c.fset.Position(pos)
+	from := familyOf(at.Filename)
+	if object.Pkg() != c.pkg {
+		if object.Pkg() != nil && !onProgramFloor(from) && (object.Pkg().Path() == "flag" ||
+			object.Pkg().Path() == "os" && slices.Contains(onlyProgram, object.Name()) &&
+				(from != "transport_stdio" || object.Name() != "Environ")) {
+			c.fault("%v: only the program floor uses %s.%s", at, object.Pkg().Name(), object.Name())
+		}
+		return
+	}
+	file := c.fset.Position(object.Pos()).Filename
+	to := familyOf(file)
+	if file == "" || from == to {
+		return
+	}
+	if rank(to) > rank(from) {
+		c.fault("%v: %s uses %s of %s, which does not stand above it", at, from, object.Name(), to)
+	}
+	if !object.Exported() && to != "json" {
+		c.fault("%v: %s uses %s of %s, which is not exported", at, from, object.Name(), to)
+	}
+	c.uses[from][to] = true
+}
+
+// node finds uses of fields that are not named, changes of package-level variables, and init functions.
+func (c *check) node(node ast.Node) bool {
+	switch n := node.(type) {
+	case *ast.FuncDecl:
+		if n.Recv == nil && n.Name.Name == "init" {
+			c.fault("%v: an init function", c.fset.Position(n.Pos()))
+		}
+	case *ast.CompositeLit:
+		s, ok := c.info.TypeOf(n).Underlying().(*types.Struct)
+		for i, element := range n.Elts {
+			if _, named := element.(*ast.KeyValueExpr); ok && !named && i < s.NumFields() {
+				c.use(element.Pos(), s.Field(i))
+			}
+		}
+	case *ast.AssignStmt:
+		for _, left := range n.Lhs {
+			if selector, ok := left.(*ast.SelectorExpr); ok {
+				left = selector.Sel
+			}
+			id, _ := left.(*ast.Ident)
+			if v, ok := c.info.Uses[id].(*types.Var); ok && v.Pkg() != nil && v.Parent() == v.Pkg().Scope() {
+				c.fault("%v: the package-level variable %s is changed", c.fset.Position(id.Pos()), id.Name)
+			}
+		}
+	}
+	return true
+}
+
+// fixed reports whether a variable of a type stays as it is unless it is assigned to.
+func fixed(t types.Type) bool {
+	return types.Implements(t, types.Universe.Lookup("error").Type().Underlying().(*types.Interface)) ||
+		slices.Contains([]string{"*regexp.Regexp", "embed.FS"}, types.TypeString(t, nil))
+}
+
+// header is what the first lines of a file say.
+type header struct {
+	file, idea string
+	needs      []string // families; nil if there is no line for them
+}
+
+var headerForm = regexp.MustCompile(
+	`^// (\S+\.go) - (.+)\.\n(// Needs: Go 1\.25((?:, [a-z_]+)*)\.\n)?// SPDX-License-Identifier: 0BSD\n\n`)
+
+// readHeader returns an empty header for a file without one of the right form.
+func readHeader(text string) (h header) {
+	if part := headerForm.FindStringSubmatch(text); part != nil {
+		h.file, h.idea = part[1], part[2]
+		if part[3] != "" {
+			h.needs = strings.Fields(strings.ReplaceAll(part[4], ",", " "))
+		}
+	}
+	return h
+}
+
+// readFiles returns the texts of the program's files.
+func readFiles(t *testing.T) map[string]string {
+	names, _ := filepath.Glob("*.go")
+	files := make(map[string]string)
+	for _, name := range names {
+		if !strings.HasSuffix(name, "_test.go") {
+			text, err := os.ReadFile(name)
+			assert.NilError(t, err)
+			files[name] = string(text)
+		}
+	}
+	return files
+}
+
+// standardLibrary imports what the program imports, as the compiler has it for a system.
+func standardLibrary(t *testing.T, system string, fset *token.FileSet) types.Importer {
+	goList := func(args ...string) string {
+		list := exec.Command("go", append([]string{"list", "-f"}, args...)...)
+		list.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")
+		out, err := list.Output()
+		assert.NilError(t, err)
+		return string(out)
+	}
+	imports := strings.Fields(goList(`{{join .Imports " "}}`, "."))
+	out := goList(append([]string{"{{.ImportPath}} {{.Export}}", "-export", "-deps"}, imports...)...)
+	exports := make(map[string]string)
+	for line := range strings.Lines(out) {
+		if words := strings.Fields(line); len(words) == 2 {
+			exports[words[0]] = words[1]
+		}
+	}
+	return importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
+}
+
+// TestFloors: every file uses only exported names of the families above its own, names those families, and keeps the
+// other rules of the house.
+func TestFloors(t *testing.T) {
+	h := newHouse(readFiles(t))
+	for _, system := range systems {
+		fset := token.NewFileSet()
+		h.check(system, fset, standardLibrary(t, system, fset))
+	}
+	h.finish()
+	assert.Check(t, len(h.faults) == 0, "%d faults:\n%s", len(h.faults), strings.Join(h.faults, "\n"))
+}
+
+// TestFloorsFails: the checker finds every kind of fault.
+func TestFloorsFails(t *testing.T) {
+	fset := token.NewFileSet()
+	library := standardLibrary(t, "linux", fset)
+	for _, row := range []struct{ fault, files string }{
+		{"", "== json.go\ntype s struct{ at int }\nfunc (s) f() {}\n== rpc.go json\nfunc F() { s{at: 1}.f() }"},
+		{"", "== json.go\nfunc F() {}\n== rpc.go json\nfunc G() { F() }\n== mcp.go json rpc\nfunc H() { G() }"},
+		{"", "== mcp.go\nimport \"errors\"\nvar e = errors.New(``)\n== mcp_lists.go\nfunc f() error { return e }"},
+		{"", "== main.go\nimport \"os\"\nfunc main() { os.Exit(1) }"},
+		{"rpc.go:6:12: rpc uses F of mcp", "== rpc.go\nfunc G() { F() }\n== mcp.go\nfunc F() {}"},
+		{"mcp.go:6:12: mcp uses f of rpc", "== rpc.go\nfunc f() {}\n== mcp.go rpc\nfunc G() { f() }"},
+		{"mcp.go:6:21: mcp uses f of rpc", "== rpc.go\ntype T struct{ f int }\n== mcp.go rpc\nfunc G(t T) { _ = t.f }"},
+		{"mcp.go:6:17: mcp uses f of rpc", "== rpc.go\ntype T int; func (T) f() {}\n== mcp.go rpc\nfunc G(t T) { t.f() }"},
+		{"mcp.go:6:11: mcp uses f of rpc", "== rpc.go\ntype T struct{ f int }\n== mcp.go rpc\nvar V = T{1}"},
+		{"main.go:5:15: main uses f of config", "== config.go\nfunc f() {}\n== main.go\nfunc main() { f() }"},
+		{"mcp.go: the header must say: // Needs: Go 1.25. mcp", "== rpc.go\n== mcp.go rpc"},
+		{"mcp.go: the header must say: // Needs: Go 1.25, json, rpc. mcp",
+			"== json.go\nfunc F() {}\n== rpc.go json\nfunc G() { F() }\n== mcp.go rpc\nfunc H() { G() }"},
+		{"utils.go: there is no family utils", "== utils.go"},
+		{"main.go: a header names needs if, and only if", "== rpc.go\n== main.go rpc"},
+		{"mcp.go:6: the line has 130 columns", "== mcp.go\n" + strings.Repeat("/", 130)},
+		{"mcp.go:7: only library.go embeds", "== mcp.go\nimport _ \"embed\"\n//go:embed README.md\nvar S string"},
+		{"mcp.go:6:1: an init function", "== mcp.go\nfunc init() {}"},
+		{"mcp.go:7:15: only the program floor uses os.Exit", "== mcp.go\nimport \"os\"\nfunc F() { os.Exit(1) }"},
+		{"mcp.go:7:17: only the program floor uses flag.Parse", "== mcp.go\nimport \"flag\"\nfunc F() { flag.Parse() }"},
+		{"linux: mcp.go:6:12: undefined: g", "== mcp.go\nfunc F() { g() }"},
+		{"mcp.go:6:5: the variable v is no error", "== mcp.go\nvar v = []int{1}"},
+		{"mcp.go:6:25: the package-level variable v is changed", "== mcp.go\nvar v error; func F() { v = nil }"},
+		{"is changed", "== mcp.go\nimport \"net/http\"\nfunc F() { http.DefaultClient = nil }"},
+	} {
+		h := newHouse(fakeFiles(row.files))
+		h.check("linux", fset, library)
+		h.finish()
+		assert.Check(t, is.Contains(strings.Join(append(h.faults, ""), "\n"), row.fault), row.files)
+		assert.Check(t, row.fault != "" || len(h.faults) == 0, "%s\n%v", row.files, h.faults)
+	}
+}
+
+// fakeFiles makes files of sections "== name needs…", each with its header.
+func fakeFiles(text string) map[string]string {
+	files := make(map[string]string)
+	for section := range strings.SplitSeq(text, "== ") {
+		first, body, _ := strings.Cut(section, "\n")
+		if words := strings.Fields(first); len(words) > 0 {
+			needs := "// Needs: " + strings.Join(append([]string{"Go 1.25"}, words[1:]...), ", ") + ".\n"
+			if onProgramFloor(familyOf(words[0])) && len(words) == 1 {
+				needs = ""
+			}
+			files[words[0]] = "// " + words[0] + " - an idea.\n" + needs +
+				"// SPDX-License-Identifier: 0BSD\n\npackage main\n" + body
+		}
+	}
+	return files
+}
+
+// vetAlone copies the files of families into a module of their own, under another package name, and vets it for every
+// system. The module proxy is off: the standard library is all there is.
+func vetAlone(t *testing.T, files map[string]string, list []string) error {
+	dir := t.TempDir()
+	assert.NilError(t, os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module vendored\n\ngo 1.25\n"), 0o600))
+	for file, text := range files {
+		if slices.Contains(list, familyOf(file)) {
+			text = strings.Replace(text, "\npackage main\n", "\npackage vendored\n", 1)
+			assert.NilError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		}
+	}
+	for _, system := range systems {
+		vet := exec.Command("go", "vet", ".")
+		vet.Dir = dir
+		vet.Env = append(os.Environ(), "GOOS="+system, "GOPROXY=off", "GOFLAGS=-mod=mod", "GOWORK=off", "CGO_ENABLED=0")
+		if out, err := vet.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v for %s: %w\n%s", list, system, err, out)
+		}
+	}
+	return nil
+}
+
+// TestVendorable: each family of the two upper floors works in another program with the families that it names, and
+// needs each of them.
+func TestVendorable(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("runs go vet a hundred times, and finds no races")
+	}
+	files := readFiles(t)
+	for _, family := range families[:rank("secrets")] {
+		t.Run(family, func(t *testing.T) {
+			t.Parallel()
+			all := append([]string{family}, readHeader(files[family+".go"]).needs...)
+			assert.Check(t, vetAlone(t, files, all))
+			for i := 1; i < len(all); i++ {
+				rest := slices.Delete(slices.Clone(all), i, i+1)
+				assert.Check(t, vetAlone(t, files, rest) != nil, "%s does not need %s", family, all[i])
+			}
+		})
+	}
+}
+
+// familyTable is the README's table of families.
+func familyTable(files map[string]string) string {
+	var table strings.Builder
+	table.WriteString("| family | idea | needs | lines |\n|---|---|---|---|\n")
+	for _, family := range families {
+		header, lines := readHeader(files[family+".go"]), 0
+		for file, text := range files {
+			if familyOf(file) == family {
+				lines += strings.Count(text, "\n")
+			}
+		}
+		if header.file == "" {
+			continue // TestFloors reports it
+		}
+		needs := strings.Join(header.needs, ", ")
+		if onProgramFloor(family) {
+			needs = "(program)"
+		} else if needs == "" {
+			needs = "–"
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %d |\n", family, header.idea, needs, (lines+5)/10*10)
+	}
+	return table.String()
+}
+
+var writeTable = flag.Bool("table", false, "write the table of families into the README")
+
+// TestFamilyTable: the README has the table of families as the files have it.
+func TestFamilyTable(t *testing.T) {
+	readme, want := readText(t, "README.md"), familyTable(readFiles(t))
+	if *writeTable {
+		old := regexp.MustCompile(`\| family \|.*\n(\|.*\n)*`)
+		readme = old.ReplaceAllLiteralString(readme, want)
+		assert.NilError(t, os.WriteFile("README.md", []byte(readme), 0o644))
+	}
+	assert.Check(t, strings.Contains(readme, want), "go test -run TestFamilyTable . -table writes:\n%s", want)
+	assert.Check(t, strings.Count(readme, "\n") < 220)
+}
+
+func readText(t *testing.T, path string) string {
+	text, err := os.ReadFile(path)
+	assert.NilError(t, err)
+	return string(text)
+}
+
+// TestStandardLibraryOnly: the program imports nothing else.
+func TestStandardLibraryOnly(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
+	assert.NilError(t, err)
+	assert.Equal(t, strings.TrimSpace(string(out)), "mcpagent")
+}
+
+// TestReadmeAnswer: the README's first command prints what the README says, but for the numbers.
+func TestReadmeAnswer(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("builds the program")
+	}
+	sample := regexp.MustCompile("(?s)The answer is on stdout:\n\n```\n(.*?)…\n```.*?on stderr:\n\n```\n(.*?)```")
+	want := sample.FindStringSubmatch(readText(t, "README.md"))
+	assert.Assert(t, want != nil)
+	assert.Assert(t, len(want[1]) > 100, "the README shows no answer")
+	program := filepath.Join(t.TempDir(), "mcpagent.exe")
+	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	assert.NilError(t, err, "%s", out)
+	run := exec.Command(program, "How does a call find its answer?")
+	run.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
+	var stdout, stderr strings.Builder
+	run.Stdout, run.Stderr = &stdout, &stderr
+	assert.NilError(t, run.Run(), "%s", &stderr)
+	varies := regexp.MustCompile(`\d+m?s?| +\n`) // numbers, and spaces that an editor removes
+	plain := func(text string) string { return varies.ReplaceAllString(text, "\n") }
+	ok := strings.HasPrefix(plain(stdout.String()), plain(want[1]))
+	assert.Check(t, ok, "%s\nbegins otherwise than\n%s", &stdout, want[1])
+	assert.Check(t, is.Equal(plain(stderr.String()), plain(want[2])))
+}
+
+// declarations returns what a file declares: functions, types, values, and methods and fields as Type.Name.
+func declarations(t *testing.T, path string) map[string]bool {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	assert.NilError(t, err)
+	names := make(map[string]bool)
+	for _, declaration := range file.Decls {
+		if f, ok := declaration.(*ast.FuncDecl); ok {
+			name := f.Name.Name
+			if f.Recv != nil {
+				receiver := f.Recv.List[0].Type
+				if star, ok := receiver.(*ast.StarExpr); ok {
+					receiver = star.X
+				}
+				name = fmt.Sprint(receiver) + "." + name
+			}
+			names[name] = true
+		}
+	}
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.ValueSpec:
+			for _, name := range n.Names {
+				names[name.Name] = true
+			}
+		case *ast.TypeSpec:
+			names[n.Name.Name] = true
+			var fields *ast.FieldList
+			switch inner := n.Type.(type) {
+			case *ast.StructType:
+				fields = inner.Fields
+			case *ast.InterfaceType:
+				fields = inner.Methods
+			}
+			for i := 0; fields != nil && i < len(fields.List); i++ {
+				for _, name := range fields.List[i].Names {
+					names[n.Name.Name+"."+name.Name] = true
+				}
+			}
+		}
+		return true
+	})
+	return names
+}
+
+// mentions checks what the pages mention.
+type mentions struct {
+	files map[string]map[string]bool // the declarations of each file
+	all   map[string]bool            // of all files together
+	usage string                     // main.go
+	wire  []string                   // the lines of all transcripts
+}
+
+func newMentions(t *testing.T) *mentions {
+	m := &mentions{files: make(map[string]map[string]bool), all: make(map[string]bool), usage: readText(t, "main.go")}
+	paths, err := filepath.Glob("*.go")
+	assert.NilError(t, err)
+	for _, path := range paths {
+		m.files[path] = declarations(t, path)
+		maps.Copy(m.all, m.files[path])
+	}
+	paths, err = filepath.Glob("testdata/transcripts/*.txt")
+	assert.NilError(t, err)
+	for _, path := range paths {
+		m.wire = append(m.wire, strings.Split(readText(t, path), "\n")...)
+	}
+	return m
+}
+
+var (
+	fence      = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	codeSpan   = regexp.MustCompile("`([^`]+)`")
+	inFile     = regexp.MustCompile(`^(\w+\.go): ([\w.]+)$`)
+	localPath  = regexp.MustCompile(`^[\w*]+\.(go|md)$|^(\.ci|docs|testdata)/\S+$|^LICENSE$`)
+	testName   = regexp.MustCompile(`^((?:Test|Fuzz|Example|Benchmark)[A-Z]\w*)(/\S+)?$`)
+	flagName   = regexp.MustCompile(`^(-[a-z][a-z-]*)( [A-Z]+)?$`)
+	variable   = regexp.MustCompile(`^(MCP|MISTRAL)_[A-Z_]+$`)
+	memberName = regexp.MustCompile(`^[A-Z]\w*\.[A-Z]\w*$`)
+)
+
+// wrong returns the mentions of a page that are not true, and how many it has checked. In backquotes it checks paths,
+// declarations ("file.go: Type.Method", "Type.Method"), tests, flags and variables; and in blocks of wire, that each
+// line stands in a transcript, where … is any text.
+func (m *mentions) wrong(page string) (faults []string, checked int) {
+	check := func(ok bool, text string) {
+		if checked++; !ok {
+			faults = append(faults, text)
+		}
+	}
+	for _, block := range fence.FindAllStringSubmatch(page, -1) {
+		for line := range strings.Lines(block[2]) {
+			if block[1] == "wire" {
+				parts := strings.Split(regexp.QuoteMeta(strings.TrimSpace(line)), "…")
+				pattern := regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
+				check(slices.ContainsFunc(m.wire, pattern.MatchString), line)
+			}
+		}
+	}
+	for _, span := range codeSpan.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
+		text := strings.Join(strings.Fields(span[1]), " ")
+		if part := inFile.FindStringSubmatch(text); part != nil {
+			check(m.files[part[1]][part[2]], text)
+		} else if localPath.MatchString(text) {
+			found, _ := filepath.Glob(text)
+			check(found != nil, text)
+		} else if part := flagName.FindStringSubmatch(text); part != nil {
+			check(regexp.MustCompile(`[ ,]`+part[1]+`[ ,]`).MatchString(m.usage), text)
+		} else if variable.MatchString(text) {
+			check(strings.Contains(m.usage, text+" "), text)
+		} else if part := testName.FindStringSubmatch(text); part != nil {
+			check(m.all[part[1]], text)
+		} else if memberName.MatchString(text) {
+			check(m.all[text], text)
+		}
+	}
+	return faults, checked
+}
+
+// TestPages: the files, functions, tests, flags and variables that the pages mention are there, and the lines of
+// sessions that they quote stand in a transcript.
+func TestPages(t *testing.T) {
+	m := newMentions(t)
+	paths, err := filepath.Glob("docs/*.md")
+	assert.NilError(t, err)
+	total := 0
+	for _, path := range append(paths, "README.md", "CONTRIBUTING.md") {
+		faults, checked := m.wrong(readText(t, path))
+		assert.Check(t, len(faults) == 0, "%s mentions what is not there:\n%s", path, strings.Join(faults, "\n"))
+		total += checked
+	}
+	assert.Check(t, total > 200, "only %d mentions were found", total)
+}
+
+// TestPagesFails: the checker finds every kind of wrong mention, and each right one is right.
+func TestPagesFails(t *testing.T) {
+	m := newMentions(t)
+	for right, wrong := range map[string]string{
+		"`rpc.go`":                 "`utils.go`",
+		"`docs/*.md`":              "`docs/none.md`",
+		"`rpc.go: Conn`":           "`mcp.go: Conn`",
+		"`rpc.go: Conn.Call`":      "`rpc.go: Conn.Ring`",
+		"`rpc.go: Error.Code`":     "`rpc.go: Error.Cause`",
+		"`Conn.Call`":              "`Conn.Ring`",
+		"`TestPages`":              "`TestPaging`",
+		"`-session FILE`":          "`-sessions FILE`",
+		"`-q`":                     "`-quiet`",
+		"`MCP_SERVER`":             "`MCP_SERVERS`",
+		"```wire\n-> (end)\n```\n": "```wire\n-> (start)\n```\n",
+	} {
+		faults, checked := m.wrong(right)
+		assert.Check(t, len(faults) == 0 && checked == 1, right)
+		faults, _ = m.wrong(wrong)
+		assert.Check(t, len(faults) == 1, wrong)
+	}
+}
+
+// TestCopiedClient: the program in docs/reading.md lists the tools of a server with the files that the page says to
+// copy, and nothing else.
+func TestCopiedClient(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("builds a program")
+	}
+	page, dir := readText(t, "docs/reading.md"), t.TempDir()
+	files := regexp.MustCompile(`(?m)^cp (.*) ~/myprogram/$`).FindStringSubmatch(page)
+	example := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(page)
+	assert.Assert(t, files != nil && example != nil)
+	texts := map[string]string{"go.mod": "module myprogram\n\ngo 1.25\n"}
+	for _, file := range strings.Fields(files[1]) {
+		texts[file] = readText(t, file)
+	}
+	server, err := os.Executable()
+	assert.NilError(t, err)
+	command := regexp.MustCompile(`Command\{Path: .*\}`)
+	own := fmt.Sprintf("Command{Path: %q, Args: []string{%q}}", server, "serve")
+	texts["main.go"] = command.ReplaceAllLiteralString(example[1], own)
+	for file, text := range texts {
+		assert.NilError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	run := exec.Command("go", "run", ".")
+	run.Dir, run.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod", "GOWORK=off")
+	out, err := run.CombinedOutput()
+	assert.NilError(t, err, "%s", out)
+	assert.Assert(t, strings.Contains(string(out), "search_chunks - "), "%s", out)
+}

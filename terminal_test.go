@@ -1,0 +1,458 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+)
+
+// viewBuffer is a terminal that remembers. The race detector knows nothing of synctest's timers, so it has a lock.
+type viewBuffer struct {
+	asked func(question string) // if set, called with all that does not end its line
+	mu    sync.Mutex            // guards text
+	text  []byte
+}
+
+func (b *viewBuffer) Write(text []byte) (int, error) {
+	if b.asked != nil && !bytes.HasSuffix(text, []byte("\n")) {
+		b.asked(string(text))
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.text = append(b.text, text...)
+	return len(text), nil
+}
+
+// takes returns what was written since it was called last.
+func (b *viewBuffer) takes() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	text := string(b.text)
+	b.text = nil
+	return text
+}
+
+// viewScreen is a screen of which the test sees all that it writes.
+func viewScreen(columns int, live bool, secrets ...string) (*Screen, *viewBuffer) {
+	out := new(viewBuffer)
+	s := &Screen{Secrets: new(Secrets), Live: live, Answers: live, stderr: out, stdout: out}
+	s.Columns = func() int { return columns }
+	s.Secrets.Add("[key]", secrets...)
+	return s, out
+}
+
+// Texts, the status and questions do not disturb each other.
+func TestScreen(t *testing.T) {
+	s, out := viewScreen(80, true)
+	s.Status("50% " + strings.Repeat("日本語", 20))
+	assert.Equal(t, out.takes(), "\r50% "+strings.Repeat("日本語", 12)+"日…\x1b[K", "one column less than the window")
+	s.Status("50%")
+	out.takes()
+	s.Show(Look{}, "a line")
+	assert.Equal(t, out.takes(), "\r\x1b[Ka line\n\r50%\x1b[K", "it comes back below")
+	s.Status("")
+	assert.Equal(t, out.takes(), "\r\x1b[K")
+	s.Status("")
+	assert.Equal(t, out.takes(), "", "it is removed already")
+
+	answer := func(text string, end bool) { s.stream(&wrapper{columns: 80}, text+" ", end) }
+	s.Status("60%")
+	answer("half a", false)
+	s.Status("70%")
+	assert.Equal(t, out.takes(), "\r60%\x1b[K\r\x1b[Khalf a", "no status on a line that another text has begun")
+	s.Show(Look{}, "a note")
+	assert.Equal(t, out.takes(), "\na note\n", "nor a note")
+	answer("line", true)
+	s.Status("80%")
+	s.ask(Look{}, "name: ")
+	assert.Equal(t, out.takes(), "line\n\r80%\x1b[K\r\x1b[Kname: ")
+	s.Status("90%")
+	s.Show(Look{}, "a note")
+	answer("an", false)
+	answer(" answer", false)
+	assert.Equal(t, out.takes(), "", "nothing while a question is open")
+	assert.Assert(t, s.Asking())
+	s.answered(true)
+	assert.Equal(t, out.takes(), "a note\nan answer")
+	s.ask(Look{}, "sure? ")
+	assert.Equal(t, out.takes(), "\nsure? ")
+	s.answered(false)
+	assert.Equal(t, out.takes(), "\n", "nobody has ended the line")
+
+	s.ask(Look{}, "sure? ")
+	out.takes()
+	s.Show(Look{Exact: true}, strings.Repeat("x", maxHeld-1))
+	assert.Equal(t, out.takes(), "")
+	s.Show(Look{}, "more")
+	assert.Equal(t, out.takes(), "more\n", "what waits is bounded")
+
+	s, out = viewScreen(80, false)
+	s.Status("50%")
+	s.Show(Look{}, "a line")
+	s.Status("")
+	assert.Equal(t, out.takes(), "a line\n", "where lines cannot be drawn again, there is no status")
+}
+
+// Secrets are taken out while they are whole, control characters become visible, then the text is cut, then folded.
+func TestScreenRender(t *testing.T) {
+	const (
+		secret  = "planted secret\x1b[1m of three words"
+		hostile = "\x00\a\b\r\x1b\x7f\u0085\u009b\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e" +
+			"\u2066\u2067\u2068\u2069"
+		harmless = "a é\u0301 読\u00a0\u202f\u200d\U0001F600\uFFFD\n\t" // with spaces that do not break, and what joins
+	)
+	for _, test := range []struct {
+		look       Look
+		text, want string
+	}{
+		{Look{}, "It is " + secret + ".", "It is [key]."},
+		{Look{Max: 12}, "It is " + secret + ".", "It is [key]."},
+		{Look{Max: 11}, "It is " + secret + ".", "It is [key…"},
+		{Look{Max: 9}, "a\x1b[31m\nb cde", "a\uFFFD[31m b…"},
+		{Look{}, "red\x1b[31m and more words\r\n", "red\uFFFD[31m and more\nwords\n"},
+		{Look{Max: 30}, "  red\x1b[31m and more words", "  red\uFFFD[31m and more\n  words"},
+		{Look{Exact: true}, "as  it is, however long it may be", "as  it is, however long it may be"},
+		{Look{Max: 5}, "heron", "heron"},
+		{Look{Max: 5}, "herons", "hero…"},
+		{Look{Max: 8}, "  one  two", "  one t…"},
+		{Look{Max: 6}, "日本語", "日本語"},
+		{Look{Max: 5}, "日本語", "日本…"},
+		{Look{Max: 4}, "日本語", "日…"},
+		{Look{Max: 3}, "e\u0301e\u0301e\u0301", "e\u0301e\u0301e\u0301"},
+		{Look{Max: 3}, "e\u0301e\u0301e\u0301e", "e\u0301e\u0301…"},
+		{Look{Exact: true}, hostile, strings.Repeat("\uFFFD", len([]rune(hostile)))},
+		{Look{Exact: true}, harmless + "\r\n", harmless + "\n"},
+		{Look{Style: Red}, "> ", "\x1b[31m>\x1b[0m "},
+		{Look{Style: Red}, "", ""},
+	} {
+		s, out := viewScreen(20, true, secret)
+		s.Color = true
+		assert.Check(t, is.Equal(string(s.render(test.look, test.text)), test.want))
+		s.Show(test.look, test.text)
+		assert.Check(t, is.Equal(out.takes(), test.want+"\n"))
+	}
+}
+
+// Lines are broken between words; what is laid out stays as it is, in whatever pieces it comes.
+func TestFold(t *testing.T) {
+	const text = `The heron waits in water.
+
+- Herons wait in the water,
+  and cranes walk.
+12. Storks do neither.
+    Indented text goes on.
+| a table | that is | too wide |
+	tabs stay as they are, too
+` + "```\ncode  is  as  it  is, however long\n```\nabcdefghijklmnopqrstuvwxyz is long.\n\n日本語日本語 日本語日本語\n"
+	const want = `The heron waits in
+water.
+
+- Herons wait in the
+  water,
+  and cranes walk.
+12. Storks do
+    neither.
+    Indented text
+    goes on.
+| a table | that is | too wide |
+	tabs stay as they are, too
+` + "```\ncode  is  as  it  is, however long\n```\nabcdefghijklmnopqrstuvwxyz\nis long.\n\n日本語日本語\n日本語日本語\n"
+	for size := 1; size < 30; size++ {
+		w, got := wrapper{columns: 20}, ""
+		for rest := []rune(text); len(rest) > 0; rest = rest[min(size, len(rest)):] {
+			got += w.wrap(string(rest[:min(size, len(rest))]))
+		}
+		assert.Equal(t, got+w.end(), want)
+	}
+}
+
+// The environment says what a terminal can do. What is printed on stdout has no secrets, and only on a terminal no
+// control characters.
+func TestNewScreen(t *testing.T) {
+	for live, want := range map[bool]string{true: "a\uFFFD [key]\n", false: "a\x1b [key]\r\n"} {
+		s, out := viewScreen(80, live, "planted secret")
+		assert.NilError(t, s.Print("a\x1b planted secret\r\n"))
+		assert.Equal(t, out.takes(), want)
+	}
+	file, err := os.Open(os.DevNull) // which cannot be written to
+	assert.NilError(t, err)
+	defer file.Close()
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("COLUMNS", "132")
+	s := NewScreen(file, file)
+	assert.Assert(t, !s.Live && !s.Color && !s.Answers, "not a terminal")
+	assert.ErrorContains(t, s.Print("x"), os.DevNull)
+	assert.Equal(t, s.Columns(), 132)
+	for _, bad := range []string{"", "-1", "0", "wide"} {
+		t.Setenv("COLUMNS", bad)
+		assert.Equal(t, s.Columns(), 80)
+	}
+}
+
+// viewOf is a view of a server called files.
+func viewOf(s *Screen) *View {
+	name := func(function string) string { return "files " + strings.TrimPrefix(function, "files__") }
+	return &View{Screen: s, Name: name}
+}
+
+// Progress is a line now and then, and not while a question is open.
+func TestViewProgressLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, out := viewScreen(80, false)
+		v := &View{Screen: s}
+		v.Begin("")
+		report := v.Watch(ToolCall{Name: "parse"})
+		for i := range 5 { // after 0, 60, 120, 180 and 240 ms
+			report(Progress{Progress: float64(i), Total: 4, Message: "pa\nge"})
+			time.Sleep(60 * time.Millisecond)
+		}
+		assert.Equal(t, out.takes(), "  parse 2/4 pa ge\n  parse 4/4 pa ge\n")
+		s.ask(Look{}, "name: ")
+		time.Sleep(time.Second)
+		report(Progress{Progress: 5})
+		s.answered(true)
+		assert.Equal(t, out.takes(), "name: ")
+		report(Progress{Progress: 6})
+		assert.Equal(t, out.takes(), "  parse 6\n")
+		v.End()
+		time.Sleep(time.Second)
+		report(Progress{Progress: 7})
+		assert.Equal(t, out.takes(), "")
+	})
+}
+
+// The last line says what the agent waits for, and is removed.
+func TestViewStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, out := viewScreen(60, true)
+		v := viewOf(s)
+		is := func(after time.Duration, want string) { // the status that was drawn last
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			lines := strings.Split(out.takes(), "\r")
+			status, ok := strings.CutSuffix(lines[len(lines)-1], "\x1b[K")
+			assert.Assert(t, ok, "%q", lines)
+			assert.Equal(t, regexp.MustCompile("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]").ReplaceAllString(status, "*"), want)
+		}
+		v.Begin("mistral-small")
+		defer v.End()
+		is(0, "* mistral-small")
+		is(62*time.Second, "* mistral-small 1m2s")
+
+		one, two := ToolCall{ID: "1", Name: "parse", Arguments: "{}"}, ToolCall{ID: "2", Name: "read", Arguments: "{}"}
+		v.Observe(Event{Kind: TurnEnded, Response: &ChatResponse{}})
+		v.Observe(Event{Kind: CallStarted, Call: one})
+		is(time.Second, "* files parse 1s")
+		v.Progress(one)(Progress{Progress: 3, Message: "a\npage"})
+		is(viewTick, "* files parse 1s 3 a page")
+		v.Progress(one)(Progress{Progress: 1, Total: 4, Message: "pages"})
+		is(900*time.Millisecond, "* files parse 2s 1/4 pages")
+		v.Observe(Event{Kind: CallStarted, Call: two})
+		is(viewTick, "* files parse (+1) 2s 1/4 pages")
+		v.Progress(two)(Progress{Progress: 9, Total: 4, Message: strings.Repeat("so many words ", 10)})
+		is(viewTick, "* files read (+1) 9/4 so many words so many words so many …")
+		v.Progress(two)(Progress{Progress: -1, Total: 4})
+		is(viewTick, "* files read (+1) -1/4")
+
+		v.Observe(Event{Kind: CallEnded, Call: two, Took: time.Second})
+		v.Observe(Event{Kind: CallEnded, Call: one, Took: time.Second})
+		is(viewTick, "* mistral-small")
+		v.End()
+		is(0, "")
+		time.Sleep(time.Second)
+		assert.Equal(t, out.takes(), "")
+	})
+}
+
+// On a terminal that draws, the beginning of a result is shown, and no line is wider than the window. Elsewhere every
+// event is a line. Images go to files.
+func TestViewEvents(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ended := func(took time.Duration, err error, text string, blocks ...ContentBlock) Event {
+		output := ToolOutput{Text: text, Result: &ToolResult{Content: blocks}}
+		return Event{Kind: CallEnded, Call: ToolCall{Name: "read", Arguments: `{"a":1}`}, Took: took, Err: err, Output: output}
+	}
+	long := ended(0, nil, "")
+	long.Call.Arguments, long.Output.Result = `{"a":"\u0062\u001b`+strings.Repeat("x", 100)+`"}`, nil
+	image := ContentBlock{Type: "image", MIMEType: "image/png", Data: []byte("PNG")}
+	sound := ContentBlock{Type: "audio", MIMEType: "audio/x-new/../..", Data: []byte("PNG")}
+	gif := &ResourceContents{URI: "x:y", MIMEType: "image/gif", Blob: []byte("PNG")}
+	picture := ContentBlock{Type: "resource", Resource: gif}
+	const (
+		ok    = "✓ files read (1s, 9 bytes) {\"a\":1}\n    "
+		line  = "< read 1s, 9 bytes\n"
+		saved = "  audio/x-new/../.., 3 bytes: FILE.bin\n  image/gif, 3 bytes: FILE.gif\n"
+	)
+	for _, test := range []struct {
+		event       Event
+		live, plain string
+	}{
+		{ended(time.Second, nil, "\na\x1b\n b  \n"), ok + "a\uFFFD\n     b\n", line},
+		{ended(time.Second, nil, "1\n2\n3\n4\n5"), ok + "1\n    2\n    3\n    4\n    5\n", line},
+		{ended(2*time.Second, nil, "1\n2\n3\n4\n5\n6"),
+			strings.Replace(ok, "1s, 9", "2s, 11", 1) + "1\n    2\n    3\n    4\n    … 2 more lines\n", "< read 2s, 11 bytes\n"},
+		{ended(time.Second, nil, strings.Repeat("word ", 20)),
+			strings.Replace(ok, "9", "100", 1) + "word word word word word word word …\n", "< read 1s, 100 bytes\n"},
+		{ended(time.Second, nil, "a picture", sound, picture), ok + "a picture\n" + saved, line + saved},
+		{ended(time.Second, errors.New("the disk is full, as it\x1b was for\ndays"), ""),
+			"✗ files read (failed after 1s) {\"a\":1}\n    the disk is full, as it\uFFFD was for\n    days\n",
+			"< read failed after 1s: the disk is full, as it\uFFFD was for days\n"},
+		{ended(0, errors.New("no"), ""), "✗ files read (not run) {\"a\":1}\n    no\n", "< read not run: no\n"},
+		{long, "✓ files read (answered by you) {\"a\":\"b\\…\n", "< read answered by you\n"},
+		{Event{Kind: TurnEnded, Response: &ChatResponse{FinishReason: "length"}},
+			"the model's message was cut off at its\nlength limit\n", "the model's message was cut off at its length limit\n"},
+		{Event{Kind: ToolsFailed, Err: errors.New("gone")}, "the tools could not be listed again:\ngone\n",
+			"the tools could not be listed again: gone\n"},
+		{Event{Kind: LastTurn, Err: errors.New("no")}, "no: asking for an answer without tools\n",
+			"no: asking for an answer without tools\n"},
+	} {
+		for _, live := range []bool{true, false} {
+			s, out := viewScreen(40, live)
+			v := viewOf(s)
+			v.text = s.Secrets.Writer(out)
+			v.Observe(test.event)
+			got, want := out.takes(), test.plain
+			if live {
+				want = test.live
+			}
+			for _, path := range regexp.MustCompile(`/\S*/mcpagent-\d+\.\w+`).FindAllString(got, -1) {
+				data, err := os.ReadFile(path)
+				assert.NilError(t, err)
+				assert.Equal(t, string(data), "PNG")
+				info, err := os.Stat(path)
+				assert.NilError(t, err)
+				assert.Assert(t, runtime.GOOS == "windows" || info.Mode().Perm() == 0o600)
+				got = strings.Replace(got, strings.TrimSuffix(path, filepath.Ext(path)), "FILE", 1)
+			}
+			assert.Check(t, is.Equal(got, want))
+			v.Quiet = true
+			v.Observe(test.event)
+			assert.Check(t, is.Equal(out.takes(), ""))
+		}
+	}
+	s, out := viewScreen(40, false)
+	call := ToolCall{Name: "read", Arguments: strings.Repeat("x", 200)}
+	(&View{Screen: s}).Observe(Event{Kind: CallStarted, Call: call})
+	assert.Equal(t, out.takes(), "> read "+strings.Repeat("x", 152)+"…\n")
+	t.Setenv("TMPDIR", filepath.Join(os.TempDir(), "no such folder"))
+	viewOf(s).Observe(ended(time.Second, nil, "a picture", image))
+	assert.Check(t, is.Contains(out.takes(), line+"  image/png, 3 bytes: not saved: open "))
+}
+
+// The model's text is shown as it is streamed: without control characters and secrets, whatever the pieces, and with
+// one end of line.
+func TestViewText(t *testing.T) {
+	const secret = "my secret phrase"
+	for _, test := range []struct{ text, want string }{
+		{"Hello.", "Hello.\n"},
+		{"\n\n Hello.\n\n\n", " Hello.\n"},
+		{"one\r\ntwo\x1b[31m\n\n\nthree\n", "one\ntwo\uFFFD[31m\n\n\nthree\n"},
+		{"It is " + secret + ".", "It is [key].\n"},
+		{secret, "[key]\n"},
+		{"It is my sec", "It is my sec\n"},
+		{"my", "my\n"},
+		{"", ""},
+		{" \n", ""},
+		{"one two three four five six", "one two three four\nfive six\n"},
+	} {
+		for size := 1; size < 20; size++ {
+			s, out := viewScreen(20, true, secret)
+			v := &View{Screen: s}
+			v.Begin("mistral-small")
+			for rest := test.text; rest != ""; rest = rest[min(size, len(rest)):] {
+				v.Text(rest[:min(size, len(rest))])
+			}
+			v.Observe(Event{Kind: TurnEnded, Response: &ChatResponse{}})
+			v.End()
+			got := regexp.MustCompile("\r[^\x1b]*\x1b\\[K").ReplaceAllString(out.takes(), "")
+			assert.Equal(t, got, test.want, "in pieces of %d", size)
+		}
+	}
+}
+
+// terminalOf is a terminal whose user gives these answers to the questions, and then is gone.
+func terminalOf(t *testing.T, answers ...string) *Terminal {
+	in, keyboard, err := os.Pipe()
+	assert.NilError(t, err)
+	t.Cleanup(func() { in.Close() })
+	s, out := viewScreen(80, true)
+	out.asked = func(string) {
+		if len(answers) == 0 {
+			keyboard.Close()
+			return
+		}
+		_, err := keyboard.WriteString(answers[0])
+		assert.Check(t, err)
+		answers = answers[1:]
+	}
+	return NewTerminal(in, s)
+}
+
+// What the user allows for good is not asked again. Whoever waits for a user who is gone, or for longer than its
+// context lives, gets no answer.
+func TestTerminalApprove(t *testing.T) {
+	call, refused := ToolCall{Name: "read", Arguments: `{"a":1}`}, Decision{Refuse, "the user said no"}
+	for _, test := range []struct {
+		answers []string
+		want    Decision
+		again   Decision // of another tool on that server, after all answers
+	}{
+		{[]string{"always\n"}, Decision{}, refused},
+		{[]string{"server\n"}, Decision{}, Decision{}},
+		{[]string{"e\n", "no JSON\n", "e\n", "{\"a\":2}\n", "y\n"}, Decision{Edit, `{"a":2}`}, refused},
+		{[]string{"e\n", "\n", "y\n"}, Decision{}, refused},
+		{[]string{"e\n"}, refused, refused},
+		{[]string{"p\n", "\n", "p\n", "done\n"}, Decision{Answer, "done"}, refused},
+		{[]string{"p\n"}, refused, refused},
+	} {
+		terminal := terminalOf(t, test.answers...)
+		assert.Check(t, is.Equal(terminal.Approve(t.Context(), "files", "read", call), test.want), "%q", test.answers)
+		assert.Check(t, is.Equal(terminal.Approve(t.Context(), "files", "write", call), test.again), "%q", test.answers)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	terminal := terminalOf(t)
+	_, unlock, err := terminal.lock(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, terminal.Approve(ctx, "files", "read", call), Decision{Refuse, "nobody has answered"})
+	assert.Assert(t, !terminal.ApproveSample(ctx, "the server", new(SampleRequest)))
+	_, err = terminal.Prompt(ctx, "> ")
+	assert.ErrorIs(t, err, context.Canceled)
+	unlock()
+	_, err = terminal.ask(ctx, Look{}, "? ", true)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = terminal.Elicit(t.Context(), "the server", &ElicitRequest{RequestedSchema: json.RawMessage(`[]`)})
+	assert.Assert(t, err != nil, "a form that is none")
+}
+
+// Lines that are typed one after the other are several prompts, and not the answer to another question.
+func TestTerminalTypedAhead(t *testing.T) {
+	s, out := viewScreen(80, false)
+	terminal := NewTerminal(nil, s)
+	terminal.start.Do(func() {}) // the test types in place of read
+	for i, text := range []string{"one", "two", "three", "four"} {
+		terminal.lines <- typedLine{text, time.Now().Add(time.Duration(i) * 2 * pasteGap)} // slower than a paste
+	}
+	close(terminal.lines)
+	text, err := terminal.Prompt(t.Context(), "> ")
+	assert.NilError(t, err)
+	assert.Equal(t, text, "one")
+	assert.Assert(t, !terminal.ApproveSample(t.Context(), "the server", new(SampleRequest)))
+	assert.Check(t, is.Contains(out.takes(), "(ignored, because it was typed before the question: two three four)\n"))
+}
