@@ -17,7 +17,7 @@ import (
 
 // scanner reads JSON without decoding it, several times as fast as encoding/json: each value is passed over once, and
 // what is of interest is returned as it stands in the text. Whatever it passes over is valid JSON, by the measure of
-// encoding/json (FuzzScanner). After the first mistake, every method returns zero values and end returns false.
+// encoding/json (FuzzScanner). After the first mistake ok and end return false, and values are empty.
 type scanner struct {
 	text  []byte
 	at    int // next byte; len(text)+1 after a mistake
@@ -30,13 +30,13 @@ func validJSON(text []byte) bool {
 	return s.end()
 }
 
-// end says whether all of the text was read without a mistake.
+// end reports whether all of the text was read without a mistake.
 func (s *scanner) end() bool {
 	s.peek()
 	return s.at == len(s.text)
 }
 
-// ok says whether there was no mistake so far.
+// ok reports whether there was no mistake so far.
 func (s *scanner) ok() bool { return s.at <= len(s.text) }
 
 // fail marks the text as not valid, or not what was asked for.
@@ -147,7 +147,7 @@ func (s *scanner) number() {
 	for s.at < len(s.text) && strings.IndexByte("+-.0123456789eE", s.text[s.at]) >= 0 {
 		s.at++
 	}
-	if !json.Valid(s.text[start:s.at]) { // what has only these characters is a number or invalid
+	if !s.ok() || !json.Valid(s.text[start:s.at]) { // what has only these characters is a number or invalid
 		s.fail()
 	}
 }
@@ -286,7 +286,7 @@ func onOneLine(raw json.RawMessage) (json.RawMessage, error) {
 
 // joinMembers appends members to an object that is still open.
 func joinMembers(b, members []byte) []byte {
-	if len(members) > 0 && b[len(b)-1] != '{' { // no value ends so
+	if len(members) > 0 && b[len(b)-1] != '{' { // no JSON value ends with {
 		b = append(b, ',')
 	}
 	return append(b, members...)

@@ -74,10 +74,10 @@ type ClientOptions struct {
 	MaxTimeout time.Duration  // of a request in all; 1 h if 0
 
 	// Protocol is the revision to offer without a probe; empty finds out what the server speaks. A handshake revision is
-	// an offer: the server may answer with an older one, which ServerInfo.ProtocolVersion then holds.
+	// an offer: the server may answer with another one, which ServerInfo.ProtocolVersion then holds.
 	Protocol string
 
-	// Answers has what the client answers to the server's requests, by method: roots/list (RootsAnswer),
+	// Answers holds a Responder for each method of the server: roots/list (RootsAnswer),
 	// elicitation/create, sampling/createMessage. A method without one is a capability that is not declared.
 	Answers map[string]Responder
 
@@ -149,7 +149,7 @@ type headerTransport interface {
 type request struct {
 	method    string
 	about     string          // the name of a tool, prompt or argument, or the URI of a resource; may be empty
-	params    []byte          // members, without _meta, and without those of the next
+	params    []byte          // members, without _meta and without those of arguments
 	arguments json.RawMessage // of a tool call, whose name is the first of its params; else nil
 	report    func(Progress)  // nil if progress is not asked for
 	input     bool            // the server may ask for input first
@@ -309,8 +309,8 @@ func (c *Client) statelessMeta() ([]byte, error) {
 	return b, err
 }
 
-// noCommonRevision is the error for a server that does not speak the stateless revision known here. It is no
-// *ProtocolError if the server speaks a handshake revision, too.
+// noCommonRevision returns the error for a server without statelessRevision: a *ProtocolError, or a plain error if the
+// server speaks a handshake revision, so that a handshake is tried.
 func noCommonRevision(supported []string) error {
 	reason := fmt.Sprintf("server/discover: the server speaks %s; this client speaks %s",
 		strings.Join(supported, ", "), strings.Join(Revisions(), ", "))
@@ -343,8 +343,8 @@ func (c *Client) capabilities() map[string]any {
 }
 
 // handshake agrees on a revision (MCP 2025-11-25, lifecycle, initialization): the client offers one, the server
-// answers with that or with one it prefers, and the client accepts it or ends the connection. Identity and
-// capabilities of both sides are exchanged here once for the whole connection.
+// answers with that or with one it prefers, and the client accepts it or ends the connection. Both sides exchange
+// identity and capabilities here, once for each session.
 func (c *Client) handshake(ctx context.Context, offer string) error {
 	var answer introduction
 	params, err := members("capabilities", c.capabilities(), "clientInfo", c.options.Info, "protocolVersion", offer)
@@ -365,7 +365,7 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 	if err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
-	if c.Server.ProtocolVersion == "" { // else it is a new session, and others read what is known
+	if c.Server.ProtocolVersion == "" { // else it is renewed, and others may be reading it
 		c.Server = ServerInfo{answer.ProtocolVersion, answer.Capabilities, answer.ServerInfo, answer.Instructions}
 	}
 	if err = c.conn.Notify(ctx, "notifications/initialized", nil); err != nil {
@@ -402,8 +402,8 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 	return result, r.failed(err)
 }
 
-// ReadResource returns the contents of a resource; of a folder, say, it can be several. That it does not exist is an
-// *Error with the code CodeInvalidParams, or CodeResourceNotFound from older servers.
+// ReadResource returns the contents of a resource; a folder can have several. For an unknown URI it returns an *Error
+// with the code CodeInvalidParams, or CodeResourceNotFound from older servers.
 func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceContents, error) {
 	var result struct {
 		Contents []ResourceContents `json:"contents"`
@@ -461,7 +461,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// members returns the members of an object, which are given as names and values in turns.
+// members returns the members of an object, which are given as alternating names and values.
 func members(of ...any) ([]byte, error) {
 	b, err := []byte(nil), error(nil)
 	for i := 0; i < len(of) && err == nil; i += 2 {
@@ -558,7 +558,7 @@ func (c *Client) input(ctx context.Context, params []byte, needs *inputRequired)
 			question := needs.InputRequests[name]
 			answer, err := c.answer(ctx, question.Method, question.Params)
 			var refusal *Error
-			if errors.As(err, &refusal) { // it was made for the server, which is not told it in this era
+			if errors.As(err, &refusal) { // in this era a refusal is not sent: report its text
 				err = &ProtocolError{refusal.Message}
 			}
 			if err != nil {
@@ -577,7 +577,7 @@ func (c *Client) input(ctx context.Context, params []byte, needs *inputRequired)
 	return params, nil
 }
 
-// resultType returns the resultType of a result; older servers send none.
+// resultType returns the resultType of a result; older servers send none, which means complete.
 func resultType(raw json.RawMessage) string {
 	kind := "complete"
 	s := scanner{text: raw}
@@ -601,7 +601,7 @@ func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) 
 	if stateless := c.meta.Load(); stateless != nil {
 		meta = *stateless
 		m.Revision = statelessRevision
-		if r.input { // the same requests have a name that is sent beside their text
+		if r.input { // exactly these have a name, which HTTP sends as Mcp-Name
 			m.Name = r.about
 		}
 		var err error
@@ -666,8 +666,8 @@ type (
 
 type repeatableKey struct{} // of the mark that Repeatable sets
 
-// Repeatable marks the calls with that ctx as safe to be made twice: one whose answer is lost is then sent again,
-// once, where streams cannot be resumed, in the stateless era. Requests that only read or list need no mark.
+// Repeatable marks calls with that ctx as safe to repeat. In the stateless era, where streams cannot be resumed, such
+// a call is sent once more if its answer is lost. Requests that only read or list need no mark.
 func Repeatable(ctx context.Context) context.Context {
 	return context.WithValue(ctx, repeatableKey{}, true)
 }
@@ -684,7 +684,7 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	case errors.As(err, &lost) && lost.Lost() && c.stateless() && r.repeatable(ctx):
 		return nil
 	case errors.As(err, &refusal) && refusal.Code == CodeHeaderMismatch && r.method == "tools/call":
-		// The headers came of an outdated list (MCP 2026-07-28, transports, streamable HTTP, client behavior).
+		// The headers were made from an outdated list (MCP 2026-07-28, transports, streamable HTTP, client behavior).
 		c.ForgetLists("tools")
 		if _, failed := c.ListTools(ctx); failed == nil {
 			return nil
@@ -812,7 +812,7 @@ func (c *Client) serverRequest(ctx context.Context, _ *Conn, method string, para
 	return c.answer(ctx, method, params)
 }
 
-// answer answers one question of the server, in either era. The server's own requests do not expire meanwhile.
+// answer answers one question of the server, in either era. The client's requests expire meanwhile only at MaxTimeout.
 func (c *Client) answer(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	answer, ok := c.options.Answers[method]
 	if !ok {

@@ -34,8 +34,8 @@ const (
 	maxServing  = 32                     // the peer's requests at work; more of them wait their turn
 	maxWaiting  = 16 << 20               // bytes of those that wait; a peer that sends more does not read the answers
 	maxID       = 1 << 10                // bytes of the id of a request
-	noticeTime  = 10 * time.Second       // what Handler.Abandoned has to tell the peer
-	noticeGrace = 500 * time.Millisecond // what Close leaves it of that
+	noticeTime  = 10 * time.Second       // time limit of Handler.Abandoned
+	noticeGrace = 500 * time.Millisecond // time that Close waits for it
 )
 
 // Error is the peer's answer to a request that failed (JSON-RPC 2.0, 5.1). One from Handler.Request is sent as it is.
@@ -81,8 +81,8 @@ type Transport interface {
 
 // Handler handles the messages that no call waits for. Every field may be nil.
 type Handler struct {
-	// Request answers a request of the peer, on a goroutine of its own. ctx ends when the peer cancels the request
-	// (CancelRequest) or the connection ends. An error other than an *Error is sent as CodeInternalError. Without
+	// Request answers a request of the peer, on one of at most 32 goroutines. ctx ends when the peer cancels the request
+	// (CancelRequest), is gone, or Close is called. An error other than an *Error is sent as CodeInternalError. Without
 	// Request, every request is CodeMethodNotFound.
 	Request func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error)
 
@@ -156,12 +156,10 @@ type response struct {
 type served struct {
 	id, params json.RawMessage
 	method     string
+	size       int             // bytes that it keeps while it waits: the whole message, and what is made for it
 	ctx        context.Context // ends with cancel
 	cancel     context.CancelFunc
 }
-
-// size is what a request that waits counts for.
-func (s *served) size() int { return 512 + len(s.id) + len(s.params) }
 
 // NewConn starts a connection on a transport that it owns from now on. The caller must Close it.
 func NewConn(t Transport, h Handler) *Conn {
@@ -219,8 +217,8 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 // NextID returns the id for a request that is sent with Do: each is returned once.
 func (c *Conn) NextID() int64 { return c.lastID.Add(1) }
 
-// Do sends a request, whose ID is from NextID and whose text is from AppendRequest, and returns the result of its
-// answer, known to be valid JSON. The error is that of Call, without the method.
+// Do sends a request, whose ID is from NextID and whose text begins with AppendRequest's, and returns the result of
+// its answer, known to be valid JSON. The error is that of Call, without the method.
 //
 // It waits for the answer and for its ctx, which ends with the caller's, with Cancel or with the connection.
 func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error) {
@@ -440,8 +438,8 @@ func (c *Conn) route(in *Incoming) error {
 		}
 		return nil
 	case in.Method != "":
-		if !c.accept(in.ID, in.Method, in.Params) {
-			// A peer that asks on and on and never reads: nothing can be told to it.
+		if !c.accept(in) {
+			// The peer keeps sending requests without reading, so no error can be sent to it.
 			c.stopServe()
 			c.finish(fmt.Errorf("%w: the peer sends requests and does not read the answers", ErrClosed))
 		}
@@ -471,14 +469,14 @@ func (c *Conn) route(in *Incoming) error {
 }
 
 // accept takes a request of the peer. It returns false when too many of them wait.
-func (c *Conn) accept(id json.RawMessage, method string, params json.RawMessage) bool {
+func (c *Conn) accept(in *Incoming) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctx, cancel := context.WithCancel(c.serve)
-	s := &served{id: id, params: params, method: method, ctx: ctx, cancel: cancel}
-	c.serving[string(id)] = s // a peer that uses an id twice can cancel the later one
+	s := &served{id: in.ID, params: in.Params, method: in.Method, size: in.size + 512, ctx: ctx, cancel: cancel}
+	c.serving[string(in.ID)] = s // a peer that uses an id twice can cancel the later one
 	c.waiting = append(c.waiting, s)
-	c.queued += s.size()
+	c.queued += s.size
 	if c.workers < maxServing {
 		c.workers++
 		c.work.Go(c.serveRequests)
@@ -502,7 +500,8 @@ func (c *Conn) serveRequests() {
 	}
 }
 
-// nextRequest returns the request that has waited longest, or nil: then the worker that asked is counted no more.
+// nextRequest returns the request that has waited longest, or nil: then the calling worker is counted no more, and
+// must end.
 func (c *Conn) nextRequest() *served {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -512,11 +511,11 @@ func (c *Conn) nextRequest() *served {
 	}
 	s := c.waiting[0]
 	c.waiting = c.waiting[1:]
-	c.queued -= s.size()
+	c.queued -= s.size
 	return s
 }
 
-// cancelled reports whether a request was cancelled, or the connection has ended. From now on it cannot be cancelled.
+// cancelled reports whether a request was cancelled, or the peer is gone. From now on it cannot be cancelled.
 func (c *Conn) cancelled(s *served) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -526,7 +525,7 @@ func (c *Conn) cancelled(s *served) bool {
 	return s.ctx.Err() != nil
 }
 
-// respond sends an answer. A failure has nobody to be told: the peer that asked cannot be reached.
+// respond sends an answer. A failed write is not reported: the peer that asked cannot be reached.
 func (c *Conn) respond(id json.RawMessage, result any, err error) {
 	message, encoding := EncodeResponse(id, result, err)
 	if encoding != nil {
@@ -581,12 +580,13 @@ func EncodeResponse(id json.RawMessage, result any, err error) ([]byte, error) {
 type Incoming struct {
 	Method                    string
 	ID, Params, Result, Error json.RawMessage
+	size                      int // bytes of the message
 }
 
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The error says why it is
 // not a request, a notification or a response (JSON-RPC 2.0, 4 and 5).
 func (in *Incoming) Parse(message []byte) error {
-	*in = Incoming{}
+	*in = Incoming{size: len(message)}
 	version := false
 	s := scanner{text: message}
 	s.object(func(key []byte) {
