@@ -60,6 +60,9 @@ func NewLibraryHTTP(l *Library, hosts ...string) *LibraryHTTP {
 func (h *LibraryHTTP) Serve(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "the endpoint is /mcp", http.StatusNotFound)
+	})
 	server := &http.Server{
 		Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
 		ErrorLog: log.New(io.Discard, "", 0), // it reports the errors of clients, who get a response

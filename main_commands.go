@@ -155,7 +155,10 @@ func (p *program) toolEntries(ctx context.Context, host *Host) (entries []entry,
 			return s.Name == t.Server && !s.Allows(t.Tool.Name)
 		})
 		shown := t.Function + "(" + parameters(t.Tool.InputSchema) + ")"
-		if excluded {
+		switch {
+		case t.Tool.TaskOnly():
+			shown += " [runs only as a task, which is not supported]"
+		case excluded:
 			shown += " [not for the model]"
 		}
 		about := cmp.Or(t.Tool.Description, t.Tool.Title)

@@ -510,7 +510,7 @@ func (c *Conn) nextRequest() *served {
 		return nil
 	}
 	s := c.waiting[0]
-	c.waiting = c.waiting[1:]
+	c.waiting[0], c.waiting = nil, c.waiting[1:]
 	c.queued -= s.size
 	return s
 }
