@@ -237,7 +237,8 @@ func (x *questionRun) callAll(ctx context.Context, response *ChatResponse) {
 	message.ToolCalls = calls
 	x.History = append(x.History, message)
 	for _, call := range calls {
-		x.History = append(x.History, InterruptedMessage(call))
+		x.History = append(x.History, ChatMessage{
+			Role: "tool", ToolCallID: call.ID, Name: call.Name, Content: TextContent(failure(errInterrupted))})
 	}
 	answers := x.History[len(x.History)-len(calls):]
 
@@ -384,7 +385,8 @@ func (x *questionRun) settle() {
 	case len(x.History) == x.start+1 && x.streamed.Len() == 0:
 		x.History = x.History[:x.start]
 	default:
-		x.History = append(x.History, CutOffMessage(x.streamed.String()))
+		text := strings.TrimSpace(x.streamed.String() + "\n\n" + cutOff)
+		x.History = append(x.History, ChatMessage{Role: "assistant", Content: TextContent(text)})
 	}
 }
 
@@ -393,16 +395,6 @@ func (x *questionRun) observe(e Event) {
 	if x.Observe != nil {
 		x.Observe(e)
 	}
-}
-
-// CutOffMessage closes a history whose last answer did not come to its end, after what was streamed of it.
-func CutOffMessage(streamed string) ChatMessage {
-	return ChatMessage{Role: "assistant", Content: TextContent(strings.TrimSpace(streamed + "\n\n" + cutOff))}
-}
-
-// InterruptedMessage is the tool message of a call that has no result.
-func InterruptedMessage(call ToolCall) ChatMessage {
-	return ChatMessage{Role: "tool", ToolCallID: call.ID, Name: call.Name, Content: TextContent(failure(errInterrupted))}
 }
 
 // failure is what the model reads of an error.

@@ -61,6 +61,9 @@ type Outgoing struct {
 	ID     int64  // of a request; 0 for a notification or a response
 	Method string // of a request or a notification; empty for a response
 
+	// Answered is closed when Read has returned the answer to a request: a Write that still hangs then returns.
+	Answered <-chan struct{}
+
 	// These are MCP's, for a transport that repeats them beside the text, as HTTP does in headers.
 	Revision string            // the stateless revision that the message says it is of; empty in the handshake era
 	Name     string            // of the tool or prompt, or the URI of the resource, that a request is about
@@ -73,7 +76,7 @@ type Transport interface {
 	// is gone; io.EOF itself means that the peer sends no more but may still read. Only one goroutine calls Read.
 	Read() ([]byte, error)
 	// Write sends one message, whole. An error means that this message may be lost; only one that wraps io.EOF means that
-	// the peer is gone. It may be called concurrently. ctx can end as soon as Read has returned the answer.
+	// the peer is gone. It may be called concurrently.
 	Write(ctx context.Context, m Outgoing) error
 	// Close is called once. It unblocks Read and Write and returns when nothing is left.
 	Close() error
@@ -129,22 +132,15 @@ type Conn struct {
 
 // waiter is a call that waits for its answer, or for the end of its ctx.
 type waiter struct {
-	answer  response      // set before done gets its one value
-	done    chan struct{} // has room for it
-	cancel  context.CancelCauseFunc
-	written atomic.Bool // Write has returned
+	answer response      // set before done is closed
+	done   chan struct{} // closed by whoever took the waiter out of the pending map, to hand over the answer
+	cancel context.CancelCauseFunc
 }
 
-// deliver hands over the answer. Its receiver is the one that took the waiter out of the pending map.
 func (w *waiter) deliver(r response) {
 	w.answer = r
-	w.done <- struct{}{}
-	if !w.written.Load() { // a peer can answer while Write still hangs, as one that has stopped reading does
-		w.cancel(errAnswered)
-	}
+	close(w.done)
 }
-
-var errAnswered = errors.New("the request is answered")
 
 // response is the outcome that the peer sent.
 type response struct {
@@ -227,13 +223,14 @@ func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w := &waiter{done: make(chan struct{}, 1), cancel: cancel}
+	w := &waiter{done: make(chan struct{}), cancel: cancel}
+	request.Answered = w.done
 	// Registered before it is written: the answer may arrive before Write returns.
 	if err := c.register(request.ID, w); err != nil {
 		return nil, err
 	}
 	err := c.write(ctx, request)
-	if w.written.Store(true); err == nil {
+	if err == nil {
 		select {
 		case <-w.done:
 			return w.answer.result, w.answer.err

@@ -128,8 +128,8 @@ type httpPost struct {
 	sender  context.Context // of the caller of Write
 	cancel  func()          // ends the HTTP request
 
-	// outlive lets the HTTP request go on when sender ends, which it does as soon as Read has returned the answer: the
-	// rest of the response must be read, so that its connection can be used again (TestHTTPConnections).
+	// outlive lets the HTTP request go on when sender ends: once the answer is here, the rest of the response must be
+	// read, so that its connection can be used again (TestHTTPConnections).
 	outlive func() bool
 }
 

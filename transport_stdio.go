@@ -145,6 +145,8 @@ func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 	out := queued{m.Text, make(chan error, 1)}
 	select {
 	case l.queue <- out:
+	case <-m.Answered: // by a peer that does not read
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-l.closed:
@@ -153,6 +155,8 @@ func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 	select {
 	case err := <-out.done: // also after Close, which ends w.Write
 		return err
+	case <-m.Answered:
+		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
