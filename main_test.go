@@ -243,7 +243,8 @@ func TestServeHTTP(t *testing.T) {
 		assert.NilError(t, err)
 		url := match[1]
 		post := func(host, origin string, status int) {
-			r, err := http.NewRequestWithContext(t.Context(), "POST", url, strings.NewReader(libStateless("1", "tools/list", "")))
+			body := strings.NewReader(libStateless("1", "tools/list", ""))
+			r, err := http.NewRequestWithContext(t.Context(), "POST", url, body)
 			assert.NilError(t, err)
 			r.Header, r.Host = lhttpModern("tools/list", "", "Origin: "+origin), host
 			answer, err := client.Do(r)

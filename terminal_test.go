@@ -285,7 +285,8 @@ func TestViewEvents(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ended := func(took time.Duration, err error, text string, blocks ...ContentBlock) Event {
 		output := ToolOutput{Text: text, Result: &ToolResult{Content: blocks}}
-		return Event{Kind: CallEnded, Call: ToolCall{Name: "read", Arguments: `{"a":1}`}, Took: took, Err: err, Output: output}
+		call := ToolCall{Name: "read", Arguments: `{"a":1}`}
+		return Event{Kind: CallEnded, Call: call, Took: took, Err: err, Output: output}
 	}
 	long := ended(0, nil, "")
 	long.Call.Arguments, long.Output.Result = `{"a":"\u0062\u001b`+strings.Repeat("x", 100)+`"}`, nil
