@@ -211,6 +211,42 @@ func special(b []byte, i int) int {
 	return i
 }
 
+// outline reads the members of a text that has the shape of an object but is not valid JSON: servers in Python write
+// NaN. A value is the text up to the next comma or brace outside of strings and brackets.
+func outline(text []byte, member func(key string, value []byte)) {
+	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) || !bytes.HasSuffix(text, []byte("}")) {
+		return
+	}
+	var key []byte // nil before the colon
+	start, depth := 0, 0
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case depth == 1 && c == ':' && key == nil:
+			key, start = bytes.Trim(text[start:i], " \t\""), i+1
+		case depth == 1 && (c == ',' || c == '}'):
+			member(string(key), bytes.TrimSpace(text[start:i]))
+			key, start = nil, i+1
+		}
+		switch c {
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			if depth++; depth == 1 {
+				start = i + 1
+			}
+		case '}', ']':
+			if depth--; depth == 0 {
+				return
+			}
+		}
+	}
+}
+
 // unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to encoding/json.
 func unquote(raw []byte, kind int) string {
 	if kind == unicodeText || !utf8.Valid(raw) {

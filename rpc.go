@@ -395,34 +395,30 @@ func (c *Conn) readLoop() {
 
 // dispatch takes one message, or each of a batch (MCP 2025-03-26, JSON-RPC 2.0, 6), to its place.
 func (c *Conn) dispatch(message []byte) {
+	var each []json.RawMessage
+	message = bytes.TrimSpace(message)
+	if bytes.HasPrefix(message, []byte("[")) && json.Unmarshal(message, &each) == nil && len(each) > 0 {
+		for _, m := range each {
+			c.dispatchOne(m)
+		}
+		return
+	}
+	c.dispatchOne(message)
+}
+
+func (c *Conn) dispatchOne(message []byte) {
 	var in Incoming
 	err := in.Parse(message)
-	if batch := bytes.TrimLeft(message, " \t\r\n"); err != nil && len(batch) > 0 && batch[0] == '[' {
-		var each []json.RawMessage
-		if json.Unmarshal(batch, &each) == nil && len(each) > 0 {
-			for _, m := range each {
-				if err = in.Parse(m); err == nil {
-					err = c.route(&in)
-				}
-				c.stray(m, err)
-			}
-			return
-		}
-	}
 	if err == nil {
 		err = c.route(&in)
-	} else if id, ok := idNumber(in.ID); ok && in.Method == "" && bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
-		// A whole answer, but invalid JSON: servers in Python write NaN. No other message will end its call.
+	} else if id, ok := idNumber(in.ID); ok && in.Method == "" && (in.Result != nil || in.Error != nil) {
+		// An answer, but an invalid one. No other message will end its call.
 		if w := c.take(id); w != nil {
 			w.deliver(response{err: fmt.Errorf("the answer is invalid: %w", err)})
 		}
 	}
-	c.stray(message, err)
-}
-
-func (c *Conn) stray(message []byte, reason error) {
-	if reason != nil && c.handler.Stray != nil {
-		c.handler.Stray(message, reason)
+	if err != nil && c.handler.Stray != nil {
+		c.handler.Stray(message, err)
 	}
 }
 
@@ -581,7 +577,7 @@ type Incoming struct {
 }
 
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The error says why it is
-// not a request, a notification or a response (JSON-RPC 2.0, 4 and 5).
+// not a request, a notification or a response (JSON-RPC 2.0, 4 and 5). The members are then what can be made out.
 func (in *Incoming) Parse(message []byte) error {
 	*in = Incoming{size: len(message)}
 	version := false
@@ -606,6 +602,8 @@ func (in *Incoming) Parse(message []byte) error {
 	})
 	switch isNull := string(in.ID) == "null"; {
 	case !s.end():
+		*in = Incoming{size: len(message)}
+		outline(message, in.guess)
 		return errors.New("not a JSON-RPC object")
 	case !version:
 		return errors.New(`no "jsonrpc":"2.0"`)
@@ -625,4 +623,18 @@ func (in *Incoming) Parse(message []byte) error {
 		return errors.New("neither a method nor a result nor an error")
 	}
 	return nil
+}
+
+// guess sets a member of a message that is not valid JSON.
+func (in *Incoming) guess(key string, value []byte) {
+	switch key {
+	case "id":
+		in.ID = value
+	case "method":
+		in.Method = string(value)
+	case "result":
+		in.Result = value
+	case "error":
+		in.Error = value
+	}
 }

@@ -401,6 +401,49 @@ func TestFailedWriteFailsOneCall(t *testing.T) {
 	peer.Close()
 }
 
+// FuzzStray: whatever a peer prints before an answer, if it is no answer itself, the answer reaches its call.
+func FuzzStray(f *testing.F) {
+	for _, seed := range []string{
+		`{"id":1,"level":"info"}`, `{"jsonrpc":"2.0","id":1}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":NaN}`,
+		`[{"id":1},{"jsonrpc":"2.0","id":1,"method":7}]`, `{"id":1,"level":"info","data":{"result":NaN}}`,
+		"Server listening", `{"jsonrpc":"2.0","id":1,"resu`, `{"jsonrpc":"2.0","id":"1","method":"m","result":1}`,
+		`{"jsonrpc":"2.0","method":"m"}`, `{"id":1,"a\"":"\\\"result\":1"}`, `{"id":1,"a":[}{"result":1}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, stray string) {
+		var each []map[string]any
+		if one := map[string]any(nil); json.Unmarshal([]byte(stray), &one) == nil {
+			each = append(each, one)
+		} else if json.Unmarshal([]byte(stray), &each) != nil &&
+			(strings.Contains(stray, "result") || strings.Contains(stray, "error") || strings.Contains(stray, `\u`)) {
+			t.Skip("it may be an answer that is invalid JSON")
+		}
+		for _, one := range each {
+			_, result := one["result"]
+			_, failure := one["error"]
+			if method, _ := one["method"].(string); (result || failure) && method == "" {
+				t.Skip("it may be an answer")
+			}
+		}
+		c, peer := newRawPeer(t, Handler{Request: echo})
+		defer c.Close()
+		go func() {
+			for err := error(nil); err == nil; { // our request, and answers to the peer's
+				_, err = peer.Read()
+			}
+		}()
+		call := start(c, t.Context())
+		for waiting(c) == 0 {
+			runtime.Gosched()
+		}
+		c.dispatch([]byte(stray))
+		peer.send(`{"jsonrpc":"2.0","id":1,"result":1}`)
+		assert.NilError(t, <-call, "%q", stray)
+		peer.hangUp()
+	})
+}
+
 // ExampleConn is a connection between two ends of a socket: both may ask.
 func ExampleConn() {
 	left, right := net.Pipe()

@@ -1610,7 +1610,7 @@ func htReference(text, lastID string) (events []htRead, id string, retry time.Du
 		case field == "id" && !strings.Contains(value, "\x00"):
 			next = value
 		case field == "retry" && value != "" && strings.Trim(value, "0123456789") == "":
-			if ms, err := strconv.Atoi(value); err == nil && ms < 1<<31 { // about the longest that a timer should wait
+			if ms, err := strconv.Atoi(value); err == nil && int64(ms) < 1<<31 { // about the longest that a timer should wait
 				retry = time.Duration(ms) * time.Millisecond
 			}
 		}
