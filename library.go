@@ -67,6 +67,7 @@ func (l *Library) Serve(ctx context.Context, t Transport) error {
 			r.notify = c.Notify
 			return l.answer(ctx, r)
 		},
+		Brief: func(method string) bool { return method == "ping" },
 		Notification: func(c *Conn, method string, params json.RawMessage) {
 			if method == "notifications/cancelled" {
 				var p struct{ RequestID json.RawMessage }

@@ -522,7 +522,14 @@ func TestLibraryCallCanBeCancelledWhileIndexing(t *testing.T) {
 	cancel()
 	assert.ErrorIs(t, <-waiting, context.Canceled) // although the first call is still reading
 	send(libOld("4", "resources/list", ``))
-	for _, id := range []string{"1", "4", `"unknown"`, `{`} {
+	ids := []string{"1", "4", `"unknown"`, `{`}
+	for i := range 2 * maxServing { // more than are served at once
+		ids = append(ids, fmt.Sprint(100+i))
+		send(libOld(ids[len(ids)-1], "resources/list", ``))
+	}
+	send(libOld(`"ping"`, "ping", ``))
+	assert.Equal(t, next(), `{"jsonrpc":"2.0","id":"ping","result":{}}`) // although all the others wait
+	for _, id := range ids {
 		send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 	}
 	send(libOld(`"ping"`, "ping", ``))
@@ -533,6 +540,26 @@ func TestLibraryCallCanBeCancelledWhileIndexing(t *testing.T) {
 	assert.Equal(t, indexed, 1)
 	here.Close()
 	assert.NilError(t, <-served)
+}
+
+// TestLibraryPipelined: a client that sends thousands of requests before it reads gets an answer to each. Those that
+// ask for a subscription, which this server does not offer, hold up nothing.
+func TestLibraryPipelined(t *testing.T) {
+	checkLeaks(t)
+	var lines []string
+	for i := range 5000 {
+		id := fmt.Sprint(i)
+		lines = append(lines, [...]string{
+			libOld(id, "ping", ""),
+			libStateless(id, "subscriptions/listen", `"notifications":{"toolsListChanged":true},`),
+			libOld(id, "tools/call", `"name":"search_chunks","arguments":{"query":"apples"}`),
+			libStateless(id, "tools/list", ""),
+		}[i%4])
+	}
+	responses := libSession(t, libSmall(), lines...)
+	assert.Equal(t, len(responses), 5000)
+	assert.Assert(t, is.Contains(responses["1"], `"code":-32601`))
+	assert.Assert(t, is.Contains(responses["4998"], `"total_count":3`))
 }
 
 func TestLibraryServeEndsWithItsContext(t *testing.T) {

@@ -207,6 +207,7 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 	c.clock.Stop()
 	c.conn = NewConn(transport, Handler{
 		Request:      c.serverRequest,
+		Brief:        func(method string) bool { return method == "ping" }, // a sign of life, however much is asked
 		Notification: c.notification,
 		Abandoned:    sendCancelled,
 		Stray:        o.Stray,

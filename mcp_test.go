@@ -273,6 +273,28 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
+// TestPingPassesQuestions: a server that has asked for more than the client answers at once gets its pings answered.
+func TestPingPassesQuestions(t *testing.T) {
+	checkLeaks(t)
+	ours, theirs := memoryPair()
+	peer := rawPeer{t, theirs, nil}
+	o := &ClientOptions{Protocol: "2025-11-25", Answers: map[string]Responder{
+		"roots/list": RootsAnswer(func(ctx context.Context) ([]Root, error) { <-ctx.Done(); return nil, ctx.Err() }),
+	}}
+	client := inBackground(t, func() (*Client, error) { return connectOver(t.Context(), ours, o) })
+	_, err := peer.Read()
+	assert.NilError(t, err)
+	peer.send(`{"jsonrpc":"2.0","id":1,"result":` + introduced("2025-11-25", "{}") + `}`)
+	peer.expect(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	for i := range 2 * maxServing {
+		peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"roots/list"}`, i))
+	}
+	peer.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+	peer.expect(`{"jsonrpc":"2.0","id":"p","result":{}}`)
+	(<-client).Close()
+	peer.Close()
+}
+
 // TestHints: which tools run only as a task, and which are safe to be called twice.
 func TestHints(t *testing.T) {
 	for execution, want := range map[string]bool{``: false, `null`: false, `{}`: false, `[]`: false,

@@ -31,7 +31,7 @@ const (
 
 // Bounds on what a peer can make this side hold at once.
 const (
-	maxServing  = 32                     // the peer's requests at work; more of them wait their turn
+	maxServing  = 32                     // the peer's requests of one lane at work; more of them wait their turn
 	maxWaiting  = 16 << 20               // bytes of those that wait; a peer that sends more does not read the answers
 	maxID       = 1 << 10                // bytes of the id of a request
 	noticeTime  = 10 * time.Second       // time limit of Handler.Abandoned
@@ -89,6 +89,10 @@ type Handler struct {
 	// Request, every request is CodeMethodNotFound.
 	Request func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error)
 
+	// Brief reports whether Request answers that method without waiting for anything. Such requests are answered at once,
+	// even while 32 others wait.
+	Brief func(method string) bool
+
 	// Notification takes a notification of the peer, on the reader and in wire order: it must not block and must not
 	// Call.
 	Notification func(c *Conn, method string, params json.RawMessage)
@@ -121,13 +125,13 @@ type Conn struct {
 	notices sync.WaitGroup // Handler.Abandoned at work
 	close   func() error   // once
 
-	mu      sync.Mutex         // guards the following; never held across I/O or a callback
-	pending map[int64]*waiter  // calls that wait; see take
-	serving map[string]*served // the peer's requests that have no answer yet, by id as it was written
-	waiting []*served          // those of serving that no goroutine works on yet, in wire order
-	queued  int                // bytes of waiting
-	workers int                // goroutines in serveRequests
-	closed  bool               // no goroutine may be added to notices
+	mu       sync.Mutex         // guards the following; never held across I/O or a callback
+	pending  map[int64]*waiter  // calls that wait; see take
+	serving  map[string]*served // the peer's requests that have no answer yet, by id as it was written
+	ordinary lane               // of the peer's requests
+	brief    lane               // of those that are Handler.Brief
+	queued   int                // bytes of the requests that wait in either lane
+	closed   bool               // no goroutine may be added to notices
 }
 
 // waiter is a call that waits for its answer, or for the end of its ctx.
@@ -146,6 +150,12 @@ func (w *waiter) deliver(r response) {
 type response struct {
 	result json.RawMessage // valid JSON
 	err    error           // *Error, or the reason why the answer is invalid
+}
+
+// lane is a queue of requests of the peer, and the goroutines that answer them. Conn.mu guards it.
+type lane struct {
+	waiting []*served // no goroutine works on them yet; in wire order
+	workers int       // goroutines in serveRequests
 }
 
 // served is one request of the peer.
@@ -468,19 +478,23 @@ func (c *Conn) accept(in *Incoming) bool {
 	ctx, cancel := context.WithCancel(c.serve)
 	s := &served{id: in.ID, params: in.Params, method: in.Method, size: in.size + 512, ctx: ctx, cancel: cancel}
 	c.serving[string(in.ID)] = s // a peer that uses an id twice can cancel the later one
-	c.waiting = append(c.waiting, s)
+	l := &c.ordinary
+	if c.handler.Brief != nil && c.handler.Brief(s.method) {
+		l = &c.brief
+	}
+	l.waiting = append(l.waiting, s)
 	c.queued += s.size
-	if c.workers < maxServing {
-		c.workers++
-		c.work.Go(c.serveRequests)
+	if l.workers < maxServing {
+		l.workers++
+		c.work.Go(func() { c.serveRequests(l) })
 	}
 	return c.queued <= maxWaiting
 }
 
-// serveRequests answers requests of the peer, one after the other. It ends when none waits. It waits for handlers and
+// serveRequests answers requests of a lane, one after the other. It ends when none waits. It waits for handlers and
 // for writes, so that a peer that does not read holds up its own requests alone.
-func (c *Conn) serveRequests() {
-	for s := c.nextRequest(); s != nil; s = c.nextRequest() {
+func (c *Conn) serveRequests(l *lane) {
+	for s := c.nextRequest(l); s != nil; s = c.nextRequest(l) {
 		var result any
 		var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + s.method}
 		if c.handler.Request != nil && s.ctx.Err() == nil {
@@ -495,15 +509,15 @@ func (c *Conn) serveRequests() {
 
 // nextRequest returns the request that has waited longest, or nil: then the calling worker is counted no more, and
 // must end.
-func (c *Conn) nextRequest() *served {
+func (c *Conn) nextRequest(l *lane) *served {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) == 0 {
-		c.workers--
+	if len(l.waiting) == 0 {
+		l.workers--
 		return nil
 	}
-	s := c.waiting[0]
-	c.waiting[0], c.waiting = nil, c.waiting[1:]
+	s := l.waiting[0]
+	l.waiting[0], l.waiting = nil, l.waiting[1:]
 	c.queued -= s.size
 	return s
 }

@@ -322,6 +322,49 @@ func TestManyRequests(t *testing.T) {
 	c.Close()
 }
 
+// TestBriefRequests: what is answered without waiting, and what needs no answer, is not kept waiting by handlers that
+// wait themselves.
+func TestBriefRequests(t *testing.T) {
+	checkLeaks(t)
+	release := make(chan struct{})
+	cancelled := make(chan string, 2)
+	c, peer := newRawPeer(t, Handler{
+		Brief: func(method string) bool { return method == "ping" },
+		Request: func(ctx context.Context, _ *Conn, method string, params json.RawMessage) (any, error) {
+			if method == "ping" {
+				return method, nil
+			}
+			select {
+			case <-release:
+			case <-ctx.Done():
+				cancelled <- string(params)
+			}
+			return nil, nil
+		},
+		Notification: func(c *Conn, _ string, params json.RawMessage) { c.CancelRequest(params) },
+	})
+	const requests = 4 * maxServing
+	for i := range requests {
+		peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"wait","params":[%[1]d]}`, i))
+	}
+	for range races {
+		peer.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+		peer.expect(`{"jsonrpc":"2.0","id":"p","result":"ping"}`)
+	}
+	peer.send(`{"jsonrpc":"2.0","method":"cancelled","params":0}`) // at work
+	assert.Equal(t, <-cancelled, "[0]")
+	peer.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"cancelled","params":%d}`, requests-1)) // waits, and is not begun
+	peer.send(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+	peer.expect(`{"jsonrpc":"2.0","id":"p","result":"ping"}`) // the cancellation was read before it
+	close(release)
+	for range requests - 2 {
+		_, err := peer.Read()
+		assert.NilError(t, err)
+	}
+	c.Close()
+	assert.Equal(t, len(cancelled), 0)
+}
+
 // TestFlood: a peer that asks for ever and reads nothing is cut off with bounded memory and goroutines.
 func TestFlood(t *testing.T) {
 	checkLeaks(t)
@@ -332,7 +375,7 @@ func TestFlood(t *testing.T) {
 	}
 	assert.ErrorContains(t, c.Call(t.Context(), "m", nil, nil), "does not read the answers")
 	c.Close()
-	assert.Assert(t, len(c.waiting) == 0)
+	assert.Assert(t, len(c.ordinary.waiting) == 0)
 }
 
 // TestHalfClose: the requests of a peer that has closed its own side are answered all the same.
