@@ -121,6 +121,7 @@ type Client struct {
 	conn    *Conn
 	options ClientOptions
 	headers headerTransport        // the transport, if parameters of calls are sent as headers; else nil
+	streams streamTransport        // the transport, if what the server says unasked can be cut off; else nil
 	meta    atomic.Pointer[[]byte] // members of the _meta of every request; nil in the handshake era
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
@@ -143,6 +144,13 @@ type headerTransport interface {
 	// ParamHeaders returns the headers of a call: complete names and encoded values. Without arguments it only checks the
 	// schema; the error says why its marks are invalid, or why an argument cannot be sent so.
 	ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error)
+}
+
+// streamTransport is a transport on which notifications outside of any request come on a stream of their own, which
+// a server may refuse, or end.
+type streamTransport interface {
+	Stream() int64             // the number of the stream that is open, 0 if none is; each has another number
+	OnStreamEnd(f func(error)) // sets what is called when a stream ended and is not opened again
 }
 
 // request is one request, through all its sendings.
@@ -203,6 +211,10 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 		renewing: make(chan struct{}, 1),
 	}
 	c.headers, _ = transport.(headerTransport)
+	if streams, ok := transport.(streamTransport); ok {
+		c.streams = streams
+		streams.OnStreamEnd(c.streamEnded)
+	}
 	c.clock = time.AfterFunc(o.Timeout, c.expire)
 	c.clock.Stop()
 	c.conn = NewConn(transport, Handler{
@@ -659,7 +671,7 @@ func (c *Client) paramHeaders(r *request) (map[string]string, error) {
 
 // A transport can lose a message without being lost itself, as over HTTP. Its errors say so.
 type (
-	// sessionExpired is the error of a transport whose server does not know the session any more, and has not acted.
+	// sessionExpired is the error of a transport whose server does not know the session any more.
 	sessionExpired interface{ SessionExpired() bool }
 	// lostMessage is the error of a transport that cannot know whether the server has acted.
 	lostMessage interface{ Lost() bool }
@@ -681,7 +693,11 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	switch {
 	case ctx.Err() != nil:
 	case errors.As(err, &expired) && expired.SessionExpired():
-		return c.renew(ctx, r.session)
+		failed := c.renew(ctx, r.session)
+		if failed == nil && errors.As(err, &lost) && lost.Lost() && !r.repeatable(ctx) {
+			return fmt.Errorf("%w; a new session has begun, in which this is not sent again: the server may have acted", err)
+		}
+		return failed
 	case errors.As(err, &lost) && lost.Lost() && c.stateless() && r.repeatable(ctx):
 		return nil
 	case errors.As(err, &refusal) && refusal.Code == CodeHeaderMismatch && r.method == "tools/call":
@@ -734,6 +750,22 @@ func (c *Client) renew(ctx context.Context, expired int) error {
 	defer c.mu.Unlock()
 	c.session++
 	return nil
+}
+
+// streamEnded runs when the server ended the stream of its notifications, on a goroutine of the transport: with the
+// session, in whose place another is begun, or alone. Nothing is told of changes any more then.
+func (c *Client) streamEnded(err error) {
+	if expired := sessionExpired(nil); errors.As(err, &expired) && expired.SessionExpired() {
+		ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
+		defer cancel()
+		c.mu.Lock()
+		session := c.session
+		c.mu.Unlock()
+		err = c.renew(ctx, session)
+	}
+	if err != nil && c.Err() == nil && c.options.Warn != nil {
+		c.options.Warn(fmt.Sprintf("the server does not tell of changes any more: %v", err))
+	}
 }
 
 // track starts the time of a request.

@@ -48,9 +48,10 @@ func (l *listener) wants(change Change) bool {
 
 // cachedList is a list that need not be asked for again.
 type cachedList struct {
-	kind  string    // tools, prompts or resources
-	items any       // []Tool, …
-	until time.Time // zero: until the server tells of a change
+	kind   string    // tools, prompts or resources
+	items  any       // []Tool, …
+	until  time.Time // zero: until the server tells of a change
+	stream int64     // on which it would; see Client.stream
 }
 
 // ListTools returns all tools of the server, over as many pages as it takes. With an error comes what had been read
@@ -154,7 +155,21 @@ func (c *Client) unlisten(l *listener) {
 	delete(c.listens, l)
 }
 
-func (l *cachedList) holds() bool { return l.until.IsZero() || time.Now().Before(l.until) }
+// holds reports whether a list need not be asked for again. stream is the one that is open now.
+func (l *cachedList) holds(stream int64) bool {
+	if l.until.IsZero() {
+		return stream != 0 && l.stream == stream
+	}
+	return time.Now().Before(l.until)
+}
+
+// stream returns the number of the stream on which the server can tell of changes, 0 if there is none.
+func (c *Client) stream() int64 {
+	if c.streams == nil {
+		return 1
+	}
+	return c.streams.Stream()
+}
 
 // list asks for one page after the other, until one has no nextCursor (MCP 2026-07-28, server, pagination).
 func list[T any](ctx context.Context, c *Client, method, kind, member string, read readFrom[T]) ([]T, error) {
@@ -162,13 +177,14 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 	known, ok := c.lists[method]
 	changes := c.changes
 	c.mu.Unlock()
-	if ok && known.holds() {
+	stream := c.stream()
+	if ok && known.holds(stream) {
 		return slices.Clone(known.items.([]T)), nil
 	}
 	var items []T
 	r := &request{method: method}
 	seen := make(map[string]bool)
-	fresh := cachedList{kind: kind}
+	fresh := cachedList{kind: kind, stream: stream}
 	for {
 		asked := time.Now()
 		raw, err := c.do(ctx, r)
@@ -201,10 +217,10 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 		seen[*p.NextCursor] = true
 		r.params, _ = members("cursor", *p.NextCursor)
 	}
-	if !c.stateless() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
+	if stream != 0 && !c.stateless() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
 		fresh.until = time.Time{}
 	}
-	if !fresh.holds() {
+	if !fresh.holds(stream) {
 		return items, nil
 	}
 	fresh.items = items

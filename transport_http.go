@@ -49,17 +49,18 @@ func (e *HTTPError) Error() string {
 
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// Lost reports whether the message may not have reached the server, or its answer not the client. A proxy says so with
-// the statuses 502 to 504.
+// Lost reports whether the server may have acted, or not: the message may not have reached it, or its answer not the
+// client. A proxy says so with the statuses 502 to 504, and a refusal of the session with another status than 404 does
+// not exclude it.
 func (e *HTTPError) Lost() bool {
 	if e.Status == 0 {
 		return !errors.As(e.Err, new(*MessageTooLongError)) // the answer would be as long the next time
 	}
-	return e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
+	return e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout ||
+		e.expired && e.Status != http.StatusNotFound
 }
 
-// SessionExpired reports whether the server does not know the session any more. It has not acted: a new initialize
-// begins another session.
+// SessionExpired reports whether the server does not know the session any more: a new initialize begins another one.
 func (e *HTTPError) SessionExpired() bool { return e.expired }
 
 const (
@@ -111,13 +112,18 @@ type StreamableHTTP struct {
 	mu      sync.Mutex   // guards the following; never held across I/O
 	session *httpSession // nil before the answer to initialize, and in the stateless era
 	next    *httpSession // replaces session when the server has been told that the client is ready
+	streams int64        // GET streams opened so far
+	onEnd   func(error)  // see OnStreamEnd
 }
 
-// httpSession is what an initialize began. It does not change.
+// httpSession is what an initialize began.
 type httpSession struct {
 	id, version string             // the id is empty if the server keeps no session
 	life        context.Context    // of its GET stream
 	end         context.CancelFunc //
+
+	stream int64 // number of the GET stream while it is open, else 0; guarded by StreamableHTTP.mu
+	opened bool  // there was such a stream; guarded by StreamableHTTP.mu
 }
 
 // httpPost is a message on its way.
@@ -164,6 +170,20 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 	p.outlive = context.AfterFunc(p.sender, func() { cancel(context.Cause(p.sender)) })
 	defer p.outlive()
 	defer context.AfterFunc(t.life, func() { cancel(net.ErrClosed) })()
+
+	if m.Answered != nil {
+		written := make(chan struct{})
+		defer close(written)
+		t.work.Go(func() {
+			select {
+			case <-m.Answered:
+				if p.outlive() { // else the answer came here
+					cancel(nil)
+				}
+			case <-written:
+			}
+		})
+	}
 
 	ready := m.Method == "notifications/initialized" && p.session != nil
 	if ready {
@@ -273,7 +293,7 @@ func (t *StreamableHTTP) passRefusal(ctx context.Context, p *httpPost, response 
 	switch {
 	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
 		return refusal
-	case p.session != nil && p.session.id != "" && isExpired(response.StatusCode, body, &m, p.ID):
+	case p.session != nil && p.session.id != "" && isExpired(response.StatusCode, &m, p.ID):
 		refusal.expired = true
 		return refusal
 	case p.ID == 0 || invalid != nil || m.Method != "":
@@ -379,14 +399,19 @@ func isInvalidAnswer(m *Incoming, id int64) bool {
 }
 
 // isExpired reports whether the refusal of a message says that its session is over. The status for that is 404 (MCP
-// 2025-11-25, transports, session management), which can also mean an unknown method; the examples of the official
-// SDKs answer 400, which is about the session if it names one and is not the answer to the request.
-func isExpired(status int, body []byte, m *Incoming, id int64) bool {
+// 2025-11-25, transports, session management), which can also mean an unknown method. The examples of the official
+// SDKs answer 400, with a JSON-RPC error that is not the answer to the request and says that the session is not valid.
+func isExpired(status int, m *Incoming, id int64) bool {
+	var refusal Error
+	_ = json.Unmarshal(m.Error, &refusal) // a malformed error says nothing
+	text := strings.ToLower(refusal.Message)
+	says := func(word string) bool { return strings.Contains(text, word) }
 	switch status {
 	case http.StatusNotFound:
-		return !bytes.Contains(m.Error, []byte("-32601"))
+		return refusal.Code != CodeMethodNotFound
 	case http.StatusBadRequest:
-		return !isAnswer(m, id) && bytes.Contains(bytes.ToLower(body), []byte("session"))
+		reasons := []string{"expired", "invalid", "missing", "no such", "no valid", "not found", "terminated", "unknown"}
+		return !isAnswer(m, id) && says("session") && slices.ContainsFunc(reasons, says)
 	}
 	return false
 }
@@ -441,9 +466,10 @@ func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
 	go func() {
 		defer t.work.Done()
 		response, err := t.server.openStream(s.life, s, "")
+		t.setStream(s, err == nil)
 		close(opened)
 		if refusal := new(HTTPError); err == nil || errors.As(err, &refusal) && refusal.Lost() { // else the server has none
-			_ = t.follow(s.life, nil, s, response, err)
+			t.streamEnded(s, t.follow(s.life, nil, s, response, err))
 		}
 	}()
 	late := time.NewTimer(openTime)
@@ -452,6 +478,44 @@ func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
 	case <-opened:
 	case <-late.C:
 	case <-ctx.Done():
+	}
+}
+
+// setStream notes whether the GET stream of a session is open.
+func (t *StreamableHTTP) setStream(s *httpSession, open bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s.stream = 0; open {
+		t.streams++
+		s.stream, s.opened = t.streams, true
+	}
+}
+
+// Stream returns the number of the GET stream, 0 if none is open: each that is opened has another number. What the
+// server has said between two streams may be lost.
+func (t *StreamableHTTP) Stream() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.session == nil {
+		return 0
+	}
+	return t.session.stream
+}
+
+// OnStreamEnd sets what is called, on a goroutine that Close waits for, when a GET stream broke off and is not opened
+// again; the error says why. It is set before the first Write.
+func (t *StreamableHTTP) OnStreamEnd(f func(error)) { t.onEnd = f }
+
+// streamEnded reports that the GET stream of a session has ended, unless the session has, or never had one.
+func (t *StreamableHTTP) streamEnded(s *httpSession, err error) {
+	t.mu.Lock()
+	report := t.onEnd
+	if !s.opened || t.session != s || s.life.Err() != nil {
+		report = nil
+	}
+	t.mu.Unlock()
+	if report != nil {
+		report(err)
 	}
 }
 
@@ -548,7 +612,9 @@ func (h *HTTP) openStream(ctx context.Context, s *httpSession, lastID string) (*
 	if err == nil && (response.StatusCode != http.StatusOK || contentType(response) != "text/event-stream") {
 		defer response.Body.Close()
 		body, _ := readBody(response, h.MaxMessage)
-		return nil, h.statusError(response, body)
+		refusal := h.statusError(response, body)
+		refusal.expired = response.StatusCode == http.StatusNotFound && s != nil && s.id != ""
+		return nil, refusal
 	}
 	return response, err
 }

@@ -39,6 +39,9 @@ func (t *StreamableHTTP) follow(ctx context.Context, p *httpPost, s *httpSession
 			if over, err = t.readStream(ctx, p, events, response); over {
 				return err
 			}
+			if p == nil {
+				t.setStream(s, false)
+			}
 			if events.lastID != lastID || time.Since(opened) > steadyTime {
 				failures = 0
 			}
@@ -57,7 +60,9 @@ func (t *StreamableHTTP) follow(ctx context.Context, p *httpPost, s *httpSession
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		response, err = t.server.openStream(ctx, s, events.lastID)
+		if response, err = t.server.openStream(ctx, s, events.lastID); p == nil {
+			t.setStream(s, err == nil)
+		}
 	}
 }
 

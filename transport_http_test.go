@@ -208,6 +208,116 @@ func htUnstarted(t *testing.T, script htScript) *htServer {
 	return s
 }
 
+// TestHTTPAnsweredElsewhere: an answer that comes on the GET stream ends its call, although the POST still hangs, before
+// its headers or after them; so does one that comes on the stream of another POST.
+func TestHTTPAnsweredElsewhere(t *testing.T) {
+	checkLeaks(t)
+	for _, hangs := range []string{"json\nPause: 48h\n\n", htSSE(": wait\n\n") + htHold} {
+		for _, other := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				asked := make(chan string, 1)
+				answer := func(w http.ResponseWriter, r *http.Request, m htMessage) {
+					id := <-asked
+					htReply(htSSE(htEvent(`{"jsonrpc":"2.0","id":`+id+`,"result":{"content":[]}}`))+htHold)(w, r, m)
+				}
+				get := answer
+				if other {
+					get = nil
+				}
+				_, client := htInMemory(htSession("s", get, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+					if m.Method == "ping" {
+						answer(w, r, m)
+						return
+					}
+					asked <- string(m.ID)
+					htReply(hangs)(w, r, m)
+				}))
+				c, err := Connect(t.Context(), (&HTTP{URL: "http://memory/", Client: client}).Start,
+					&ClientOptions{Protocol: "2025-11-25"})
+				assert.NilError(t, err)
+				defer c.Close()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				if other {
+					go c.Ping(ctx)
+				}
+				begun := time.Now()
+				_, err = c.CallTool(t.Context(), "t", nil, nil)
+				assert.NilError(t, err)
+				assert.Check(t, time.Since(begun) < time.Second+openTime, "%s", time.Since(begun))
+			})
+		}
+	}
+}
+
+// TestHTTPLists: a list is kept while the GET stream is open that was when it was made. A stream that is not opened
+// again is reported; if the session is over, another is begun.
+func TestHTTPLists(t *testing.T) {
+	checkLeaks(t)
+	const list = "POST tools/list"
+	for refusal, want := range map[string][]string{
+		htSSE(": hello\n\n") + htHold: {"GET", list},
+		"405":                         {"GET", list, list},
+		"404":                         {"GET", "POST initialize", "GET", "POST notifications/initialized", list},
+		htSSE("data: <forever>") + htForever + strings.Repeat("x", 1000): {"GET", list, list},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			broke := make(chan struct{})
+			streams := 0
+			open := func(w http.ResponseWriter, r *http.Request, m htMessage) {
+				streams++
+				reply := htSSE(": hello\n\n") + htHold
+				if streams == 2 {
+					reply = refusal
+				}
+				if streams == 1 {
+					ctx, cancel := context.WithCancel(r.Context())
+					r = r.WithContext(ctx)
+					go func() { <-broke; cancel() }()
+				}
+				htReply(reply)(w, r, m)
+			}
+			initialize := strings.Replace(htJSON(`{"jsonrpc":"2.0","id":$id,"result":`+initializeResult("2025-11-25")+`}`),
+				`"tools":{}`, `"tools":{"listChanged":true}`, 1)
+			initialize = strings.Replace(initialize, "json\n", "json\nMcp-Session-Id: s\n", 1)
+			rest := htSession("s", open, htReply(htJSON(`{"jsonrpc":"2.0","id":$id,"result":{"tools":[]}}`)))
+			s, client := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
+				if m.Method == "initialize" {
+					htReply(initialize)(w, r, m)
+					return
+				}
+				rest(w, r, m)
+			})
+			var warnings []string
+			c, err := Connect(t.Context(), (&HTTP{URL: "http://memory/", Client: client, MaxMessage: 10_000}).Start,
+				&ClientOptions{Protocol: "2025-11-25", Warn: func(text string) { warnings = append(warnings, text) }})
+			assert.NilError(t, err)
+			defer c.Close()
+			lists := func() {
+				for range 2 {
+					_, err := c.ListTools(t.Context())
+					assert.NilError(t, err)
+				}
+			}
+			lists()
+			begun := len(s.all())
+			assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", list})
+			close(broke)
+			synctest.Wait()
+			lists() // although the stream may be opened again in a second
+			assert.DeepEqual(t, s.requests()[begun:], []string{list, list})
+			time.Sleep(time.Minute)
+			lists()
+			assert.DeepEqual(t, s.requests()[begun+2:], want)
+			ended := slices.Contains(want[2:], list) && len(want) == 3
+			assert.Equal(t, len(warnings), map[bool]int{true: 1}[ended], "%q", warnings)
+			if ended {
+				assert.ErrorContains(t, errors.New(warnings[0]), "the server does not tell of changes any more: http://memory/")
+			}
+		})
+	}
+}
+
 // htServe starts a server on loopback.
 func htServe(t *testing.T, script htScript) *htServer {
 	s := htUnstarted(t, script)
