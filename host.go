@@ -5,7 +5,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -89,7 +88,6 @@ func StartHost(ctx context.Context, servers []Server, options func(s *Server) Cl
 	var starts []*serverStart
 	for i, prefix := range FunctionPrefixes(ServerNames(servers)) {
 		s := &hosted{Server: servers[i], prefix: prefix, life: life, work: &h.work}
-		s.StartTimeout = cmp.Or(s.StartTimeout, startTime)
 		if options != nil {
 			s.options = options(&s.Server)
 		}

@@ -18,16 +18,24 @@ import (
 )
 
 // StartTimeoutError says that a server did not start in time. It wraps context.DeadlineExceeded.
-type StartTimeoutError struct{ After time.Duration }
+type StartTimeoutError struct {
+	After  time.Duration
+	Stderr string // an excerpt; see Stdio.Stderr
+}
 
 func (e *StartTimeoutError) Error() string {
-	return fmt.Sprintf("the server did not start within %s", e.After)
+	text := fmt.Sprintf("the server did not start within %s", e.After)
+	if e.Stderr != "" {
+		text += ", stderr: " + e.Stderr
+	}
+	return text
 }
 
 func (e *StartTimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 const (
 	startTime  = 30 * time.Second // Server.StartTimeout if 0
+	slowStart  = 5 * time.Minute  // the same, for a server that may still be downloaded
 	maxPause   = time.Minute      // before a start
 	listenTime = 5 * time.Second  // before a subscription that ended is begun again
 )
@@ -47,8 +55,12 @@ type Server struct {
 	// Start, if set, starts the server in place of Command and URL.
 	Start func(ctx context.Context) (Transport, error)
 
-	Timeout      time.Duration // of a request; 0 leaves it to ClientOptions.Timeout
-	StartTimeout time.Duration // of a start by a Host, and of a list of tools; 30 s if 0
+	Timeout time.Duration // of a request; 0 leaves it to ClientOptions.Timeout
+
+	// StartTimeout bounds a start by a Host, and a list of tools: 30 s if 0. A start has then up to 5 min if the command
+	// may have to download the server (npx, uvx, docker, …), and as long as the server writes to stderr.
+	StartTimeout time.Duration
+	OnSlowStart  func(limit time.Duration) // called once if a start takes longer than 30 s; may be nil
 
 	AllowedTools  []string // globs of the tools that a model is offered; all if empty
 	ExcludedTools []string // globs of those that it is not; stronger than AllowedTools
@@ -144,6 +156,9 @@ type hosted struct {
 	starts    int          // that were successful
 	info      ServerInfo   // of the last successful start
 	tools     []HostTool   // of the last list that could be read; replaced, never changed
+	calls     int          // that are running
+	abandoned bool         // the last call ended without an answer: the server may still work on it
+	transport Transport    // of the last start
 }
 
 // serverStart is one start, for all who wait for it.
@@ -211,15 +226,72 @@ func (s *hosted) beginStart(ctx context.Context, at time.Time) *serverStart {
 		}
 		select {
 		case <-time.After(time.Until(at)):
-			inTime, cancel := context.WithTimeoutCause(ctx, s.StartTimeout, &StartTimeoutError{s.StartTimeout})
-			start.client, start.err = s.Connect(inTime, s.options)
-			cancel()
+			start.client, start.err = s.connect(ctx)
 		case <-ctx.Done():
 			start.err = context.Cause(ctx)
 		}
 		s.finishStart(start)
 	})
 	return start
+}
+
+// connect starts the server, in the time that it has for it.
+func (s *hosted) connect(ctx context.Context) (*Client, error) {
+	inTime, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	s.work.Go(func() { s.limitStart(inTime, cancel) })
+	server := s.Server
+	if start := server.Start; server.URL == "" {
+		if start == nil {
+			start = server.Command.Start
+		}
+		server.Start = func(ctx context.Context) (Transport, error) {
+			transport, err := start(ctx)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.transport = transport
+			return transport, err
+		}
+	}
+	return server.Connect(inTime, s.options)
+}
+
+// packageRunner matches the commands that may have to download the server first.
+var packageRunner = regexp.MustCompile(`(^|[/\\])(bunx?|docker|npm|npx|pipx|pnpm|pnpx|podman|uvx?|yarn)(\.\w+)?$`)
+
+// limitStart ends a start that takes too long. It ends with inTime, which cancel ends.
+func (s *hosted) limitStart(inTime context.Context, cancel context.CancelCauseFunc) {
+	begun := time.Now()
+	limit := cmp.Or(s.StartTimeout, startTime)
+	for slow := false; ; slow = true {
+		select {
+		case <-time.After(time.Until(begun.Add(limit))):
+		case <-inTime.Done():
+			return
+		}
+		excerpt, wrote := s.stderr()
+		longer := min(wrote.Add(startTime).Sub(begun), slowStart)
+		if packageRunner.MatchString(s.Command.Path) {
+			longer = slowStart
+		}
+		if s.StartTimeout != 0 || longer <= limit {
+			cancel(&StartTimeoutError{limit, excerpt})
+			return
+		}
+		if limit = longer; !slow && s.OnSlowStart != nil {
+			s.OnSlowStart(slowStart)
+		}
+	}
+}
+
+// stderr returns an excerpt of what the server wrote there, and when it last did so; see Stdio.Stderr.
+func (s *hosted) stderr() (excerpt string, last time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if child, ok := s.transport.(interface{ Stderr() (string, time.Time) }); ok {
+		return child.Stderr()
+	}
+	return "", time.Time{}
 }
 
 // finishStart takes note of the outcome of a start.
@@ -232,7 +304,7 @@ func (s *hosted) finishStart(start *serverStart) {
 	if s.err != nil {
 		return
 	}
-	s.starts, s.info = s.starts+1, s.client.Server
+	s.starts, s.info, s.abandoned = s.starts+1, s.client.Server, false
 	if s.info.Stateless() && s.info.ListChanged("tools") {
 		s.work.Go(func() { s.listen(start.client) })
 	}
@@ -244,8 +316,12 @@ func (s *hosted) list(ctx context.Context) ([]HostTool, error) {
 	if err != nil {
 		return nil, err
 	}
+	if tools, ok := s.busyTools(); ok {
+		return tools, nil
+	}
 	// A server that runs and does not answer must not keep the others for as long as a call may take.
-	inTime, cancel := context.WithTimeoutCause(ctx, s.StartTimeout, &TimeoutError{After: s.StartTimeout})
+	limit := cmp.Or(s.StartTimeout, startTime)
+	inTime, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
 	defer cancel()
 	tools, err := client.ListTools(inTime)
 	if isMethodNotFound(err) {
@@ -266,6 +342,14 @@ func (s *hosted) list(ctx context.Context) ([]HostTool, error) {
 	return s.tools, nil
 }
 
+// busyTools returns the tools of the last list while the server works on a call, or may still do so after the caller
+// has given up: many servers answer nothing else meanwhile.
+func (s *hosted) busyTools() ([]HostTool, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tools, s.tools != nil && (s.calls > 0 || s.abandoned)
+}
+
 func isMethodNotFound(err error) bool {
 	var refusal *Error
 	return errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound
@@ -282,13 +366,26 @@ func (s *hosted) call(
 	if tool.Repeatable() {
 		ctx = Repeatable(ctx)
 	}
+	s.callBegins()
 	result, err := client.CallTool(ctx, tool.Name, arguments, report)
-	if client.Err() == nil { // the server survived the call
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.tries = 0
-	}
+	s.callEnds(client, err)
 	return result, err
+}
+
+func (s *hosted) callBegins() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls++
+}
+
+func (s *hosted) callEnds(client *Client, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls--
+	if client.Err() == nil { // the server survived the call
+		s.tries = 0
+		s.abandoned = s.client == client && err != nil && !errors.As(err, new(*Error))
+	}
 }
 
 // lastTools returns the tools of the last list.

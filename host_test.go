@@ -32,6 +32,7 @@ type hostPeer struct {
 	says   string                           // its instructions
 	fails  error                            // what a start ends with
 	slow   time.Duration                    // how long a start takes
+	writes time.Duration                    // how long it writes to stderr after the start of the host
 	to     map[string]func(*hostPeer) error // how it answers a method, where it does not as it should; hostEnds ends it
 	lists  int                              // how often it was asked for its tools
 	called []string
@@ -43,7 +44,7 @@ var errHostEnds = errors.New("the server ends without an answer")
 
 func newHostPeer(name string, tools ...string) *hostPeer {
 	p := &hostPeer{names: tools, to: make(map[string]func(*hostPeer) error)}
-	p.Server = Server{Name: name, Start: p.start}
+	p.Server = Server{Name: name, Start: p.start, Timeout: 30 * time.Minute} // as in the program
 	return p
 }
 
@@ -88,7 +89,24 @@ func (p *hostPeer) start(ctx context.Context) (Transport, error) {
 	if p.wrap != nil {
 		ours = p.wrap(ours)
 	}
-	return ours, nil
+	return hostTransport{ours, p, time.Now().Add(p.writes)}, nil
+}
+
+// hostTransport is a transport to a server that writes to stderr for a while.
+type hostTransport struct {
+	Transport
+	peer  *hostPeer
+	until time.Time
+}
+
+func (t hostTransport) Stderr() (string, time.Time) {
+	if t.peer.writes == 0 {
+		return "", time.Time{}
+	}
+	if time.Now().Before(t.until) {
+		return "loading", time.Now()
+	}
+	return "loading", t.until
 }
 
 // hostPause waits, unless ctx ends before.
@@ -228,6 +246,9 @@ type hostSession struct {
 	peers []*hostPeer
 	host  *Host
 	begun time.Time // when elapsed and starts count from
+
+	mu   sync.Mutex // guards slow
+	slow []string   // what OnSlowStart was called with
 }
 
 // peer is the server of that name. Where one is called "a b" its name is that much of the words.
@@ -253,11 +274,23 @@ func (s *hostSession) do(command string, words []string) string {
 	last := strings.Join(rest, " ")
 	switch command {
 	case "server": // with these tools
-		s.peers = append(s.peers, newHostPeer(first, rest...))
+		p := newHostPeer(first, rest...)
+		p.OnSlowStart = func(limit time.Duration) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.slow = append(s.slow, first+" "+limit.String())
+		}
+		s.peers = append(s.peers, p)
 	case "excluded":
 		s.peer(first).ExcludedTools = rest
 	case "timeout":
 		s.peer(first).StartTimeout = s.duration(last)
+	case "command": // that would start it
+		s.peer(first).Command.Path = last
+	case "slow-starts": // that the host has told of
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return strings.Join(s.slow, " ")
 	case "start": // the host
 		s.begun = time.Now()
 		s.host = startHost(s.t, s.peers...)
@@ -334,6 +367,8 @@ func (p *hostPeer) do(command string, rest []string, last string, begun time.Tim
 		p.names = rest
 	case "slow": // from now on a start takes so long
 		p.slow, _ = time.ParseDuration(last)
+	case "writes":
+		p.writes, _ = time.ParseDuration(last)
 	case "broken": // from now on a start fails
 		p.fails = errors.New(last)
 	case "repaired":

@@ -54,8 +54,9 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MCP_APPROVE        -approve        calls by the model, and the server's own questions ask on a terminal, else never
                                      to it: ask, always, never
   MCP_MAX_TURNS      -max-turns      model turns per question                           20
-  MCP_TIMEOUT        -timeout        of a request to a server without progress          5m
-  MCP_START_TIMEOUT  -start-timeout  of a server's start                                30s
+  MCP_TIMEOUT        -timeout        of a request to a server without progress          30m
+  MCP_START_TIMEOUT  -start-timeout  of a server's start                                30s; 5m where npx, docker
+                                                                                        and the like download it
   MCP_TRACE          -trace          every message on the wire, and the servers'        off
                                      stderr: 1 for stderr, or a file
                      -session        a file with the conversation: it is continued,     none
@@ -241,8 +242,8 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	text(&p.system, "system", "MCP_SYSTEM", defaultSystem)
 	text(&p.approve, "approve", "MCP_APPROVE", "")
 	text(&p.given.turns, "max-turns", "MCP_MAX_TURNS", "20")
-	text(&p.given.timeout, "timeout", "MCP_TIMEOUT", "5m")
-	text(&p.given.start, "start-timeout", "MCP_START_TIMEOUT", "30s")
+	text(&p.given.timeout, "timeout", "MCP_TIMEOUT", "30m")
+	text(&p.given.start, "start-timeout", "MCP_START_TIMEOUT", "")
 	text(&p.trace, "trace", "MCP_TRACE", "")
 	f.StringVar(&p.session, "session", "", "")
 	f.Func("http", "", p.listenAt)
@@ -286,7 +287,7 @@ func (p *program) check() (err error) {
 	if p.timeout, err = duration(p.given.timeout); err != nil {
 		return usageError("MCP_TIMEOUT: %w", err)
 	}
-	if p.start, err = duration(p.given.start); err != nil {
+	if p.start, err = duration(p.given.start); err != nil && p.given.start != "" { // else Server's own bounds
 		return usageError("MCP_START_TIMEOUT: %w", err)
 	}
 	if p.protocol != "auto" && !slices.Contains(Revisions(), p.protocol) {

@@ -198,7 +198,7 @@ func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
 
 func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.view.Progress(call))
-	if err != nil {
+	if err = explainCall(err); err != nil {
 		return ToolOutput{}, maskedError{err, t.secrets.Mask(err.Error())}
 	}
 	return ToolOutput{Text: ModelText(result), IsError: result.IsError, Result: result}, nil

@@ -228,7 +228,7 @@ func (p *program) callTool(ctx context.Context, host *Host, name string, argumen
 	result, err := host.CallTool(ctx, e.full, arguments, view.Watch(ToolCall{Name: name}))
 	view.End()
 	if err != nil {
-		return &exitError{exitTool, err}
+		return &exitError{exitTool, explainCall(err)}
 	}
 	if p.json {
 		result.Content = append([]ContentBlock{}, result.Content...) // never null
@@ -358,7 +358,7 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) ([]
 	}
 	contents, err := client.ReadResource(ctx, uri)
 	if err != nil {
-		return nil, &exitError{exitTool, err}
+		return nil, &exitError{exitTool, explainCall(err)}
 	}
 	return contents, nil
 }
@@ -454,7 +454,7 @@ func (p *program) getPrompt(ctx context.Context, host *Host, name string,
 	}
 	result, err := client.GetPrompt(ctx, e.name, arguments)
 	if err != nil {
-		return nil, &exitError{exitTool, err}
+		return nil, &exitError{exitTool, explainCall(err)}
 	}
 	return result, nil
 }

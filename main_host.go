@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 )
 
 // host starts the servers. done ends them. The error says why none is running.
@@ -32,6 +33,10 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 	for i, name := range logNames(p.servers) {
 		s := &p.servers[i]
 		s.StartTimeout = p.start
+		s.OnSlowStart = func(limit time.Duration) {
+			p.note("server %s: it is still starting, and may be downloading: waiting up to %s (MCP_START_TIMEOUT)",
+				s.Name, limit)
+		}
 		if s.URL != "" || s.Err != nil {
 			continue
 		}
@@ -112,6 +117,16 @@ func (p *program) explain(s HostStatus) error {
 		return fmt.Errorf("%w; MCP_HEADERS, or \"headers\" in the configuration, sets headers", err)
 	case log != nil && !errors.As(err, new(*Error)) && log.hasMore(errors.As(err, new(*ServerExitError))):
 		return fmt.Errorf("%w; all that it wrote is in %s", err, log.path)
+	}
+	return err
+}
+
+// explainCall returns an error of a request with what to do about it.
+func explainCall(err error) error {
+	var timeout *TimeoutError
+	if errors.As(err, &timeout) && !timeout.Total {
+		return fmt.Errorf("%w; the server may still finish the work; MCP_TIMEOUT, or \"timeout\" in the configuration, "+
+			"sets how long to wait", err)
 	}
 	return err
 }

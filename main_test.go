@@ -195,7 +195,7 @@ func TestExplain(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&program{}, &StartTimeoutError{time.Second}, " (MCP_START_TIMEOUT)"},
+		{&program{}, &StartTimeoutError{After: time.Second}, " (MCP_START_TIMEOUT)"},
 		{&program{}, &Error{Message: "no"}, ""},
 		{&program{}, status(500), ""},
 		{&program{}, status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},

@@ -71,7 +71,7 @@ const (
 type ClientOptions struct {
 	Info       Implementation // who we are, for the server; mcpagent if empty
 	Timeout    time.Duration  // of a request without progress; 5 min if 0
-	MaxTimeout time.Duration  // of a request in all; 1 h if 0
+	MaxTimeout time.Duration  // of a request in all; 1 h, or Timeout if that is longer, if 0
 
 	// Protocol is the revision to offer without a probe; empty finds out what the server speaks. A handshake revision is
 	// an offer: the server may answer with another one, which ServerInfo.ProtocolVersion then holds.
@@ -199,7 +199,7 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 	o.Info.Name = cmp.Or(o.Info.Name, "mcpagent")
 	o.Info.Version = cmp.Or(o.Info.Version, "0")
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Minute)
-	o.MaxTimeout = cmp.Or(o.MaxTimeout, time.Hour)
+	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, time.Hour))
 	o.LogLevel = cmp.Or(o.LogLevel, "info")
 	c := &Client{
 		options:  o,
