@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/mail"
 	"net/url"
 	"slices"
@@ -20,8 +21,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxFields bounds a form: nobody fills in a longer one.
-const maxFields = 100
+// The bounds of a form: nobody fills in a longer one.
+const (
+	maxFields = 100
+	maxForm   = 64 << 10 // bytes of its schema, with all titles and options
+)
 
 // FormError says what is wrong with a form, or with what was filled in.
 type FormError struct {
@@ -110,16 +114,28 @@ type fieldSchema struct {
 	Items                            *fieldSchema
 }
 
-// Valid says whether the request can be put to a user: with a form that Form takes, or with a URL.
+// Valid says whether the request can be put to a user: with a form that Form takes, or with a URL that is safe to
+// open: https, or http to this machine, and without a user's name, which can look like a host.
 func (r *ElicitRequest) Valid() error {
 	if r.Mode != "url" {
 		_, err := r.Form()
 		return err
 	}
-	if !hasFormat(r.URL, "uri") {
+	u, err := url.Parse(r.URL)
+	switch {
+	case err != nil || !u.IsAbs():
 		return &FormError{Reason: "has no valid URL"}
+	case u.Scheme != "https" && (u.Scheme != "http" || !thisMachine(u.Hostname())), u.Hostname() == "":
+		return &FormError{Reason: "has a URL that is not https, or http to this machine"}
+	case u.User != nil:
+		return &FormError{Reason: "has a URL with a user name or a password before its host"}
 	}
 	return nil
+}
+
+// thisMachine reports whether a host is this machine by its name alone. RFC 6761 keeps localhost for that.
+func thisMachine(host string) bool {
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // Form returns the fields to be filled in, in the server's order (MCP 2026-07-28, client, elicitation, requested
@@ -128,6 +144,9 @@ func (r *ElicitRequest) Valid() error {
 func (r *ElicitRequest) Form() ([]Field, error) {
 	if r.Mode != "" && r.Mode != "form" {
 		return nil, &FormError{Reason: fmt.Sprintf("cannot be shown: the mode is %q", r.Mode)}
+	}
+	if len(r.RequestedSchema) > maxForm {
+		return nil, &FormError{Reason: fmt.Sprintf("is longer than %d KiB", maxForm>>10)}
 	}
 	var schema struct {
 		Type       string

@@ -123,6 +123,9 @@ func TestElicitValues(t *testing.T) {
 	assert.NilError(t, err)
 	_, err = elicitForm(many + `,"f":{"type":"boolean"}`).Form()
 	assert.Error(t, err, "the form has more than 100 fields")
+	options := `"f":{"type":"string","enum":["` + strings.Repeat(`a","`, maxForm/4) + `"]}`
+	_, err = elicitForm(options).Form()
+	assert.Error(t, err, "the form is longer than 64 KiB")
 	assert.Equal(t, len(elicitDefaults(elicitForm(many+`,"f":{"type":"boolean","default":true}`))), 0)
 	_, err = (&ElicitRequest{Mode: "url", URL: "https://example.org"}).Form()
 	assert.Error(t, err, `the form cannot be shown: the mode is "url"`)
