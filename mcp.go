@@ -57,12 +57,12 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 var (
 	errNoDiscovery  = errors.New("server/discover: the answer has no supportedVersions")
-	errProbeFatal   = errors.New("the server ended on server/discover")
+	errNoRevision   = errors.New("the answer has no protocolVersion")
 	errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
 )
 
 const (
-	probeTime       = 3 * time.Second        // for the answer to server/discover; old servers may give none
+	probeTime       = 3 * time.Second        // of server/discover alone; old servers may give no answer
 	maxRounds       = 10                     // how often a request is sent again with input
 	unsubscribeTime = 500 * time.Millisecond // for all of a Listen that ends
 )
@@ -76,6 +76,11 @@ type ClientOptions struct {
 	// Protocol is the revision to offer without a probe; empty finds out what the server speaks. A handshake revision is
 	// an offer: the server may answer with another one, which ServerInfo.ProtocolVersion then holds.
 	Protocol string
+
+	// Recall and Remember, if set, keep from one Connect to the next that a server does not bear the probe. Remember is
+	// given the revision that was agreed on without it, or "" where that did not work; Recall returns the last of these.
+	Recall   func() string
+	Remember func(revision string)
 
 	// Answers holds a Responder for each method of the server: roots/list (RootsAnswer),
 	// elicitation/create, sampling/createMessage. A method without one is a capability that is not declared.
@@ -117,6 +122,7 @@ func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
 // dropped. A tool error is no error: it is a ToolResult with IsError, whose content tells the model what failed.
 type Client struct {
 	Server ServerInfo // set by Connect, then only read
+	Probed bool       // a handshake followed a probe on the same connection, which some servers do not bear; as Server
 
 	conn    *Conn
 	options ClientOptions
@@ -136,6 +142,7 @@ type Client struct {
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
 	warned   map[string]string          // the reasons given to Warn, by tool
 
+	silent   bool          // the server did not answer the probe in time, and after Connect: not at all
 	renewing chan struct{} // one slot, taken to begin a session anew
 }
 
@@ -158,6 +165,7 @@ type request struct {
 	method    string
 	about     string          // the name of a tool, prompt or argument, or the URI of a resource; may be empty
 	params    []byte          // members, without _meta and without those of arguments
+	meta      []byte          // members of _meta, of the probe; nil means Client.meta
 	arguments json.RawMessage // of a tool call, whose name is the first of its params; else nil
 	report    func(Progress)  // nil if progress is not asked for
 	input     bool            // the server may ask for input first
@@ -175,23 +183,40 @@ type request struct {
 // Connect begins to speak MCP over the transport that start starts, and owns it: a failed Connect has closed it. ctx
 // bounds the beginning; the connection lives until Close. Command.Start and HTTP.Start fit start.
 //
-// Unless a revision is given, the server is asked with server/discover, which only servers of the stateless era know
-// (MCP 2026-07-28, transports, stdio, backward compatibility). Any answer that is not theirs, and silence, means a
-// handshake. A server that ends instead is started a second time, for a handshake without that question.
+// Unless a revision is given or recalled, the server is asked with server/discover, which only those of the stateless
+// era know (MCP 2026-07-28, transports, stdio, backward compatibility). Any answer that is not theirs, and silence,
+// means a handshake. Servers exist that end on that question, or refuse the handshake after it: whatever fails so but
+// for the revision, the server is started a second time, for a handshake alone.
 func Connect(ctx context.Context, start func(context.Context) (Transport, error), o *ClientOptions) (*Client, error) {
 	var options ClientOptions
 	if o != nil {
 		options = *o
 	}
-	client, err := connect(ctx, start, options, options.Protocol)
-	if errors.Is(err, errProbeFatal) {
-		client, err = connect(ctx, start, options, handshakeRevisions()[0])
+	recalled := options.Protocol == "" && options.Recall != nil && options.Recall() != ""
+	client, err := connect(ctx, start, options, !recalled)
+	var probed *probedError
+	twice := errors.As(err, &probed)
+	if twice {
+		if client, err = connect(ctx, start, options, false); err != nil {
+			err = fmt.Errorf("%w (the second start, without server/discover; the first, with it: %w)",
+				err, probed.error)
+		}
+	}
+	switch {
+	case options.Remember == nil:
+	case err == nil && (twice || client.silent):
+		options.Remember(client.Server.ProtocolVersion)
+	case recalled && (err != nil || client.Server.Stateless()):
+		options.Remember("")
 	}
 	return client, err
 }
 
+// probedError is why a connection failed after the probe, which may have been the cause.
+type probedError struct{ error }
+
 func connect(ctx context.Context, start func(context.Context) (Transport, error), o ClientOptions,
-	offer string) (*Client, error) {
+	probe bool) (*Client, error) {
 	transport, err := start(ctx)
 	if err != nil {
 		return nil, err
@@ -225,41 +250,80 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 		Stray:        o.Stray,
 		Trace:        o.Trace,
 	})
-	if err := c.begin(ctx, offer); err != nil {
+	if err := c.begin(ctx, probe); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// begin agrees with the server on a revision: the one offered, or if that is empty the one a probe finds.
-func (c *Client) begin(ctx context.Context, offer string) error {
-	if offer != "" && offer != statelessRevision {
-		return c.handshake(ctx, offer)
-	}
-	probe := ctx
-	if offer == "" {
-		var cancel context.CancelFunc
-		probe, cancel = context.WithTimeout(ctx, probeTime)
-		defer cancel()
-	}
-	var modern *ProtocolError
-	err := c.discover(probe)
-	slow := errors.Is(err, context.DeadlineExceeded)
-	switch {
-	case err == nil || ctx.Err() != nil || errors.As(err, &modern) || isModern(err):
-		return err
+// begin agrees with the server on a revision: the one in the options, or if that is empty the one that a probe finds,
+// or a handshake alone.
+func (c *Client) begin(ctx context.Context, probe bool) error {
+	switch offer := c.options.Protocol; {
+	case offer == statelessRevision:
+		found := c.discover(ctx)
+		if err := found.err; err != nil && ctx.Err() == nil && !isFinal(err) {
+			return fmt.Errorf("the server does not speak %s: %w", offer, err)
+		}
+		return c.accept(found)
 	case offer != "":
-		return fmt.Errorf("the server does not speak %s: %w", offer, err)
-	case errors.Is(err, ErrClosed):
-		return fmt.Errorf("%w: %w", errProbeFatal, err)
+		return c.handshake(ctx, offer)
+	case probe:
+		return c.probe(ctx)
 	}
-	err = c.handshake(ctx, handshakeRevisions()[0])
-	var refusal *Error
-	if isModern(err) || slow && errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
-		return c.discover(ctx) // a stateless server that was slow to answer
+	err := c.handshake(ctx, handshakeRevisions()[0])
+	if errors.As(err, new(*Error)) { // the server may have left the handshake behind since it was asked
+		soon, cancel := context.WithTimeout(ctx, probeTime)
+		defer cancel()
+		if c.accept(c.discover(soon)) == nil {
+			return nil
+		}
 	}
 	return err
+}
+
+// probe finds out which era the server is of. If it is slow to answer, a handshake begins meanwhile. Its outcome
+// decides, as a server of both eras may stay with that of initialize; where it is refused, the late answer counts.
+func (c *Client) probe(ctx context.Context) error {
+	asking, stop := context.WithCancel(ctx)
+	answer := make(chan discovered, 1)
+	var work sync.WaitGroup
+	work.Go(func() { answer <- c.discover(asking) })
+	defer work.Wait()
+	defer stop()
+	var found discovered
+	select {
+	case found = <-answer:
+		if found.err == nil || isFinal(found.err) || ctx.Err() != nil {
+			return c.accept(found)
+		}
+		if errors.Is(found.err, ErrClosed) {
+			return &probedError{found.err}
+		}
+	case <-time.After(probeTime):
+		c.silent = true
+	}
+	err := c.handshake(ctx, handshakeRevisions()[0])
+	if err == nil {
+		c.Probed = true
+		stop()
+		c.silent = c.silent && errors.Is((<-answer).err, context.Canceled) // not even later
+		return nil
+	}
+	if c.silent && errors.As(err, new(*Error)) {
+		select {
+		case found = <-answer:
+			if found.err == nil || isFinal(found.err) {
+				return c.accept(found)
+			}
+		case <-time.After(probeTime):
+		}
+	}
+	if isFinal(err) || ctx.Err() != nil || c.headers != nil { // over HTTP no request harms the next one
+		return err
+	}
+	return &probedError{err}
 }
 
 // introduction is what a server says of itself: in its answer to server/discover, or to initialize.
@@ -274,16 +338,31 @@ type introduction struct {
 	} `json:"_meta"`
 }
 
-// discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery). After an error that is
-// neither a *ProtocolError nor isModern, the server may be of either era.
-func (c *Client) discover(ctx context.Context) error {
+// discovered is the outcome of server/discover.
+type discovered struct {
+	server ServerInfo
+	meta   []byte // of all requests from now on
+	err    error  // unless it isFinal, the server may be of either era
+}
+
+// accept begins to speak the stateless revision, or returns why the server does not speak it.
+func (c *Client) accept(found discovered) error {
+	if found.err == nil {
+		c.Server = found.server
+		c.meta.Store(&found.meta)
+	}
+	return found.err
+}
+
+// discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery).
+func (c *Client) discover(ctx context.Context) discovered {
 	meta, err := c.statelessMeta()
 	if err != nil {
-		return err
+		return discovered{err: err}
 	}
-	c.meta.Store(&meta)
 	var answer introduction
-	err = c.get(ctx, &request{method: "server/discover"}, &answer)
+	r := &request{method: "server/discover", meta: meta}
+	err = c.get(ctx, r, &answer)
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Code == CodeUnsupportedVersion {
 		var data struct{ Supported []string }
@@ -292,7 +371,7 @@ func (c *Client) discover(ctx context.Context) error {
 			err = noCommonRevision(data.Supported)
 		} else {
 			// Some servers list what they have just refused, and accept it the second time.
-			err = c.get(ctx, &request{method: "server/discover"}, &answer)
+			err = c.get(ctx, r, &answer)
 		}
 	}
 	switch {
@@ -302,12 +381,8 @@ func (c *Client) discover(ctx context.Context) error {
 	case !slices.Contains(answer.SupportedVersions, statelessRevision):
 		err = noCommonRevision(answer.SupportedVersions)
 	}
-	if err != nil {
-		c.meta.Store(nil)
-		return err
-	}
-	c.Server = ServerInfo{statelessRevision, answer.Capabilities, answer.Meta.ServerInfo, answer.Instructions}
-	return nil
+	server := ServerInfo{statelessRevision, answer.Capabilities, answer.Meta.ServerInfo, answer.Instructions}
+	return discovered{server, meta, err}
 }
 
 // statelessMeta returns the members of the _meta that every request of the stateless era has.
@@ -333,6 +408,9 @@ func noCommonRevision(supported []string) error {
 	}
 	return &ProtocolError{reason}
 }
+
+// isFinal reports whether a server said that it and this client have no revision in common.
+func isFinal(err error) bool { return errors.As(err, new(*ProtocolError)) || isModern(err) }
 
 // isModern recognises the errors that only a server of the stateless era sends.
 func isModern(err error) bool {
@@ -367,6 +445,9 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 	}
 	if err == nil {
 		err = json.Unmarshal(raw, &answer)
+	}
+	if err == nil && answer.ProtocolVersion == "" {
+		err = errNoRevision
 	}
 	if err == nil && !slices.Contains(handshakeRevisions(), answer.ProtocolVersion) {
 		err = &ProtocolError{fmt.Sprintf("the server wants protocol revision %q; this client speaks %s",
@@ -610,9 +691,11 @@ func resultType(raw json.RawMessage) string {
 // send sends a request once and returns the result of its answer.
 func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) {
 	m := Outgoing{ID: c.conn.NextID(), Method: r.method}
-	var meta []byte
+	meta := r.meta
 	if stateless := c.meta.Load(); stateless != nil {
 		meta = *stateless
+	}
+	if meta != nil {
 		m.Revision = statelessRevision
 		if r.input { // exactly these have a name, which HTTP sends as Mcp-Name
 			m.Name = r.about
@@ -698,7 +781,7 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 			return fmt.Errorf("%w; a new session has begun, in which this is not sent again: the server may have acted", err)
 		}
 		return failed
-	case errors.As(err, &lost) && lost.Lost() && c.stateless() && r.repeatable(ctx):
+	case errors.As(err, &lost) && lost.Lost() && (c.stateless() || r.meta != nil) && r.repeatable(ctx):
 		return nil
 	case errors.As(err, &refusal) && refusal.Code == CodeHeaderMismatch && r.method == "tools/call":
 		// The headers were made from an outdated list (MCP 2026-07-28, transports, streamable HTTP, client behavior).

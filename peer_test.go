@@ -86,6 +86,7 @@ type sessionOptions struct {
 	HTTP                bool
 	Capabilities        json.RawMessage // of * Connected
 	Trace               bool
+	Recall              *string // the remembered revision
 }
 
 func TestTranscripts(t *testing.T) {
@@ -448,7 +449,8 @@ func (s *session) receive(m *sentByUs) {
 func (s *session) start(context.Context) (Transport, error) {
 	ours, theirs := memoryPair()
 	var gone atomic.Bool // what the client does then is not seen
-	s.server, s.hangUp = theirs, sync.OnceFunc(func() { gone.Store(true); theirs.Close() })
+	hangUp := sync.OnceFunc(func() { gone.Store(true); theirs.Close() })
+	s.server, s.hangUp = theirs, hangUp
 	s.work.Go(func() {
 		for {
 			line, err := theirs.Read()
@@ -459,6 +461,7 @@ func (s *session) start(context.Context) (Transport, error) {
 				line = []byte(endOfSession)
 			}
 			if s.receive(&sentByUs{text: string(line)}); err != nil {
+				hangUp() // the client may start another
 				return
 			}
 		}
@@ -681,6 +684,10 @@ func (s *session) connect(ctx context.Context, arguments string) (any, error) {
 	options.MaxTimeout, _ = time.ParseDuration(o.MaxTimeout)
 	if o.Trace {
 		options.Trace = s.trace
+	}
+	if o.Recall != nil {
+		options.Recall = func() string { return *o.Recall }
+		options.Remember = func(revision string) { s.event("", "remember", revision) }
 	}
 	if o.Log != nil {
 		options.LogLevel = *o.Log
