@@ -29,8 +29,8 @@ type Config struct {
 // ParseConfig reads a configuration, which the hosts agree on but for details: mcpServers by name (Claude Desktop,
 // Claude Code, Cursor, mcphost and most others), servers (VS Code) or context_servers (Zed), with comments and
 // commas after the last element. lookup finds variables: ${NAME}, ${NAME:-default}, and the same with env: or env://
-// before the name. What is secret of the servers, ParseConfig adds to secrets: what env and headers hold, what
-// variables were replaced with, and keys in the URL.
+// before the name. What is secret of the servers, ParseConfig adds to secrets: in env, headers, arguments and the
+// URL, and in what variables were replaced with.
 //
 // A server with a mistake has an Err, and does not stop the others. The error says where the text is not JSON, or that
 // it is not a configuration.
@@ -175,6 +175,7 @@ func (r *serverReader) finish() {
 	s := &r.server
 	if len(r.command) > 0 {
 		s.Command.Path, s.Command.Args = r.command[0], append(r.command[1:], r.args...)
+		r.secrets.AddArguments(s.Command.Args)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.env)) {
 		s.Command.Env = append(s.Command.Env, name+"="+r.env[name])

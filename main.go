@@ -229,6 +229,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	p.key = os.Getenv("MISTRAL_API_KEY")
 	p.secrets.Add("[key]", p.key)
 	p.baseURL = os.Getenv("MISTRAL_BASE_URL")
+	p.secrets.AddVariable("MISTRAL_BASE_URL", p.baseURL)
 	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	text := func(into *string, name, variable, value string) {

@@ -216,6 +216,7 @@ func (p *program) oneServer() error {
 			name, value, _ := strings.Cut(variable, "=")
 			p.secrets.AddVariable(name, value)
 		}
+		p.secrets.AddArguments(c.Args)
 		p.servers = []Server{{Name: strings.TrimSuffix(filepath.Base(c.Path), ".exe"), Command: c}}
 		return nil
 	}

@@ -4,15 +4,14 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/base64"
-	"encoding/json"
 	"io"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // minSecret is the length of the shortest secret, in bytes. Local servers are given "none" or "ollama" for a key: to
@@ -22,155 +21,431 @@ const minSecret = 8
 // serverSecret stands in the place of a secret of a server.
 const serverSecret = "[secret]"
 
-// The rules of what is secret in a variable or a header.
+// The rules of what is secret. The password of a URL always is, and so is what is given as a header or under a name
+// that secretName matches, unless publicName matches that name. Elsewhere a text is secret that looks like a key.
+// testdata/secrets.txt has cases on both sides of each rule.
 var (
 	// publicName matches the names whose values are not secret: to mask them would take sentences apart.
-	publicName = regexp.MustCompile(`(?i)(dir|file|home|path)s?$` +
-		`|(^|_)(debug|endpoint|env|host|lang|level|mode|model|port|region|root|tz|version)$` +
-		`|^(accept(-.*)?|content-type|user-agent|logname|pwd|shell|tmpdir|user)$`)
+	publicName = regexp.MustCompile(`(dir|file|home|path)s?$|(^|_)(date|debug|enabled|endpoint|env|expiry|folder|host|` +
+		`hostname|lang|length|level|limit|locale|mode|model|name|origin|port|region|root|size|sock|timeout|type|tz|user|` +
+		`username|version|zone)$|^(accept(_.*)?|content_type|user_agent|logname|(old)?pwd|shell|tmpdir)$`)
 
-	// Under a name that secretName does not match, a word without digits is not secret: TEAM=engineering.
-	secretName = regexp.MustCompile(`(?i)auth|cookie|cred|key|pass|pwd|secret|session|token`)
-	plainWord  = regexp.MustCompile(`^[A-Za-z]+$`)
+	secretName = regexp.MustCompile(`(^|_)([a-z0-9]*(auth|key|passphrase|passw(or)?d|pwd|secret|token)|authorization|` +
+		`bearer|cookie|cred|credential|dsn|header|jwt|pass|pat|session)s?[0-9]*(_|$)`)
 
-	// keyInPath matches what may be a key in the path of a URL, as webhooks have it.
-	keyInPath = regexp.MustCompile(`[A-Za-z0-9_-]{16}`)
+	// A key is a long run of letters and digits in a word: words and dates have shorter ones.
+	keyWord = regexp.MustCompile(`[A-Za-z0-9_.~+-]*[A-Za-z0-9]{20}[A-Za-z0-9_.~+-]*`)
+	keyRun  = regexp.MustCompile(`[A-Za-z0-9]{20,}`)
+
+	urlInText = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
+	// wildPassword matches a URL whose password has characters that should be escaped there.
+	wildPassword = regexp.MustCompile(`://[^/?#:@]*:(.+)@`)
+
+	humps = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 )
+
+// wordsOf returns a name in lower case, with one underscore between its words.
+func wordsOf(name string) string {
+	name = humps.ReplaceAllString(name, "${1}_$2")
+	return strings.ToLower(strings.NewReplacer("-", "_", ".", "_").Replace(name))
+}
 
 // Secrets knows the texts that must not be shown, and takes them out of other texts. The zero value knows none.
 // While a method whose name begins with Add runs, no other method may.
 type Secrets struct {
-	known    []secret // longest first, so that none is taken out of a longer one and leaves the rest of that
-	replacer *strings.Replacer
+	known []secret
+	table func() *secretTable // of those known; nil if there are none
 }
 
 type secret struct{ text, mark string }
 
-// Add makes the mark stand for each of the texts from now on, also as they are in URLs, in JSON, and in JSON within
-// a string of JSON. Texts of less than eight bytes are too short to be secret.
+// Add makes the mark stand for each of the texts from now on, also where URLs, JSON or base64 hold them. Texts of less
+// than eight bytes are too short to be secret.
 func (s *Secrets) Add(mark string, texts ...string) {
 	for _, text := range texts {
 		if len(text) < minSecret {
 			continue
 		}
 		for _, form := range secretForms(text) {
-			if !slices.ContainsFunc(s.known, func(known secret) bool { return known.text == form }) {
+			if len(form) >= minSecret && !slices.ContainsFunc(s.known, func(known secret) bool { return known.text == form }) {
 				s.known = append(s.known, secret{form, mark})
 			}
 		}
 	}
-	slices.SortStableFunc(s.known, func(a, b secret) int { return cmp.Compare(len(b.text), len(a.text)) })
-	var pairs []string
-	for _, known := range s.known {
-		pairs = append(pairs, known.text, known.mark)
+	if len(s.known) > 0 {
+		s.table = sync.OnceValue(func() *secretTable { return newSecretTable(s.known) })
 	}
-	s.replacer = strings.NewReplacer(pairs...)
 }
 
-// AddVariable adds the lines of a variable's value, unless its name shows that it is not secret. Of a URL it adds what
-// AddURL does, and the URL itself only if its path may hold a key.
+// AddVariable adds what is secret of a variable's value: its lines if the name says so, and by their looks the
+// passwords and keys in it.
 func (s *Secrets) AddVariable(name, value string) {
-	if publicName.MatchString(name) || plainWord.MatchString(value) && !secretName.MatchString(name) {
-		return
-	}
-	for line := range strings.Lines(value) { // logs show a text line by line
-		line = strings.TrimSpace(line)
-		if u, err := url.Parse(line); err == nil && u.Host != "" {
-			s.AddURL(u)
-			if !keyInPath.MatchString(u.Path) {
-				continue
-			}
-		}
-		s.Add(serverSecret, line)
-	}
+	s.addValue(name, value, secretName.MatchString(wordsOf(name)))
 }
 
 // AddHeader adds a header's value, and what follows its first word: the token of Authorization: Bearer TOKEN.
 func (s *Secrets) AddHeader(name, value string) {
-	s.AddVariable(name, value)
+	s.addValue(name, value, true)
 	if _, token, ok := strings.Cut(value, " "); ok {
-		s.AddVariable(name, token)
+		s.addValue(name, token, true)
 	}
 }
 
-// AddURL adds a URL's password, also in the form that goes into a header, and the parameters that look like keys:
-// those with a digit, which words have not.
-func (s *Secrets) AddURL(u *url.URL) {
-	if password, ok := u.User.Password(); ok {
-		s.AddVariable("password", password)
-		s.Add(serverSecret, base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
-	}
-	for name, values := range u.Query() {
-		for _, value := range values {
-			if strings.ContainsAny(value, "0123456789") {
-				s.AddVariable(name, value)
-			}
+// AddArguments adds what is secret of a command's arguments, where --name=value, --name value and NAME=value are as a
+// variable.
+func (s *Secrets) AddArguments(arguments []string) {
+	before := "" // the flag before the argument
+	for _, text := range arguments {
+		name, value, isPair := strings.Cut(text, "=")
+		if isPair {
+			s.AddVariable(strings.TrimLeft(name, "-"), value)
+		}
+		isFlag := strings.HasPrefix(text, "-")
+		if !isFlag {
+			s.AddVariable(strings.TrimLeft(before, "-"), text)
+		}
+		if before = ""; isFlag && !isPair {
+			before = text
 		}
 	}
 }
 
-// secretForms returns a text as it is, and as URLs and JSON hold it.
+// AddURL adds a URL's password, also in the form that goes into a header, and the keys in it.
+func (s *Secrets) AddURL(u *url.URL) {
+	s.addKeys(u.User.Username() + " " + u.Path)
+	if password, ok := u.User.Password(); ok {
+		s.Add(serverSecret, password, base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+password)))
+	}
+	for name, values := range u.Query() {
+		for _, value := range values {
+			s.AddVariable(name, value)
+		}
+	}
+}
+
+// addValue adds the lines of a value if it is secret, and the passwords and keys in them. URLs come before names: a
+// password in HOOK_ENDPOINT is no less secret.
+func (s *Secrets) addValue(name, value string, secret bool) {
+	public := publicName.MatchString(wordsOf(name))
+	for line := range strings.Lines(value) { // logs show a text line by line
+		line = strings.TrimSpace(line)
+		address := ""
+		for _, address = range urlInText.FindAllString(line, -1) {
+			if u, err := url.Parse(address); err == nil {
+				s.AddURL(u)
+			} else if match := wildPassword.FindStringSubmatch(address); match != nil {
+				s.Add(serverSecret, match[1])
+			}
+		}
+		if public {
+			continue
+		}
+		s.addKeys(line)
+		if secret && address != line {
+			s.Add(serverSecret, line)
+		}
+	}
+}
+
+// addKeys adds the words of a text that look like keys.
+func (s *Secrets) addKeys(text string) {
+	for _, word := range keyWord.FindAllString(text, -1) {
+		run := keyRun.FindString(word)
+		if strings.ContainsAny(run, "0123456789") && strings.Trim(run, "0123456789") != "" {
+			s.Add(serverSecret, word)
+		}
+	}
+}
+
+// secretForms returns a text as it is, without its escapes, and as base64 in both alphabets: by itself, and within
+// another text, where the characters at its two ends depend on that, too.
 func secretForms(text string) []string {
-	forms := []string{text, url.QueryEscape(text), url.PathEscape(text)}
-	for _, forHTML := range []bool{false, true} {
-		once := jsonForm(text, forHTML)
-		forms = append(forms, once, jsonForm(once, forHTML))
+	forms := []string{text, withoutEscapes(text)}
+	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
+		forms = append(forms, encoding.EncodeToString([]byte(text)))
+		for before := range 3 {
+			form := encoding.EncodeToString([]byte("\x00\x00"[:before] + text))
+			forms = append(forms, form[(before*8+5)/6:(before+len(text))*8/6])
+		}
 	}
 	return forms
 }
 
-func jsonForm(text string, forHTML bool) string {
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(forHTML)
-	_ = e.Encode(text) // a string always encodes
-	return strings.TrimSuffix(strings.TrimPrefix(out.String(), `"`), "\"\n")
+// withoutEscapes is a text as an unescaper reads it.
+func withoutEscapes(text string) string {
+	var out []byte
+	var u unescaper
+	for i := range len(text) {
+		u.next(char{text[i], i, i + 1}, func(c char) { out = append(out, c.b) })
+	}
+	for _, c := range u.pending {
+		out = append(out, c.b)
+	}
+	return string(out)
 }
 
 // Mask returns a text with marks in the place of the secrets.
 func (s *Secrets) Mask(text string) string {
-	if s.replacer == nil {
+	if s.table == nil {
 		return text
 	}
-	return s.replacer.Replace(text)
-}
-
-// Begun returns the length of the longest end of a text that is the beginning of a secret. What shows a text piece by
-// piece keeps back so many bytes.
-func (s *Secrets) Begun(text string) (longest int) {
-	for _, known := range s.known {
-		for n := min(len(known.text)-1, len(text)); n > longest; n-- {
-			if strings.HasSuffix(text, known.text[:n]) {
-				longest = n
-			}
-		}
+	var out strings.Builder
+	w := s.Writer(&out)
+	for piece := range slices.Chunk([]byte(text), 64<<10) { // of a long text little is held twice
+		_, _ = w.Write(piece) // a Builder never fails
 	}
-	return longest
+	_ = w.Close()
+	return out.String()
 }
 
-// Writer returns a writer that passes on to w what is written to it, without the secrets, also those that come in
-// several pieces. It keeps back what may be the beginning of a secret until more is written, or until Close, which
-// does not close w.
-func (s *Secrets) Writer(w io.Writer) *MaskWriter { return &MaskWriter{secrets: s, w: w} }
+// Writer returns a writer that passes on to w what is written to it, without the secrets: what Mask makes of it,
+// whatever the pieces. It keeps back what may be the beginning of a secret until more is written, or until Close,
+// which does not close w.
+func (s *Secrets) Writer(w io.Writer) *MaskWriter {
+	m := &MaskWriter{w: w}
+	if s.table != nil {
+		m.table = s.table()
+	}
+	return m
+}
 
 // MaskWriter is a writer without secrets; see Secrets.Writer. It is for one goroutine.
+//
+// Secrets that overlap are one stretch, so that no end of one is left. Its mark is that of the secret that begins
+// first.
 type MaskWriter struct {
-	secrets *Secrets
-	w       io.Writer
-	kept    string
+	table *secretTable // nil if there are no secrets
+	w     io.Writer
+	read  int       // bytes so far
+	kept  []byte    // the last of them
+	found []stretch // of secrets, in order and apart; what stands before kept is written
+
+	asIs, unescaped reading
+	escapes         unescaper // before unescaped
+}
+
+// stretch is a part of the text.
+type stretch struct {
+	start, end int    // counted from the beginning of the text
+	mark       string // "" when it has been written
 }
 
 func (m *MaskWriter) Write(piece []byte) (int, error) {
-	text := m.secrets.Mask(m.kept + string(piece))
-	end := len(text) - m.secrets.Begun(text)
-	m.kept = text[end:]
-	_, err := io.WriteString(m.w, text[:end])
-	return len(piece), err
+	if m.table == nil {
+		return m.w.Write(piece)
+	}
+	m.kept = append(m.kept, piece...)
+	unescaped := func(c char) { m.unescaped.next(m, c) }
+	for _, b := range piece {
+		c := char{b, m.read, m.read + 1}
+		m.read++
+		m.asIs.next(m, c)
+		m.escapes.next(c, unescaped)
+	}
+	begun := min(m.asIs.begun(m), m.unescaped.begun(m))
+	if len(m.escapes.pending) > 0 {
+		begun = min(begun, m.escapes.pending[0].start)
+	}
+	return len(piece), m.flush(begun)
 }
 
-// Close writes what was kept back.
+// Close writes what was kept back. What is written after it is another text.
 func (m *MaskWriter) Close() error {
-	_, err := io.WriteString(m.w, m.kept)
-	m.kept = ""
+	err := m.flush(m.read)
+	*m = MaskWriter{table: m.table, w: m.w}
 	return err
+}
+
+// add takes note of a secret that has just been read.
+func (m *MaskWriter) add(s stretch) {
+	for n := len(m.found); n > 0 && m.found[n-1].end > s.start; n = len(m.found) {
+		last := m.found[n-1]
+		s.end = max(s.end, last.end)
+		if last.start < s.start {
+			s.start, s.mark = last.start, last.mark
+		}
+		m.found = m.found[:n-1]
+	}
+	m.found = append(m.found, s)
+}
+
+// flush writes the text before end, where no secret that is not known yet can begin.
+func (m *MaskWriter) flush(end int) error {
+	var out []byte
+	first := m.read - len(m.kept)
+	at := first
+	for len(m.found) > 0 && m.found[0].start < end {
+		s := &m.found[0]
+		out = append(append(out, m.kept[at-first:max(at, s.start)-first]...), s.mark...)
+		s.mark = ""
+		if at = min(s.end, end); s.end > end { // another secret may begin in its rest
+			break
+		}
+		m.found = m.found[1:]
+	}
+	out = append(out, m.kept[at-first:end-first]...)
+	m.kept = m.kept[end-first:]
+	if len(out) == 0 {
+		return nil
+	}
+	_, err := m.w.Write(out)
+	return err
+}
+
+// char is a byte, and where in the text it stands for what.
+type char struct {
+	b          byte
+	start, end int
+}
+
+// reading looks for secrets in a text, which is read as it is or without its escapes.
+type reading struct {
+	node   int   // of the secretTable: the longest end of the text so far with which a secret may begin
+	starts []int // where its bytes begin
+}
+
+func (r *reading) next(m *MaskWriter, c char) {
+	if r.node == 0 && !m.table.begins[c.b] {
+		return
+	}
+	r.node = m.table.next(r.node, c.b)
+	n := &m.table.nodes[r.node]
+	r.starts = append(r.starts, c.start)
+	r.starts = r.starts[len(r.starts)-n.depth:]
+	if n.secret > 0 {
+		m.add(stretch{r.starts[n.depth-n.secret], c.end, n.mark})
+	}
+}
+
+// begun returns where the first secret may begin that is not known yet.
+func (r *reading) begun(m *MaskWriter) int {
+	if open := m.table.nodes[r.node].open; open > 0 {
+		return r.starts[len(r.starts)-open]
+	}
+	return m.read
+}
+
+// unescaper takes out of a text what JSON and URLs put into it, however often: \" and \\" become ", \u002B and %2b
+// become +, and so does a space, for which + stands in a query.
+type unescaper struct{ pending []char } // the beginning of an escape
+
+func (u *unescaper) next(c char, unescaped func(char)) {
+	if len(u.pending) == 0 && c.b != '\\' && c.b != '%' && c.b != ' ' {
+		unescaped(c)
+		return
+	}
+	text := append(u.pending, c)
+	for len(text) > 0 {
+		decoded, size := unescape(text)
+		if size == 0 {
+			break
+		}
+		for i := range len(decoded) {
+			unescaped(char{decoded[i], text[0].start, text[size-1].end})
+		}
+		text = text[size:]
+	}
+	u.pending = append(u.pending[:0], text...)
+}
+
+// unescape decodes what a text begins with. A size of 0 says that it may go on.
+func unescape(text []char) (decoded string, size int) {
+	prefix := 0
+	for prefix < len(text) && prefix < 8 && text[prefix].b == '\\' {
+		prefix++
+	}
+	digits := 4
+	switch {
+	case text[0].b == ' ':
+		return "+", 1
+	case text[0].b == '%':
+		digits = 2
+	case prefix == len(text):
+		return "", 0
+	case prefix == 0 || text[prefix].b != 'u':
+		return string([]byte{text[prefix].b}), prefix + 1
+	}
+	code := 0
+	for i := prefix + 1; i <= prefix+digits; i++ {
+		if i == len(text) {
+			return "", 0
+		}
+		digit := strings.IndexByte("0123456789abcdefABCDEF", text[i].b)
+		if digit < 0 {
+			return string([]byte{text[prefix].b}), prefix + 1
+		}
+		if digit > 15 {
+			digit -= 6
+		}
+		code = code<<4 | digit
+	}
+	if digits == 2 {
+		return string([]byte{byte(code)}), 3
+	}
+	return string(rune(code)), prefix + 5
+}
+
+// secretTable finds all secrets in one pass over a text (Aho and Corasick, 1975). Each of its nodes is the beginning
+// of a secret; the first is the empty one.
+type secretTable struct {
+	nodes  []secretNode
+	edges  map[secretEdge]int // from a node, by the next byte, to a longer one
+	begins [256]bool          // the bytes that begin a secret
+}
+
+type secretEdge struct {
+	node int
+	b    byte
+}
+
+type secretNode struct {
+	depth  int    // the length of the beginning
+	fail   int    // the longest other node that this one ends with
+	secret int    // the length of the longest secret that this one ends with, 0 for none
+	mark   string // of that
+	open   int    // the length of the longest end that is the beginning of a longer secret
+}
+
+func newSecretTable(known []secret) *secretTable {
+	t := &secretTable{nodes: make([]secretNode, 1), edges: make(map[secretEdge]int)}
+	var edges []secretEdge
+	for _, s := range known {
+		node := 0
+		for i := range len(s.text) {
+			edge := secretEdge{node, s.text[i]}
+			next, ok := t.edges[edge]
+			if !ok {
+				next = len(t.nodes)
+				t.edges[edge], t.nodes[node].open = next, i
+				t.nodes = append(t.nodes, secretNode{depth: i + 1})
+				edges = append(edges, edge)
+			}
+			node = next
+		}
+		t.nodes[node].secret, t.nodes[node].mark = len(s.text), s.mark
+		t.begins[s.text[0]] = true
+	}
+	slices.SortStableFunc(edges, func(a, b secretEdge) int { return t.nodes[a.node].depth - t.nodes[b.node].depth })
+	for _, edge := range edges { // fail is shorter, so it is complete
+		node := &t.nodes[t.edges[edge]]
+		if edge.node != 0 {
+			node.fail = t.next(t.nodes[edge.node].fail, edge.b)
+		}
+		fail := &t.nodes[node.fail]
+		if node.secret == 0 {
+			node.secret, node.mark = fail.secret, fail.mark
+		}
+		node.open = cmp.Or(node.open, fail.open)
+	}
+	return t
+}
+
+// next returns the longest node that a node with one more byte ends with.
+func (t *secretTable) next(node int, b byte) int {
+	for {
+		if next, ok := t.edges[secretEdge{node, b}]; ok || node == 0 {
+			return next
+		}
+		node = t.nodes[node].fail
+	}
 }

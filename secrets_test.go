@@ -1,0 +1,224 @@
+package main
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+)
+
+func TestSecretsMask(t *testing.T) {
+	var s Secrets
+	assert.Equal(t, s.Mask("planted-1"), "planted-1")
+	s.Add("[key]", "planted-1", "short", "planted-1-2")
+	s.Add("[secret]", "planted-1", "a planted-1 too", `quo"te\d<`, "späße & co/+", "")
+	for text, want := range map[string]string{
+		"":                                                    "",
+		"no secret, and short":                                "no secret, and short",
+		"planted-1planted-1, planted-":                        "[key][key], planted-",
+		"a planted-1 too":                                     "[secret]",
+		"planted-1-2 planted-1-":                              "[key] [key]-",
+		"a planted-1 to":                                      "a [key] to",
+		`{"a":"quo\"te\\d<"}`:                                 `{"a":"[secret]"}`,
+		`{"a":"quo\"te\\d\u003c"}`:                            `{"a":"[secret]"}`,
+		`quo"te\d<`:                                           "[secret]",
+		`{"a":"{\"b\":\"quo\\\"te\\\\d<\"}"}`:                 `{"a":"{\"b\":\"[secret]\"}"}`,
+		"?a=sp%C3%A4%C3%9Fe+%26+co%2F%2B&b=1":                 "?a=[secret]&b=1",
+		"?a=sp%c3%a4%c3%9fe+%26+co%2f%2b&b=1":                 "?a=[secret]&b=1",
+		"/sp%C3%A4%C3%9Fe%20&%20co%2F+/":                      "/[secret]/",
+		"späße & co/+":                                        "[secret]",
+		`{"a":"sp\u00e4\u00dfe \u0026 co\/+"}`:                "{\"a\":\"[secret]\"}", // PHP, Python
+		`{"a":"sp\u00E4\u00DFe \u0026 co/\u002B"}`:            "{\"a\":\"[secret]\"}", // .NET
+		`{"a":"{\"b\":\"sp\\u00e4\\u00dfe & co\\/\\u002b\""}`: `{"a":"{\"b\":\"[secret]\""}`,
+		`%5C"späße%`:                                          `%5C"späße%`,
+		`C:\planted-1`:                                        `C:[key]`,
+		"%planted-1":                                          "%[key]",
+	} {
+		assert.Check(t, is.Equal(s.Mask(text), want), text)
+	}
+}
+
+// What base64 makes of a text with a secret in it shows nothing of that but the characters that it shares with what
+// stands before and after it.
+func TestSecretsBase64(t *testing.T) {
+	var s Secrets
+	const planted = "planted?~ü>key"
+	s.Add("*", planted)
+	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+		assert.Check(t, is.Equal(strings.Trim(s.Mask(encoding.EncodeToString([]byte(planted))), "="), "*"))
+		for before := range 4 {
+			for after := range 4 {
+				text := encoding.EncodeToString([]byte(strings.Repeat("x", before) + planted + strings.Repeat("x", after)))
+				masked := strings.Trim(s.Mask(text), "=")
+				assert.Check(t, strings.Contains(masked, "*"), text)
+				assert.Check(t, len(masked) <= 1+(before*4+2)/3+(after*4+2)/3+2, masked)
+			}
+		}
+	}
+}
+
+// TestSecretsRules: what of a variable, a header, a URL or an argument is secret, as testdata/secrets.txt has it.
+func TestSecretsRules(t *testing.T) {
+	text, err := os.ReadFile("testdata/secrets.txt")
+	assert.NilError(t, err)
+	count := 0
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		count++
+		parts := strings.Split(strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(line), " => ")
+		kind, given, _ := strings.Cut(parts[0], " ")
+		value := given
+		var s Secrets
+		switch kind {
+		case "variable":
+			name, v, _ := strings.Cut(given, "=")
+			value = v
+			s.AddVariable(name, v)
+		case "header":
+			name, v, _ := strings.Cut(given, ": ")
+			value = v
+			s.AddHeader(name, v)
+		case "url":
+			u, err := url.Parse(given)
+			assert.NilError(t, err)
+			s.AddURL(u)
+		case "arguments":
+			s.AddArguments(strings.Fields(given))
+		default:
+			t.Errorf("no such kind: %s", line)
+		}
+		if len(parts) == 3 {
+			value = parts[1]
+		}
+		assert.Check(t, is.Equal(s.Mask(value), parts[len(parts)-1]), line)
+	}
+	assert.Check(t, count > 60)
+}
+
+// Whatever the pieces, what is written is what Mask makes of the whole.
+func TestMaskWriter(t *testing.T) {
+	var s Secrets
+	s.Add("[1]", "planted-planted-x", "a3f9c07e55d1b2ca", "a3f9c07e55d1b2ca-and-more")
+	s.Add("[2]", "antananarivo", "arivoarivo", "sla/sh+es")
+	for text, want := range map[string]string{
+		"planted-planted-planted-x: plant, antanantananarivo and planted-planted-x": "planted-[1]: plant, antan[2] and [1]",
+		"the token a3f9c07e55d1b2ca.":                 "the token [1].",
+		"a3f9c07e55d1b2ca":                            "[1]",
+		"a3f9c07e55d1b2ca3f9c07e55d1b2ca":             "[1]",
+		"a3f9c07e55d1b2ca-and-more a3f9c07e55d1b2ca-": "[1] [1]-",
+		"antananarivoarivoarivo arivo":                "[2] arivo",
+		`sla\/sh\u002bes sla%2fsh%2Bes sla\\/s sla%`:  `[2] [2] sla\\/s sla%`,
+	} {
+		assert.Equal(t, s.Mask(text), want)
+		for i := range len(text) + 1 {
+			for j := i; j <= len(text); j++ {
+				var out strings.Builder
+				w := s.Writer(&out)
+				for _, piece := range []string{text[:i], text[i:j], text[j:]} {
+					n, err := w.Write([]byte(piece))
+					assert.NilError(t, err)
+					assert.Equal(t, n, len(piece))
+				}
+				assert.NilError(t, w.Close())
+				assert.Equal(t, out.String(), want, "%q %q %q", text[:i], text[i:j], text[j:])
+			}
+		}
+	}
+
+	var out strings.Builder
+	w := s.Writer(&out)
+	_, _ = w.Write([]byte("no more than is needed is kept: plan"))
+	assert.Equal(t, out.String(), "no more than is needed is kept: ")
+	assert.NilError(t, w.Close())
+	_, _ = w.Write([]byte("ted-planted-x, after the end"))
+	assert.Equal(t, out.String(), "no more than is needed is kept: planted-planted-x, after the end")
+}
+
+// What is written in single bytes takes no longer for it: nothing is read twice.
+func BenchmarkMaskPieces(b *testing.B) {
+	var s Secrets
+	for i := range 20 {
+		s.Add("*", fmt.Sprintf("%s-%02d", strings.Repeat("aaaaaaaaab", 10), i))
+	}
+	text := []byte(strings.Repeat("aaaaaaaaab", 10_000))
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		w := s.Writer(new(strings.Builder))
+		for i := range text {
+			_, _ = w.Write(text[i : i+1])
+		}
+	}
+}
+
+// FuzzMaskPieces: whatever the secrets and the pieces, what is written is what Mask makes of the whole, and has no
+// secret in any of its forms, and no end of one after a mark.
+func FuzzMaskPieces(f *testing.F) {
+	f.Add("a secret text", "with a secret", "text with a secret text with a secret", 12, 3)
+	f.Add("a3f9c07e55d1b2ca", "a3f9c07e55d1b2ca-2", "is a3f9c07e55d1b2ca, a3f9c07e55d1b2ca-2", 5, 7)
+	f.Add(`"\<é &/+%`, "aaaaaaaa", `{"a":"\"\\\u003cé \u0026/+%"}aaaaaaaaaaa`, 3, 1)
+	f.Add("abcdefgh", "efghijkl", "abcdefghijkl %61bcdefgh \\\\u0061bcdefgh", 9, 2)
+	f.Fuzz(func(t *testing.T, first, second, text string, at, size int) {
+		if strings.Contains(first+second, "*") {
+			return
+		}
+		var s Secrets
+		s.Add("*", first)
+		s.Add("**", second)
+		escaped, _ := PlainJSON(first)
+		twice, _ := PlainJSON(string(escaped))
+		at = min(max(at, 0), len(text))
+		text = text[:at] + first + text[at:] + second + url.QueryEscape(first) + text + url.PathEscape(second) +
+			string(escaped) + text + string(twice) + base64.StdEncoding.EncodeToString([]byte(first))
+		whole := s.Mask(text)
+
+		var out strings.Builder
+		w := s.Writer(&out)
+		_, _ = w.Write([]byte(text[:at]))
+		for rest := text[at:]; rest != ""; {
+			n := min(max(size, 1), len(rest))
+			_, _ = w.Write([]byte(rest[:n]))
+			rest = rest[n:]
+		}
+		_ = w.Close()
+		assert.Equal(t, out.String(), whole)
+
+		for _, secret := range []string{first, second} {
+			assert.Check(t, len(secret) < minSecret || !strings.Contains(whole, secret))
+		}
+
+		// In texts of two letters, where secrets overlap, every one of them is covered to its end.
+		few := func(text string) string {
+			return strings.Map(func(r rune) rune { return 'a' + r%2 }, strings.ToValidUTF8(text, ""))
+		}
+		text = few(text)
+		secrets := []string{few(first), few(second)}
+		covered, want := make([]bool, len(text)), ""
+		s = Secrets{}
+		s.Add("*", secrets...)
+		for i := range text {
+			begins := false
+			for _, secret := range secrets {
+				if len(secret) >= minSecret && strings.HasPrefix(text[i:], secret) {
+					begins = begins || !covered[i]
+					for j := range secret {
+						covered[i+j] = true
+					}
+				}
+			}
+			if !covered[i] {
+				want += text[i : i+1]
+			} else if begins {
+				want += "*"
+			}
+		}
+		assert.Equal(t, s.Mask(text), want)
+	})
+}
