@@ -11,15 +11,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"maps"
 	"math"
 	"net/url"
 	"path"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"time"
 )
 
 // sourceFiles holds the source and the documentation of this program.
@@ -27,9 +25,10 @@ import (
 //go:embed *.go *.md docs/*.md
 var sourceFiles embed.FS
 
-// Library is an MCP server that searches the text files of a folder. It reads them once, at the first request that
-// needs them. Each file is also a resource. Create one with a constructor, set its fields, then call Serve; any number
-// of connections may share it. Over a folder of the file system use os.Root.FS: no symbolic link leads out of it.
+// Library is an MCP server that searches the text files of a folder, as they are when it is asked: it reads a file
+// once, and again when it has changed. Each file is also a resource. Create one with a constructor, set its fields,
+// then call Serve; any number of connections may share it. Over a folder of the file system use os.Root.FS: no
+// symbolic link leads out of it.
 type Library struct {
 	FS        fs.FS
 	Skip      string               // a path.Match pattern of base names to leave out
@@ -37,10 +36,12 @@ type Library struct {
 	MaxFiles  int                  // 0 means 20,000
 	MaxTotal  int64                // bytes of all files together; 0 means 256 MiB
 	Version   string               // the server's version; "" means "0"
-	OnIndexed func(summary string) // called once, with what was read and what was left out
+	OnIndexed func(summary string) // receives what was read and what was left out, first and when that has changed
 
-	turn   chan struct{} // one slot, held while corpus is read or set; a waiting request can be cancelled
-	corpus *corpus       // nil until a request has read all files; it does not change afterwards
+	turn   chan struct{} // one slot, held while the next three are read or set; a waiting request can be cancelled
+	corpus *corpus       // nil until a request has read all files
+	looked time.Time     // when a request looked at all files last
+	took   time.Duration // the time that took; 0 if any were read
 }
 
 // NewLibrary returns a library of the text files of fsys.
@@ -197,10 +198,10 @@ func (l *Library) answerStateless(ctx context.Context, r *libraryRequest) (resul
 	}
 	result["resultType"] = "complete"
 	result["_meta"] = map[string]any{"io.modelcontextprotocol/serverInfo": l.info()}
-	const hour = 60 * 60 * 1000 // in milliseconds; nothing changes until the server is started again
+	const hour = 60 * 60 * 1000 // in milliseconds; nothing but the files changes until the server is started again
 	switch r.method {
 	case "resources/list", "resources/read": // the files may be private
-		result["ttlMs"], result["cacheScope"] = hour, "private"
+		result["ttlMs"], result["cacheScope"] = 0, "private"
 	case "server/discover", "tools/list", "prompts/list", "resources/templates/list":
 		result["ttlMs"], result["cacheScope"] = hour, "public"
 	}
@@ -387,155 +388,6 @@ func (l *Library) callTool(ctx context.Context, r *libraryRequest) (map[string]a
 	return result, nil
 }
 
-// load returns the corpus. The first request reads it while others wait. If that request is cancelled, the next one
-// starts again.
-func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) {
-	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if l.corpus != nil {
-		return l.corpus, nil
-	}
-	c, err := l.read(ctx, r)
-	if err != nil {
-		return nil, fmt.Errorf("the library cannot be read: %w", err)
-	}
-	l.OnIndexed(c.String())
-	l.corpus = c
-	return c, nil
-}
-
-// corpus holds the files of a library. It does not change after read.
-type corpus struct {
-	index     Index
-	documents []document     // in the order of fs.WalkDir
-	leftOut   map[string]int // the number of files and folders that were left out, by reason
-}
-
-// document is one file.
-type document struct {
-	source string // its path in the folder, with slashes
-	text   string // valid UTF-8
-	lines  int
-}
-
-// read reads and indexes the files. A file that cannot be read is not an error: leftOut counts it. It reports progress
-// after each of the first ten files, then after every hundredth.
-func (l *Library) read(ctx context.Context, r *libraryRequest) (*corpus, error) {
-	token := r.meta["progressToken"]
-	report := token != nil && string(token) != "null"
-	c, room := &corpus{leftOut: make(map[string]int)}, cmp.Or(l.MaxTotal, 256<<20)
-	err := fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
-		base, text, reason := path.Base(source), "", ""
-		skip, _ := path.Match(l.Skip, base)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case source == ".":
-			return err
-		case err != nil:
-			reason = "unreadable"
-		case base[0] == '.':
-			reason = "hidden"
-		case entry.IsDir() && (base == "node_modules" || base == "vendor"):
-			reason = "folders of dependencies"
-		case entry.IsDir():
-			return nil
-		case !entry.Type().IsRegular():
-			reason = "links and special files"
-		case skip || !isText(base):
-			reason = "of other types"
-		case len(c.documents) == cmp.Or(l.MaxFiles, 20_000):
-			reason = "beyond the number of files"
-		default:
-			if text, reason = l.readFile(source); int64(len(text)) > room {
-				reason = "beyond the total size"
-			}
-		}
-		if reason == "" {
-			room -= int64(len(text))
-			c.add(source, text)
-			if done := len(c.documents); report && (done <= 10 || done%100 == 0) {
-				// If the notification cannot be sent, the client has gone, and ctx ends.
-				_ = r.notify(ctx, "notifications/progress", map[string]any{
-					"progressToken": token, "progress": done, "message": "indexing " + source,
-				})
-			}
-			return nil
-		}
-		c.leftOut[reason]++
-		if entry.IsDir() {
-			return fs.SkipDir
-		}
-		return nil
-	})
-	return c, err
-}
-
-func (c *corpus) add(source, text string) {
-	d := document{source: source, text: text}
-	for _, p := range c.index.Add(source, text, isProse(source)) {
-		d.lines = p.End
-	}
-	c.documents = append(c.documents, d)
-}
-
-// document returns the document with a source, or nil.
-func (c *corpus) document(source string) *document {
-	i := slices.IndexFunc(c.documents, func(d document) bool { return d.source == source })
-	if i < 0 {
-		return nil
-	}
-	return &c.documents[i]
-}
-
-// String returns the number of documents, and what was left out.
-func (c *corpus) String() string {
-	text, separator := fmt.Sprintf("%d documents", len(c.documents)), "; left out: "
-	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
-		text += fmt.Sprintf("%s%d %s", separator, c.leftOut[reason], reason)
-		separator = ", "
-	}
-	return text
-}
-
-// readFile returns the text of a file, or the reason to leave it out. The limit applies to what is read, because the
-// size in the directory may be out of date.
-func (l *Library) readFile(source string) (text, reason string) {
-	file, err := l.FS.Open(source)
-	if err != nil {
-		return "", "unreadable"
-	}
-	defer file.Close()
-	limit := cmp.Or(l.MaxFile, 2<<20)
-	b, err := io.ReadAll(io.LimitReader(file, limit+1))
-	switch {
-	case err != nil:
-		return "", "unreadable"
-	case int64(len(b)) > limit:
-		return "", "too large"
-	case bytes.IndexByte(b, 0) >= 0 || !utf8.Valid(b):
-		return "", "not text"
-	}
-	return string(b), ""
-}
-
-// isText decides by the name, because files without a known extension are often keys, data or dumps.
-func isText(name string) bool {
-	const code = `.bash .bat .c .cc .cfg .conf .cpp .cs .css .csv .dart .el .ex .go .h .hpp .hs .htm .html .ini .java
-		.jl .js .json .jsonl .jsx .kt .lua .mjs .ml .php .pl .proto .ps1 .py .r .rb .rs .scala .sh .sql .svelte .swift
-		.tf .toml .ts .tsv .tsx .vue .xml .yaml .yml .zig`
-	return isProse(name) || slices.Contains(strings.Fields(code), strings.ToLower(path.Ext(name)))
-}
-
-func isProse(name string) bool {
-	const prose = ".adoc .markdown .md .mdx .org .rst .tex .text .txt"
-	return slices.Contains(strings.Fields(prose), strings.ToLower(path.Ext(name)))
-}
-
 // Each tool takes its arguments as the model wrote them. It returns text, or a value to encode as JSON. An error
 // describes what is wrong with the arguments, so that the model can correct them.
 
@@ -548,9 +400,10 @@ type searchArguments struct {
 
 // searchReply is the result of search_chunks.
 type searchReply struct {
-	Results    []searchResult `json:"results"`
-	TotalCount int            `json:"total_count"`
-	Query      string         `json:"query"`
+	Results    []searchResult   `json:"results"`
+	TotalCount int              `json:"total_count"`
+	Query      string           `json:"query"`
+	LeftOut    []map[string]any `json:"left_out,omitempty"` // if nothing was found: what was not searched
 }
 
 type searchResult struct {
@@ -592,6 +445,9 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 		}
 		reply.Results = append(reply.Results, searchResult{text, h.Similarity, h.Source, h.Start, end})
 	}
+	if reply.TotalCount == 0 {
+		reply.LeftOut = c.omissions(10)
+	}
 	return reply, nil
 }
 
@@ -612,7 +468,11 @@ func (c *corpus) listDocuments(raw json.RawMessage) (any, error) {
 			list = append(list, map[string]any{"source": d.source, "lines": d.lines})
 		}
 	}
-	return map[string]any{"documents": list, "total_count": count, "library": c.String()}, nil
+	reply := map[string]any{"documents": list, "total_count": count, "library": c.String()}
+	if leftOut := c.omissions(maxNamed); leftOut != nil {
+		reply["left_out"] = leftOut
+	}
+	return reply, nil
 }
 
 type documentArguments struct {

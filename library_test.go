@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"testing/fstest"
 	"testing/synctest"
 	"time"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"gotest.tools/v3/assert"
@@ -134,6 +136,7 @@ func TestLibraryResponses(t *testing.T) {
 		invalid = `"error":{"code":-32602,"message":"`
 		public  = `"cacheScope":"public",`
 		private = `"cacheScope":"private",`
+		stale   = `"resultType":"complete","ttlMs":0}`
 		hour    = `"resultType":"complete","ttlMs":3600000}`
 	)
 	s := newLHTTP(t, libSmall())
@@ -162,11 +165,11 @@ func TestLibraryResponses(t *testing.T) {
 		{modern, "initialize", `"protocolVersion":"2025-06-18",`, missing + `initialize"}`},
 		{modern, "ping", ``, missing + `ping"}`},
 		{modern, "resources/read", `"uri":"library:///Two.TXT",`, `"result":{` + libServerInfo + `,` + private + contents +
-			`,` + hour},
+			`,` + stale},
 		{modern, "resources/read", `"uri":"library:///none",`, `"error":{"code":-32602,` + noResource},
 		{modern, "resources/read", `"uri":"file:///a.go",`, invalid + `resource not found: …`},
 		{modern, "resources/list", ``, `"result":{` + libServerInfo + `,` + private + resources[:len(resources)-1] + `],` +
-			hour},
+			stale},
 		{modern, "resources/templates/list", ``, `"result":{` + libServerInfo + `,` + public + templates + `,` + hour},
 		{modern, "tools/list", ``, `"result":{` + libServerInfo + `,` + public + `"resultType":"complete","tools":[{…`},
 		{modern, "prompts/get", ask + `{"question":" Why \"so\"? "},`, `"result":{` + libServerInfo +
@@ -403,18 +406,138 @@ func TestLibraryKeepsToTheFolder(t *testing.T) {
 	for _, r := range libSearch(t, l, `{"query":"apples"}`).Results {
 		sources = append(sources, r.Source)
 	}
-	assert.DeepEqual(t, sources, []string{"a.md", "sub/b.md"})
+	slices.Sort(sources)
+	assert.DeepEqual(t, sources, []string{"a.md", "latin1.md", "sub/b.md"})
 	if links == 0 {
 		return
 	}
-	const summary = "2 documents; left out: 2 folders of dependencies, 2 hidden, 4 links and special files, " +
-		"2 not text, 2 of other types, 1 too large"
+	const summary = "3 documents; left out: 2 folders of dependencies, 2 hidden, 4 links and special files, " +
+		"1 not text, 2 of other types, 1 too large"
 	assert.Assert(t, is.Contains(libCall(t, l, "list_documents", `{}`).Content[0].Text, summary))
 	assert.DeepEqual(t, reports, []string{summary})                // once
 	for _, name := range []string{"link.md", "folder/secret.md"} { // a file that became a link after it was found
 		_, reason := l.readFile(name)
 		assert.Equal(t, reason, "unreadable")
 	}
+}
+
+// libUTF16 encodes a text, with a byte order mark if it begins with one.
+func libUTF16(order binary.AppendByteOrder, text string) (b []byte) {
+	for _, unit := range utf16.Encode([]rune(text)) {
+		b = order.AppendUint16(b, unit)
+	}
+	return b
+}
+
+func TestLibraryDecodes(t *testing.T) {
+	const text = "# Où?\r\nLe « cœur » coûte 5 €, 😀.\n"
+	const ansi = "# O\xf9?\r\nLe \xab c\x9cur \xbb co\xfbte 5 \x80.\n" // Windows-1252, the superset of Latin-1
+	for name, test := range map[string]struct{ file, want string }{
+		"UTF-8":              {text, text},
+		"UTF-8 with a mark":  {"\ufeff" + text, text},
+		"UTF-8 with a slip":  {text + "\xff", text + "\ufffd"},
+		"UTF-16LE":           {string(libUTF16(binary.LittleEndian, "\ufeff"+text)), text},
+		"UTF-16BE":           {string(libUTF16(binary.BigEndian, "\ufeff"+text)), text},
+		"no mark, UTF-16LE":  {string(libUTF16(binary.LittleEndian, text)), text},
+		"no mark, UTF-16BE":  {string(libUTF16(binary.BigEndian, text)), text},
+		"Chinese, UTF-16BE":  {string(libUTF16(binary.BigEndian, "\ufeff搜索")), "搜索"},
+		"ANSI":               {ansi, strings.Replace(text, ", 😀", "", 1)},
+		"Latin-1":            {"caf\xe9", "café"},
+		"empty":              {"", ""},
+		"only a mark":        {"\xff\xfe", ""},
+		"a colour":           {"\x1b[1mcaf\xe9\x1b[m\f", "\x1b[1mcafé\x1b[m\f"},
+		"!a NUL":             {"apples\x00", ""},
+		"!NULs":              {strings.Repeat("\x00", 100), ""},
+		"!UTF-32":            {"\xff\xfe\x00\x00a\x00\x00\x00", ""},
+		"!half a character":  {"\xff\xfea\x00b", ""},
+		"!half a surrogate":  {"\xff\xfe\x00\xd8", ""},
+		"!PNG":               {"\x89PNG\r\n\x1a\n\xe9", ""},
+		"!a control":         {"caf\xe9\x01", ""},
+		"!machine code":      {"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\xe9\x90\x03", 20), ""},
+		"!numbers in 16 bit": {strings.Repeat("\x01\x00\x02\x00", 100), ""},
+	} {
+		got, ok := decodeText([]byte(test.file))
+		assert.Equal(t, ok, name[0] != '!', name)
+		assert.Equal(t, got, test.want, name)
+	}
+}
+
+// TestLibraryNamesWhatIsLeftOut: in the list, and where nothing was found.
+func TestLibraryNamesWhatIsLeftOut(t *testing.T) {
+	files := fstest.MapFS{
+		"a.txt": {Data: []byte("apples")}, "sub/large.csv": {Data: make([]byte, 11)}, "nul.txt": {Data: []byte{0}},
+		".git/config.txt": {}, "report.pdf": {},
+	}
+	for i := range 30 {
+		files[fmt.Sprintf("%02d.png", i)] = &fstest.MapFile{}
+	}
+	l := NewLibrary(files)
+	l.MaxFile = 10
+	const leftOut = `"left_out":[{"count":1,"reason":"hidden","sources":[".git"]},` +
+		`{"count":1,"reason":"not text","sources":["nul.txt"]},{"count":31,"reason":"of other types","sources":["00.png",`
+	list := libCall(t, l, "list_documents", `{}`).Content[0].Text
+	assert.Assert(t, is.Contains(list, leftOut))
+	assert.Assert(t, is.Contains(list, `"29.png","report.pdf"]},{"count":1,"reason":"too large","sources":["sub/large.csv"]}]`))
+	none := libCall(t, l, "search_chunks", `{"query":"pears"}`).Content[0].Text
+	assert.Assert(t, is.Contains(none, `"left_out":[{"count":1,"reason":"hidden"`))
+	assert.Assert(t, is.Contains(none, `"sources":["sub/large.csv"]`))
+	assert.Assert(t, is.Contains(none, `"09.png"]`)) // some of them
+	some := libCall(t, l, "search_chunks", `{"query":"apples"}`).Content[0].Text
+	assert.Assert(t, !strings.Contains(some, "left_out"))
+}
+
+// TestLibraryFindsChanges: a file that was added, changed or removed is seen by the next request, and no other is read
+// again.
+func TestLibraryFindsChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where no time passes, every request looks
+		files := fstest.MapFS{
+			"a.txt": {Data: []byte("apples and plums")}, "b.txt": {Data: []byte("plums")}, "nul.txt": {Data: []byte{0}},
+		}
+		var opened, reports []string
+		l := NewLibrary(libOpens{files, &opened})
+		l.OnIndexed = func(summary string) { reports = append(reports, summary) }
+		for _, step := range []struct {
+			change               func()
+			opened, apples, plum string
+		}{
+			{func() {}, "a.txt b.txt nul.txt", "a.txt", "b.txt a.txt"},
+			{func() {}, "", "a.txt", "b.txt a.txt"},
+			{func() { files["0.txt"] = &fstest.MapFile{Data: []byte("apples")} }, "0.txt", "0.txt a.txt", "b.txt a.txt"},
+			{func() { files["a.txt"] = &fstest.MapFile{Data: []byte("plum"), ModTime: time.Now()} }, "a.txt", "0.txt",
+				"b.txt a.txt"},
+			{func() { files["b.txt"].Data = []byte("pears") }, "", "0.txt", "b.txt a.txt"}, // the same size and time
+			{func() { files["b.txt"].Data = []byte("walnut") }, "b.txt", "0.txt", "a.txt"},
+			{func() { delete(files, "0.txt") }, "", "", "a.txt"},
+			{func() { files["nul.txt"] = &fstest.MapFile{Data: []byte("apples")} }, "nul.txt", "nul.txt", "a.txt"},
+		} {
+			step.change()
+			opened = nil
+			for query, want := range map[string]string{"apples": step.apples, "plum": step.plum} {
+				found := []string{}
+				for _, r := range libSearch(t, l, `{"query":"`+query+`"}`).Results {
+					found = append(found, r.Source)
+				}
+				assert.Equal(t, strings.Join(found, " "), want)
+			}
+			assert.Equal(t, strings.Join(opened, " "), step.opened)
+		}
+		assert.DeepEqual(t, reports, []string{
+			"2 documents; left out: 1 not text", "3 documents; left out: 1 not text", "2 documents; left out: 1 not text", "3 documents",
+		})
+	})
+}
+
+// libOpens notes which files are opened.
+type libOpens struct {
+	fs.FS
+	opened *[]string
+}
+
+func (o libOpens) Open(name string) (fs.File, error) {
+	if name != "." {
+		*o.opened = append(*o.opened, name)
+	}
+	return o.FS.Open(name)
 }
 
 // libBrokenFS has ten files and a folder. Two of the files and the folder are broken.

@@ -62,6 +62,8 @@ const usage = `mcpagent asks a language model a question that it answers with th
                      -session        a file with the conversation: it is continued,     none
                                      and kept there
                      -http           where serve is to listen: HOST:PORT, :PORT         stdio
+                     -max-file       MiB of a file that serve reads, at most; 128       2
+                                     times as much in all, 10,000 times as many files
                      -json           machine-readable output                            off
                      -q              nothing but the answer                             off
 
@@ -162,6 +164,7 @@ type program struct {
 	system         string
 	approve        string
 	http           string                                 // where serve listens; empty for stdio
+	maxFile        int                                    // MiB of a file that serve reads
 	given          struct{ turns, timeout, start string } // as they were written; check reads them
 	maxTurns       int
 	timeout, start time.Duration
@@ -206,6 +209,10 @@ func (p *program) run(ctx context.Context, args []string) error {
 	switch {
 	case p.http != "" && name != "serve":
 		return usageError("-http goes with serve")
+	case p.maxFile != 0 && name != "serve":
+		return usageError("-max-file goes with serve")
+	case p.maxFile < 0:
+		return usageError("-max-file: %d is not a number of MiB", p.maxFile)
 	case p.session != "" && isCommand:
 		return usageError("-session goes with a question")
 	case name == "help":
@@ -248,6 +255,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	text(&p.trace, "trace", "MCP_TRACE", "")
 	f.StringVar(&p.session, "session", "", "")
 	f.Func("http", "", p.listenAt)
+	f.IntVar(&p.maxFile, "max-file", 0, "")
 	f.BoolVar(&p.json, "json", false, "")
 	f.BoolVar(&p.quiet, "q", false, "")
 	for len(args) > 0 {

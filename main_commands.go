@@ -485,6 +485,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 		return usageError("serve takes one folder")
 	}
 	library.Version = version
+	library.MaxFile, library.MaxTotal, library.MaxFiles = int64(p.maxFile)<<20, int64(p.maxFile)<<27, p.maxFile*10_000
 	library.OnIndexed = func(summary string) { p.screen.Show(Look{}, summary) }
 	if p.http != "" {
 		return p.serveHTTP(ctx, library)

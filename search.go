@@ -64,6 +64,29 @@ func (x *Index) Add(source, text string, prose bool) []Passage {
 	return x.passages[first:]
 }
 
+// Merge returns an index of those passages of x whose source is to be kept, and of all of y. Neither of them changes.
+func (x *Index) Merge(keep func(source string) bool, y *Index) *Index {
+	merged := &Index{postings: make(map[string][]posting, len(x.postings))}
+	for _, from := range []*Index{x, y} {
+		places := make([]int, len(from.passages)) // in merged; -1 if it is not kept
+		for i, p := range from.passages {
+			if places[i] = -1; from == y || keep(p.Source) {
+				places[i] = len(merged.passages)
+				merged.passages = append(merged.passages, p)
+				merged.length += p.length
+			}
+		}
+		for term, list := range from.postings {
+			for _, p := range list {
+				if place := places[p.passage]; place >= 0 {
+					merged.postings[term] = append(merged.postings[term], posting{place, p.count})
+				}
+			}
+		}
+	}
+	return merged
+}
+
 // Search returns all passages that contain a term of the query, the best first, equal ones in the order of Add. The
 // rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). Similarity is the score of a
 // passage divided by the limit that the score approaches as every term of the query is repeated. It is comparable

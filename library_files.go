@@ -1,0 +1,313 @@
+// library_files.go - the text files of a library, as they are now.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// corpus holds the files of a library as they were when a request looked at them. It does not change after read.
+type corpus struct {
+	index     *Index
+	documents []document           // in the order of fs.WalkDir
+	known     map[string]document  // by source: the documents, and files that need no second look
+	leftOut   map[string]*omission // by reason
+}
+
+// document is one file.
+type document struct {
+	source  string // its path in the folder, with slashes
+	text    string // valid UTF-8
+	lines   int
+	reason  string    // why it is left out; "" if it is not
+	size    int64     // bytes of the file
+	changed time.Time // when the file was changed
+}
+
+// omission is the files and folders that were left out for one reason.
+type omission struct {
+	count   int
+	sources []string // the first of them
+}
+
+// maxNamed bounds omission.sources.
+const maxNamed = 100
+
+// load returns the files as they are now. Requests look at the folder one after the other; one that is cancelled
+// leaves the corpus as it was. Looking takes a tenth of the time at most: in a large folder a change is seen a little
+// later.
+func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if l.corpus != nil && time.Since(l.looked) < 10*l.took {
+		return l.corpus, nil
+	}
+	begin, old := time.Now(), l.corpus
+	if old == nil {
+		old = &corpus{index: new(Index)}
+	}
+	c, err := l.read(ctx, r, old)
+	if err != nil {
+		return nil, fmt.Errorf("the library cannot be read: %w", err)
+	}
+	l.looked, l.took = time.Now(), 0
+	if c.index == old.index {
+		l.took = l.looked.Sub(begin)
+	}
+	if summary := c.String(); l.corpus == nil || summary != old.String() {
+		l.OnIndexed(summary)
+	}
+	l.corpus = c
+	return c, nil
+}
+
+// read looks at all files, and reads and indexes those that are not in old, or had another time or size then. A file
+// that cannot be read is not an error: leftOut names it. It reports progress after each of the first ten files that it
+// reads, then after every hundredth.
+func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*corpus, error) {
+	token := r.meta["progressToken"]
+	report := token != nil && string(token) != "null"
+	c := &corpus{index: old.index, known: make(map[string]document), leftOut: make(map[string]*omission)}
+	room, kept, added, done := cmp.Or(l.MaxTotal, 256<<20), make(map[string]bool), new(Index), 0
+	err := fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		} else if source == "." {
+			return err
+		}
+		d, isNew := document{source: source, reason: l.exclude(source, entry, err)}, false
+		switch {
+		case d.reason == "" && entry.IsDir():
+			return nil
+		case d.reason == "" && len(c.documents) == cmp.Or(l.MaxFiles, 20_000):
+			d.reason = "beyond the number of files"
+		case d.reason == "":
+			d, isNew = l.open(source, entry, old.known[source], room)
+		}
+		switch {
+		case d.reason != "":
+			if d.reason != "unreadable" { // that is tried again
+				c.known[source] = d
+			}
+			c.leaveOut(source, d.reason)
+			if entry.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case isNew:
+			for _, p := range added.Add(source, d.text, isProse(source)) {
+				d.lines = p.End
+			}
+			if done++; report && (done <= 10 || done%100 == 0) {
+				// If the notification cannot be sent, the client has gone, and ctx ends.
+				_ = r.notify(ctx, "notifications/progress", map[string]any{
+					"progressToken": token, "progress": done, "message": "indexing " + source,
+				})
+			}
+		default:
+			kept[source] = true
+		}
+		room -= int64(len(d.text))
+		c.documents, c.known[source] = append(c.documents, d), d
+		return nil
+	})
+	if len(kept) == 0 {
+		c.index = added
+	} else if done > 0 || len(kept) < len(old.documents) {
+		c.index = old.index.Merge(func(source string) bool { return kept[source] }, added)
+	}
+	return c, err
+}
+
+// exclude returns why a file or folder is left out without a look into it, "" if it is not.
+func (l *Library) exclude(source string, entry fs.DirEntry, err error) string {
+	base := path.Base(source)
+	skip, _ := path.Match(l.Skip, base)
+	switch {
+	case err != nil:
+		return "unreadable"
+	case base[0] == '.':
+		return "hidden"
+	case entry.IsDir() && (base == "node_modules" || base == "vendor"):
+		return "folders of dependencies"
+	case entry.IsDir():
+		return ""
+	case !entry.Type().IsRegular():
+		return "links and special files"
+	case skip || !isText(base):
+		return "of other types"
+	}
+	return ""
+}
+
+// open returns the document of a file: the known one, unless the file has another time or size now. room is what is
+// left of MaxTotal.
+func (l *Library) open(source string, entry fs.DirEntry, known document, room int64) (d document, isNew bool) {
+	info, err := entry.Info()
+	d = document{source: source}
+	switch {
+	case err != nil:
+		d.reason = "unreadable"
+	case info.Size() > cmp.Or(l.MaxFile, 2<<20):
+		d.reason = "too large"
+	case info.Size() > room:
+		d.reason = "beyond the total size"
+	case known.source != "" && known.size == info.Size() && known.changed.Equal(info.ModTime()):
+		return known, false
+	default:
+		d.size, d.changed = info.Size(), info.ModTime()
+		d.text, d.reason = l.readFile(source)
+	}
+	return d, d.reason == ""
+}
+
+// readFile returns the text of a file, or the reason to leave it out. The limit applies to what is read, too, because
+// the size in the directory may be out of date.
+func (l *Library) readFile(source string) (text, reason string) {
+	file, err := l.FS.Open(source)
+	if err != nil {
+		return "", "unreadable"
+	}
+	defer file.Close()
+	limit := cmp.Or(l.MaxFile, 2<<20)
+	b, err := io.ReadAll(io.LimitReader(file, limit+1))
+	switch {
+	case err != nil:
+		return "", "unreadable"
+	case int64(len(b)) > limit:
+		return "", "too large"
+	}
+	text, ok := decodeText(b)
+	if !ok {
+		return "", "not text"
+	}
+	return text, ""
+}
+
+// windows1252 is what the bytes from 0x80 to 0x9F are in Windows-1252, the superset of Latin-1. A control character is
+// none.
+const windows1252 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f\u0090‘’“”•–—˜™š›œ\u009džŸ"
+
+// decodeText returns the text of a file in UTF-8, UTF-16 or Windows-1252, without its byte order mark.
+func decodeText(b []byte) (text string, ok bool) {
+	isControl := func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\v\f\r\x1b", r) }
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	if order := utf16Order(b); order != nil && len(b)%2 == 0 {
+		units := make([]uint16, len(b)/2)
+		for i := range units {
+			units[i] = order.Uint16(b[2*i:])
+		}
+		text = strings.TrimPrefix(string(utf16.Decode(units)), "\ufeff")
+		ok = !strings.ContainsFunc(text, isControl) && !strings.ContainsRune(text, utf8.RuneError)
+	} else if utf8.Valid(b) {
+		text, ok = string(b), bytes.IndexByte(b, 0) < 0
+	} else {
+		text = strings.ToValidUTF8(string(b), "\ufffd")
+		if wide := len(text) - utf8.RuneCountInString(text); wide <= 3*strings.Count(text, "\ufffd") {
+			decoded := make([]rune, len(b)) // more of it is invalid than valid UTF-8
+			table := []rune(windows1252)
+			for i, c := range b {
+				if decoded[i] = rune(c); 0x80 <= c && c < 0xA0 {
+					decoded[i] = table[c-0x80]
+				}
+			}
+			text = string(decoded)
+		}
+		ok = !strings.ContainsFunc(text, isControl)
+	}
+	if !ok {
+		return "", false
+	}
+	return text, true
+}
+
+// utf16Order returns the order of the bytes of a text in UTF-16: that of its mark, or without one that in which most
+// of the higher bytes are 0, as in the scripts of Europe. It is nil for other texts.
+func utf16Order(b []byte) binary.ByteOrder {
+	var zeros [2]int // at even offsets, at odd ones
+	for i, c := range b {
+		if c == 0 {
+			zeros[i%2]++
+		}
+	}
+	switch few := max(zeros[0], zeros[1]) / 8; {
+	case bytes.HasPrefix(b, []byte("\xff\xfe")), zeros[1] > len(b)/4 && zeros[0] <= few:
+		return binary.LittleEndian
+	case bytes.HasPrefix(b, []byte("\xfe\xff")), zeros[0] > len(b)/4 && zeros[1] <= few:
+		return binary.BigEndian
+	}
+	return nil
+}
+
+func (c *corpus) leaveOut(source, reason string) {
+	o := c.leftOut[reason]
+	if o == nil {
+		o = new(omission)
+		c.leftOut[reason] = o
+	}
+	if o.count++; o.count <= maxNamed {
+		o.sources = append(o.sources, source)
+	}
+}
+
+// omissions describes what was left out, by reason, with at most so many names for each.
+func (c *corpus) omissions(names int) (all []map[string]any) {
+	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
+		o := c.leftOut[reason]
+		all = append(all, map[string]any{
+			"reason": reason, "count": o.count, "sources": o.sources[:min(names, len(o.sources))],
+		})
+	}
+	return all
+}
+
+// document returns the document with a source, or nil.
+func (c *corpus) document(source string) *document {
+	d, ok := c.known[source]
+	if !ok || d.reason != "" {
+		return nil
+	}
+	return &d
+}
+
+// String returns the number of documents, and what was left out.
+func (c *corpus) String() string {
+	text, separator := fmt.Sprintf("%d documents", len(c.documents)), "; left out: "
+	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
+		text += fmt.Sprintf("%s%d %s", separator, c.leftOut[reason].count, reason)
+		separator = ", "
+	}
+	return text
+}
+
+// isText decides by the name, because files without a known extension are often keys, data or dumps.
+func isText(name string) bool {
+	const code = `.bash .bat .c .cc .cfg .conf .cpp .cs .css .csv .dart .el .ex .go .h .hpp .hs .htm .html .ini .java
+		.jl .js .json .jsonl .jsx .kt .lua .mjs .ml .php .pl .proto .ps1 .py .r .rb .rs .scala .sh .sql .svelte .swift
+		.tf .toml .ts .tsv .tsx .vue .xml .yaml .yml .zig`
+	return isProse(name) || slices.Contains(strings.Fields(code), strings.ToLower(path.Ext(name)))
+}
+
+func isProse(name string) bool {
+	const prose = ".adoc .markdown .md .mdx .org .rst .tex .text .txt"
+	return slices.Contains(strings.Fields(prose), strings.ToLower(path.Ext(name)))
+}
