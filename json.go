@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -354,6 +355,12 @@ func idNumber(raw []byte) (id int64, ok bool) {
 		return id, err == nil && float64(id) == f
 	}
 	return id, true
+}
+
+// isID reports whether JSON can be the id of a request: a string or a whole number (MCP 2025-11-25, basic, requests).
+func isID(raw []byte) bool {
+	f, err := strconv.ParseFloat(string(raw), 64)
+	return len(raw) > 0 && raw[0] == '"' || err == nil && f == math.Trunc(f)
 }
 
 // appendString appends a string as JSON.

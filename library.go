@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"embed"
@@ -71,9 +70,8 @@ func (l *Library) Serve(ctx context.Context, t Transport) error {
 		Brief: func(method string) bool { return method == "ping" },
 		Notification: func(c *Conn, method string, params json.RawMessage) {
 			if method == "notifications/cancelled" {
-				var p struct{ RequestID json.RawMessage }
-				_ = json.Unmarshal(params, &p) // invalid params name no request
-				c.CancelRequest(p.RequestID)
+				r, _ := newLibraryRequest(method, params) // invalid params name no request
+				c.CancelRequest(r.params["requestId"])
 			}
 		},
 	})
@@ -89,29 +87,54 @@ func (l *Library) Serve(ctx context.Context, t Transport) error {
 // libraryRequest is a request of either era.
 type libraryRequest struct {
 	method string
-	params json.RawMessage
+	params map[string]json.RawMessage
 	meta   map[string]json.RawMessage // the _meta of params
 
 	notify func(ctx context.Context, method string, params any) error // sends a notification before the response
 }
 
 func newLibraryRequest(method string, params json.RawMessage) (*libraryRequest, error) {
-	r := &libraryRequest{method: method, params: params}
-	var p struct {
-		Meta map[string]json.RawMessage `json:"_meta"`
+	r := &libraryRequest{method: method}
+	var err error
+	if r.params, err = readObject(params); err == nil {
+		r.meta, err = readObject(r.params["_meta"])
 	}
-	err := r.decode(&p)
-	r.meta = p.Meta
+	if err != nil {
+		err = invalidParams("%s: params or _meta: %v", method, err)
+	}
 	return r, err
 }
 
-// decode decodes the params of a request. Absent members keep their values.
-func (r *libraryRequest) decode(into any) error {
-	if len(r.params) == 0 {
-		return nil
+// readObject returns the members of an object by their exact names: encoding/json would take "NAME" for "name".
+// Nothing, or null, has no members. A name that comes twice is an error: another reader may have taken the other one.
+func readObject(text []byte) (map[string]json.RawMessage, error) {
+	members := make(map[string]json.RawMessage)
+	if len(text) == 0 || string(text) == "null" {
+		return members, nil
 	}
-	if err := json.Unmarshal(r.params, into); err != nil {
-		return invalidParams("%s: %v", r.method, err)
+	twice := ""
+	s := scanner{text: text}
+	s.object(func(key []byte) {
+		if members[string(key)] != nil {
+			twice = string(key)
+		}
+		members[string(key)] = s.value()
+	})
+	switch {
+	case !s.end():
+		return nil, errors.New("not an object")
+	case twice != "":
+		return nil, fmt.Errorf("the member %q comes twice", twice)
+	}
+	return members, nil
+}
+
+// member decodes a member of the params. An absent one keeps its value.
+func (r *libraryRequest) member(name string, into any) error {
+	if value := r.params[name]; value != nil {
+		if err := json.Unmarshal(value, into); err != nil {
+			return invalidParams("%s: %s: %v", r.method, name, err)
+		}
 	}
 	return nil
 }
@@ -124,6 +147,7 @@ func invalidParams(format string, args ...any) error {
 const (
 	libraryMetaVersion      = "io.modelcontextprotocol/protocolVersion"
 	libraryMetaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	libraryMetaLogLevel     = "io.modelcontextprotocol/logLevel"
 )
 
 // stateless reports whether a request belongs to the stateless era: its _meta describes the client. Any other request
@@ -155,14 +179,14 @@ func (l *Library) answer(ctx context.Context, r *libraryRequest) (any, error) {
 // initialize agrees to the client's revision if that has a handshake. Otherwise it offers the newest that does
 // (MCP 2025-11-25, lifecycle, version negotiation).
 func (l *Library) initialize(r *libraryRequest) (any, error) {
-	var p struct{ ProtocolVersion string }
-	if err := r.decode(&p); err != nil {
+	var version string
+	if err := r.member("protocolVersion", &version); err != nil {
 		return nil, err
 	}
 	result, revisions := l.introduction(), Revisions()[1:]
 	result["serverInfo"], result["protocolVersion"] = l.info(), revisions[0]
-	if slices.Contains(revisions, p.ProtocolVersion) {
-		result["protocolVersion"] = p.ProtocolVersion
+	if slices.Contains(revisions, version) {
+		result["protocolVersion"] = version
 	}
 	return result, nil
 }
@@ -220,6 +244,11 @@ func (r *libraryRequest) checkMeta() error {
 	if json.Unmarshal(r.meta[libraryMetaCapabilities], &capabilities) != nil || capabilities == nil {
 		return invalidParams("%s needs %s in _meta, an object", r.method, libraryMetaCapabilities)
 	}
+	levels := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+	level, known := r.meta[libraryMetaLogLevel], ""
+	if level != nil && (json.Unmarshal(level, &known) != nil || !slices.Contains(levels, known)) {
+		return invalidParams("%s: unknown %s in _meta: %s", r.method, libraryMetaLogLevel, level)
+	}
 	return nil
 }
 
@@ -253,12 +282,12 @@ func (l *Library) answerCommon(ctx context.Context, r *libraryRequest) (map[stri
 
 // list returns a list. It has one page, so no cursor is valid.
 func (r *libraryRequest) list(member string, items any) (map[string]any, error) {
-	var p struct{ Cursor *string }
-	if err := r.decode(&p); err != nil {
+	var cursor *string
+	if err := r.member("cursor", &cursor); err != nil {
 		return nil, err
 	}
-	if p.Cursor != nil {
-		return nil, invalidParams("%s: unknown cursor %q", r.method, *p.Cursor)
+	if cursor != nil {
+		return nil, invalidParams("%s: unknown cursor %q", r.method, *cursor)
 	}
 	return map[string]any{member: items}, nil
 }
@@ -279,17 +308,17 @@ func (l *Library) listResources(ctx context.Context, r *libraryRequest) (map[str
 
 // readResource returns a document as it was indexed. No path of a client is ever opened.
 func (l *Library) readResource(ctx context.Context, r *libraryRequest) (map[string]any, error) {
-	var p struct{ URI string }
-	if err := r.decode(&p); err != nil {
+	var uri string
+	if err := r.member("uri", &uri); err != nil {
 		return nil, err
 	}
 	c, err := l.load(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	d := c.document(documentSource(p.URI))
+	d := c.document(documentSource(uri))
 	if d == nil {
-		data, _ := json.Marshal(map[string]string{"uri": p.URI})
+		data, _ := json.Marshal(map[string]string{"uri": uri})
 		notFound := &Error{CodeResourceNotFound, "resource not found: resources/list names them", data}
 		if r.stateless() {
 			notFound.Code = CodeInvalidParams // that era reserves the other code
@@ -326,19 +355,17 @@ func mimeType(source string) string {
 
 // getPrompt returns the message that the user sends to the model.
 func getPrompt(r *libraryRequest) (map[string]any, error) {
-	var p struct {
-		Name      string
-		Arguments map[string]string
-	}
-	if err := r.decode(&p); err != nil {
+	var name string
+	var arguments map[string]string
+	if err := cmp.Or(r.member("name", &name), r.member("arguments", &arguments)); err != nil {
 		return nil, err
 	}
-	question := strings.TrimSpace(p.Arguments["question"])
+	question := strings.TrimSpace(arguments["question"])
 	switch {
-	case p.Name != "answer_from_library":
-		return nil, invalidParams("unknown prompt: %s", p.Name)
+	case name != "answer_from_library":
+		return nil, invalidParams("unknown prompt: %s", name)
 	case question == "":
-		return nil, invalidParams("%s needs the argument question", p.Name)
+		return nil, invalidParams("%s needs the argument question", name)
 	}
 	const text = `Answer the question below from the library alone. Search it with search_chunks, if necessary again with
 other words, and read more of a source with get_document. After each statement name its source and lines, for example
@@ -354,32 +381,28 @@ Question: `
 // callTool runs a tool. An error that the model can correct, invalid arguments, is a result with isError. One that
 // only the client can correct, an unknown tool, is a protocol error (MCP 2025-11-25, tools, error handling).
 func (l *Library) callTool(ctx context.Context, r *libraryRequest) (map[string]any, error) {
-	var p struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
-	}
-	p.Arguments = json.RawMessage("{}")
-	if err := r.decode(&p); err != nil {
+	var name string
+	if err := r.member("name", &name); err != nil {
 		return nil, err
 	}
 	run := map[string]func(*corpus, json.RawMessage) (any, error){
 		"search_chunks":  (*corpus).searchChunks,
 		"list_documents": (*corpus).listDocuments,
 		"get_document":   (*corpus).getDocument,
-	}[p.Name]
+	}[name]
 	if run == nil {
-		return nil, invalidParams("unknown tool: %s", p.Name)
+		return nil, invalidParams("unknown tool: %s", name)
 	}
 	c, err := l.load(ctx, r)
 	var value any
 	if err == nil {
-		value, err = run(c, p.Arguments)
+		value, err = run(c, r.params["arguments"])
 	}
 	result := make(map[string]any)
 	text, isText := value.(string)
 	switch {
 	case err != nil:
-		text, result["isError"] = p.Name+": "+err.Error(), true
+		text, result["isError"] = name+": "+err.Error(), true
 	case !isText:
 		b, _ := PlainJSON(value) // our values have an encoding
 		text, result["structuredContent"] = string(b), value
@@ -502,9 +525,19 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 // decodeArguments refuses unknown arguments, since ignoring them would mislead the model. An argument that is absent
 // or null keeps its value.
 func decodeArguments(raw json.RawMessage, into any) error {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	var known map[string]any
+	names, _ := json.Marshal(into) // our structs have an encoding
+	_ = json.Unmarshal(names, &known)
+	arguments, err := readObject(raw)
+	for name := range arguments {
+		if _, ok := known[name]; !ok {
+			err = fmt.Errorf("unknown argument %q", name)
+		}
+	}
+	if err == nil && len(raw) > 0 {
+		err = json.Unmarshal(raw, into)
+	}
+	if err != nil {
 		return fmt.Errorf("invalid arguments: %w", err)
 	}
 	return nil

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -24,8 +25,11 @@ import (
 
 // Bounds on what clients can make the server hold, and for how long.
 const (
-	maxPost    = 4 << 20          // bytes of one message
+	maxPost    = 4 << 20          // bytes of one message, or batch
+	smallPost  = 16 << 10         // bytes of a message that every client can send at any time
+	maxLarge   = 32               // longer messages of all clients at once
 	maxPosts   = 256              // requests of all clients at once
+	maxBatch   = 1000             // messages of a batch
 	headerTime = 10 * time.Second // to receive the header of a request
 	bodyTime   = 30 * time.Second // to receive the whole request
 	writeTime  = 30 * time.Second // for the client to receive what is written
@@ -47,12 +51,13 @@ const (
 type LibraryHTTP struct {
 	library *Library
 	hosts   []string
-	slots   chan struct{} // one is taken by each running request
+	slots   chan struct{} // one is taken by each running request; none while its body is not whole
+	large   chan struct{} // one is taken by each message that is longer than smallPost
 }
 
 // NewLibraryHTTP serves l. Clients may address it as localhost, by an IP address, or by one of the names in hosts.
 func NewLibraryHTTP(l *Library, hosts ...string) *LibraryHTTP {
-	return &LibraryHTTP{library: l, hosts: hosts, slots: make(chan struct{}, maxPosts)}
+	return &LibraryHTTP{l, hosts, make(chan struct{}, maxPosts), make(chan struct{}, maxLarge)}
 }
 
 // Serve answers HTTP at /mcp until the listener fails or ctx ends. It closes the listener and waits for
@@ -90,7 +95,7 @@ func (h *LibraryHTTP) Serve(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// ServeHTTP takes one message. It returns after the response was written or the client has gone.
+// ServeHTTP takes one message, or a batch. It returns after the response was written or the client has gone.
 func (h *LibraryHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := &httpAnswer{w: w}
 	if err := h.serve(a, r); err != nil {
@@ -106,31 +111,121 @@ func (h *LibraryHTTP) serve(a *httpAnswer, r *http.Request) error {
 		a.w.Header().Set("Allow", "POST")
 		return httpErrorf(http.StatusMethodNotAllowed, "%s is not allowed: POST a JSON-RPC message", r.Method)
 	}
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		return httpErrorf(http.StatusUnsupportedMediaType, "Content-Type must be application/json, not %q", kind)
+	}
+	body := http.MaxBytesReader(a.w, r.Body, maxPost)
+	text, err := io.ReadAll(io.LimitReader(body, smallPost))
+	if err == nil && len(text) == smallPost {
+		if !take(h.large) {
+			return busy(a, maxLarge, "long messages are being read")
+		}
+		defer func() { <-h.large }()
+		var rest []byte
+		rest, err = io.ReadAll(body)
+		text = append(text, rest...)
+	}
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return httpErrorf(http.StatusRequestEntityTooLarge, "the message is longer than %d bytes", maxPost)
+	} else if err != nil {
+		return httpErrorf(http.StatusBadRequest, "incomplete message: %v", err)
+	}
+	if !take(h.slots) {
+		return busy(a, maxPosts, "requests are running")
+	}
+	defer func() { <-h.slots }()
+	return h.answer(a, r, text)
+}
+
+// take takes a slot, if there is one.
+func take(slots chan struct{}) bool {
 	select {
-	case h.slots <- struct{}{}:
-		defer func() { <-h.slots }()
+	case slots <- struct{}{}:
+		return true
 	default:
-		a.w.Header().Set("Retry-After", "1")
-		return httpErrorf(http.StatusServiceUnavailable, "%d requests are running: try again", maxPosts)
+		return false
 	}
-	q, err := h.readPost(a, r)
-	if err != nil {
-		return err
-	}
+}
+
+func busy(a *httpAnswer, limit int, what string) error {
+	a.w.Header().Set("Retry-After", "1")
+	return httpErrorf(http.StatusServiceUnavailable, "%d %s: try again", limit, what)
+}
+
+// answer answers the requests of a POST: one, or in the revision that has batches any number. The responses to a
+// batch are a stream, each sent as soon as it is ready (MCP 2025-03-26, transports, sending messages). Notifications,
+// which change nothing here, and responses are accepted.
+func (h *LibraryHTTP) answer(a *httpAnswer, r *http.Request, text []byte) error {
 	version := r.Header.Get(headerVersion)
+	isBatch := version == "" || version == batchRevision // which had no such header yet
+	isBatch = isBatch && bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("["))
+	messages := [][]byte{text}
+	if isBatch {
+		messages = batch(text)
+	}
+	var requests []Incoming
+	for _, message := range messages {
+		in, err := readMessage(message)
+		switch {
+		case err != nil:
+			return &httpError{http.StatusBadRequest, err}
+		case isBatch && in.Method == "initialize":
+			return httpErrorf(http.StatusBadRequest, "initialize must not be part of a batch")
+		case in.Method != "" && in.ID != nil:
+			requests = append(requests, in)
+		}
+	}
 	switch {
-	case a.id == nil: // a notification, which changes nothing here, or a response
+	case len(messages) == 0:
+		return httpErrorf(http.StatusBadRequest, "a batch must be an array of 1 to %d messages", maxBatch)
+	case len(requests) == 0:
 		a.w.WriteHeader(http.StatusAccepted)
+	case isBatch:
+		a.stream()
+	}
+	for _, in := range requests {
+		if a.id = in.ID; r.Context().Err() != nil {
+			return nil // the client has gone
+		}
+		if err := h.respond(a, r, &in); err != nil {
+			a.fail(err)
+		}
+	}
+	return nil
+}
+
+// batchRevision is the one revision that has batches.
+const batchRevision = "2025-03-26"
+
+// batch returns the messages of a batch, none if it is invalid or too long.
+func batch(text []byte) (messages [][]byte) {
+	s := scanner{text: text}
+	s.array(func() {
+		if messages = append(messages, s.value()); len(messages) > maxBatch {
+			s.fail()
+		}
+	})
+	if !s.end() {
 		return nil
-	case q.stateless() || version == Revisions()[0] && q.method != "initialize":
-		err = checkHeaders(r.Header, q)
-	case version != "" && !slices.Contains(Revisions(), version):
-		err = unsupportedVersion(version)
+	}
+	return messages
+}
+
+// readMessage takes a message apart.
+func readMessage(text []byte) (in Incoming, err error) {
+	if !validJSON(text) {
+		return in, &Error{Code: CodeParseError, Message: "the message is not JSON"}
+	}
+	if _, err = readObject(text); err == nil { // no member comes twice
+		err = in.Parse(text)
+	}
+	if err == nil && in.Method != "" && in.ID != nil && !isID(in.ID) {
+		err = fmt.Errorf("a request with the id %s", in.ID)
 	}
 	if err != nil {
-		return &httpError{http.StatusBadRequest, err}
+		err = &Error{Code: CodeInvalidRequest, Message: fmt.Sprintf("not a JSON-RPC message: %v", err)}
 	}
-	return h.respond(r.Context(), a, q)
+	return in, err
 }
 
 // admit refuses the pages of other sites, which a browser on this machine may show. The browser names the site in
@@ -156,35 +251,6 @@ func isLoopback(host string) bool {
 	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
-// readPost reads a message. That of a response has no method.
-func (h *LibraryHTTP) readPost(a *httpAnswer, r *http.Request) (*libraryRequest, error) {
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return nil, httpErrorf(http.StatusUnsupportedMediaType, "Content-Type must be application/json, not %q", kind)
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(a.w, r.Body, maxPost))
-	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
-		return nil, httpErrorf(http.StatusRequestEntityTooLarge, "the message is longer than %d bytes", maxPost)
-	} else if err != nil {
-		return nil, httpErrorf(http.StatusBadRequest, "incomplete message: %v", err)
-	}
-	if !json.Valid(body) {
-		return nil, &httpError{http.StatusBadRequest, &Error{Code: CodeParseError, Message: "the message is not JSON"}}
-	}
-	var in Incoming
-	if err := in.Parse(body); err != nil { // a batch, too: only revision 2025-03-26 has them
-		return nil, httpErrorf(http.StatusBadRequest, "not a JSON-RPC message: %v", err)
-	}
-	if in.Method != "" {
-		a.id = in.ID
-	}
-	q, err := newLibraryRequest(in.Method, in.Params)
-	if err != nil {
-		return nil, &httpError{http.StatusBadRequest, err}
-	}
-	q.notify = a.notify
-	return q, nil
-}
-
 // checkHeaders checks that the headers agree with the body, because a proxy may have relied on them (MCP 2026-07-28,
 // Streamable HTTP, server validation).
 func checkHeaders(header http.Header, q *libraryRequest) error {
@@ -192,19 +258,17 @@ func checkHeaders(header http.Header, q *libraryRequest) error {
 	if version == "" {
 		return q.checkMeta() // returns an error
 	}
-	var p struct{ Name, URI string }
-	if err := q.decode(&p); err != nil {
-		return err
-	}
 	body := map[string]string{headerVersion: version, headerMethod: q.method}
-	switch q.method {
-	case "tools/call", "prompts/get":
-		body[headerName] = p.Name
-	case "resources/read":
-		body[headerName] = p.URI
+	named := map[string]string{"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+	if member := named[q.method]; member != "" {
+		var name string
+		if err := q.member(member, &name); err != nil {
+			return err
+		}
+		body[headerName] = name
 	}
 	for name, want := range body {
-		if value, ok := decodeHeader(header.Values(name)); !ok || value != want {
+		if value, ok := decodeHeader(header, name); !ok || value != want {
 			return &Error{Code: CodeHeaderMismatch, Message: fmt.Sprintf(
 				"the header %s must be present once with the value of the body, %q, not %q", name, want, header.Values(name))}
 		}
@@ -212,28 +276,44 @@ func checkHeaders(header http.Header, q *libraryRequest) error {
 	return q.checkMeta()
 }
 
-// decodeHeader decodes a header that is present once, in plain ASCII or as Base64 (MCP 2026-07-28, Streamable HTTP,
-// value encoding).
-func decodeHeader(values []string) (value string, ok bool) {
+// decodeHeader returns a header that must be present once, in plain ASCII. A name may be in Base64, too (MCP
+// 2026-07-28, Streamable HTTP, value encoding).
+func decodeHeader(header http.Header, name string) (value string, ok bool) {
+	values := header.Values(name)
 	special := func(c rune) bool { return c != '\t' && (c < ' ' || c > '~') }
 	if len(values) != 1 || strings.ContainsFunc(values[0], special) {
 		return "", false
 	}
 	encoded, begins := strings.CutPrefix(values[0], "=?base64?")
 	encoded, ends := strings.CutSuffix(encoded, "?=")
-	if !begins || !ends {
+	if name != headerName || !begins || !ends {
 		return values[0], true
 	}
 	plain, err := base64.StdEncoding.DecodeString(encoded)
 	return string(plain), err == nil
 }
 
-// respond runs a request of either era and writes the response.
-func (h *LibraryHTTP) respond(ctx context.Context, a *httpAnswer, q *libraryRequest) error {
-	result, err := h.library.answer(ctx, q)
+// respond runs a request of either era and writes the response. initialize and ping may be of the handshake era
+// whatever the header says: who asks may not know the era of the server.
+func (h *LibraryHTTP) respond(a *httpAnswer, r *http.Request, in *Incoming) error {
+	q, err := newLibraryRequest(in.Method, in.Params)
+	q.notify = a.notify
+	version := r.Header.Get(headerVersion)
+	anyEra := q.method == "initialize" || q.method == "ping"
+	switch {
+	case err != nil:
+	case q.stateless() || version == Revisions()[0] && !anyEra:
+		err = checkHeaders(r.Header, q)
+	case version != "" && !slices.Contains(Revisions(), version):
+		err = unsupportedVersion(version)
+	}
+	if err != nil {
+		return &httpError{http.StatusBadRequest, err}
+	}
+	result, err := h.library.answer(r.Context(), q)
 	status, refusal := http.StatusOK, (*Error)(nil)
 	switch {
-	case ctx.Err() != nil: // the client has gone
+	case r.Context().Err() != nil: // the client has gone
 		return nil
 	case err == nil:
 		text, err := EncodeResponse(a.id, result, nil)
@@ -257,11 +337,11 @@ func httpErrorf(status int, format string, args ...any) error {
 	return &httpError{status, &Error{Code: CodeInvalidRequest, Message: fmt.Sprintf(format, args...)}}
 }
 
-// httpAnswer is the answer to one HTTP request: JSON if the response is its only message, otherwise a stream of
+// httpAnswer is the answer to one HTTP request: JSON if one response is its only message, otherwise a stream of
 // server-sent events.
 type httpAnswer struct {
 	w         http.ResponseWriter
-	id        json.RawMessage // of the JSON-RPC request; nil if there is none, or it was not read yet
+	id        json.RawMessage // of the JSON-RPC request that is being answered; nil if there is none
 	streaming bool
 }
 
@@ -273,8 +353,8 @@ func (a *httpAnswer) send(text string) error {
 	return control.Flush() // reports a failure of the write, too
 }
 
-// notify sends a notification before the response. It makes the answer a stream.
-func (a *httpAnswer) notify(_ context.Context, method string, params any) error {
+// stream makes the answer a stream.
+func (a *httpAnswer) stream() {
 	if !a.streaming {
 		a.streaming = true
 		a.w.Header().Set("Content-Type", "text/event-stream")
@@ -282,6 +362,11 @@ func (a *httpAnswer) notify(_ context.Context, method string, params any) error 
 		a.w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers the events
 		a.w.WriteHeader(http.StatusOK)
 	}
+}
+
+// notify sends a notification before the response. It makes the answer a stream.
+func (a *httpAnswer) notify(_ context.Context, method string, params any) error {
+	a.stream()
 	text, _ := EncodeRequest(0, method, params) // our params have an encoding
 	return a.write(http.StatusOK, text)
 }

@@ -144,14 +144,20 @@ func TestLibraryResponses(t *testing.T) {
 		{old, "ping", ``, `"result":{}`},
 		{old, "tools/call", read, `"result":{` + text + `}`},
 		{old, "tools/call", `"name":"search"`, invalid + `unknown tool: search"}`},
-		{old, "tools/call", `"name":7`, invalid + `tools/call: json: …`},
+		{old, "tools/call", `"name":7`, invalid + `tools/call: name: json: …`},
+		{old, "tools/call", `"NAME":"list_documents","name":"none"`, invalid + `unknown tool: none"}`},
+		{old, "tools/call", `"name":"get_document","arguments":{"SOURCE":"Two.TXT"}`, `"result":{"content":[{"type":` +
+			`"text","text":"get_document: invalid arguments: unknown argument \"SOURCE\""}],"isError":true}`},
+		{old, "tools/call", `"name":"get_document","arguments":{"source":"a.go","source":"Two.TXT"}`,
+			`"result":{"content":[{"type":"text","text":"get_document: invalid arguments: the member \"source\" comes twice"}…`},
 		{old, "tools/call", `"name":"list_documents"`, `"result":{"content":[{"type":"text","text":` +
 			string(TextContent(documents)) + `}],"structuredContent":` + documents + `}`},
 		{old, "server/discover", ``, missing + `server/discover"}`},
 		{old, "subscriptions/listen", `"notifications":{}`, missing + `subscriptions/listen"}`},
 		{old, "resources/read", `"uri":"library:///Two.TXT"`, `"result":{` + contents + `}`},
 		{old, "resources/read", `"uri":"library:///none"`, `"error":{"code":-32002,` + noResource},
-		{old, "resources/read", `"uri":7`, invalid + `resources/read: json: …`},
+		{old, "resources/read", `"uri":7`, invalid + `resources/read: uri: json: …`},
+		{old, "resources/read", `"URI":"library:///Two.TXT"`, `"error":{"code":-32002,"message":"resource not found: …`},
 		{old, "resources/list", ``, `"result":{` + resources + `}`},
 		{old, "resources/templates/list", `"_meta":{"progressToken":null}`, `"result":{` + templates + `}`},
 		{old, "prompts/list", `"cursor":null`, `"result":{"prompts":[{"name":"answer_from_library",…`},
@@ -177,7 +183,7 @@ func TestLibraryResponses(t *testing.T) {
 			`"text":"Answer the question below from the library alone. …`},
 		{modern, "prompts/get", `"name":"answer",`, invalid + `unknown prompt: answer"}`},
 		{modern, "prompts/get", ask + `{"question":" "},`, invalid + `answer_from_library needs the argument question"}`},
-		{modern, "prompts/get", ask + `{"question":["why"]},`, invalid + `prompts/get: json: …`},
+		{modern, "prompts/get", ask + `{"question":["why"]},`, invalid + `prompts/get: arguments: json: …`},
 	} {
 		t.Run(test.era+" "+test.method+" "+test.params, func(t *testing.T) {
 			message, header := libOld("1", test.method, test.params), lhttpOld()
@@ -215,9 +221,9 @@ func TestLibraryResponses(t *testing.T) {
 				`","serverInfo":{"name":"library","version":"0"}}}`)
 	}
 	assert.Assert(t, is.Contains(libSession(t, libSmall(), libOld("1", "initialize", `"protocolVersion":7`))["1"],
-		invalid+"initialize: json: "))
+		invalid+"initialize: protocolVersion: json: "))
 	for _, method := range []string{"resources/list", "tools/list", "prompts/list", "resources/templates/list"} {
-		for cursor, want := range map[string]string{`"1"`: method + `: unknown cursor \"1\"`, `7`: method + ": json: "} {
+		for cursor, want := range map[string]string{`"1"`: method + `: unknown cursor \"1\"`, `7`: method + ": cursor: json: "} {
 			response := libSession(t, libSmall(), libStateless("1", method, `"cursor":`+cursor+`,`))["1"]
 			assert.Assert(t, is.Contains(response, `"error":{"code":-32602,"message":"`+want))
 		}
@@ -243,23 +249,32 @@ func TestLibraryServesBothErasAtOnce(t *testing.T) {
 func TestLibraryMeta(t *testing.T) {
 	const version = `"io.modelcontextprotocol/protocolVersion":`
 	const capabilities = `"io.modelcontextprotocol/clientCapabilities":`
+	const level = `"io.modelcontextprotocol/logLevel":`
+	const noLevel = `"code":-32602,"message":"tools/list: unknown io.modelcontextprotocol/logLevel in _meta: `
 	const noVersion = `"code":-32602,"message":"tools/list needs io.modelcontextprotocol/protocolVersion in _meta"`
 	const noCapabilities = `"code":-32602,"message":"tools/list needs io.modelcontextprotocol/clientCapabilities in _meta`
 	const unsupported = `"code":-32022,"message":"unsupported protocol version; those before 2026-07-28 begin with ` +
 		`initialize","data":{"requested":"2099-01-01","supported":` + libRevisions + `}`
 	for params, want := range map[string]string{
 		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `{"roots":{}},"progressToken":1}}`: `"result":{`,
-		`{"_meta":{"progressToken":1}}`:                                    `"result":{`,
-		`{"_meta":{` + capabilities + `{}}}`:                               noVersion,
-		`{"_meta":{` + version + `null,` + capabilities + `{}}}`:           noVersion,
-		`{"_meta":{` + version + `"",` + capabilities + `{}}}`:             noVersion,
-		`{"_meta":{` + version + `20260728,` + capabilities + `{}}}`:       noVersion,
-		`{"_meta":{` + version + `"2026-07-28"}}`:                          noCapabilities,
-		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `null}}`: noCapabilities,
-		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `[]}}`:   noCapabilities,
-		`{"_meta":{` + version + `"2099-01-01",` + capabilities + `{}}}`:   unsupported,
-		`{"_meta":{` + version + `"2099-01-01"}}`:                          unsupported, // the rest is unknown
-		`[]`: `"code":-32602,"message":"tools/list: json: `, `{"_meta":"x"}`: `"code":-32602,"message":"tools/list: json: `,
+		`{"_meta":{"progressToken":1}}`:                                                       `"result":{`,
+		`{"_meta":{` + capabilities + `{}}}`:                                                  noVersion,
+		`{"_meta":{` + version + `null,` + capabilities + `{}}}`:                              noVersion,
+		`{"_meta":{` + version + `"",` + capabilities + `{}}}`:                                noVersion,
+		`{"_meta":{` + version + `20260728,` + capabilities + `{}}}`:                          noVersion,
+		`{"_meta":{` + version + `"2026-07-28"}}`:                                             noCapabilities,
+		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `null}}`:                    noCapabilities,
+		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `[]}}`:                      noCapabilities,
+		`{"_meta":{` + version + `"2099-01-01",` + capabilities + `{}}}`:                      unsupported,
+		`{"_meta":{` + version + `"2099-01-01"}}`:                                             unsupported, // the rest is unknown
+		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `{},` + level + `"loud"}}`:  noLevel + `\"loud\""`,
+		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `{},` + level + `7}}`:       noLevel + `7"`,
+		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `{},` + level + `"debug"}}`: `"result":{`,
+		`{"_meta":{` + version + `"2026-07-28",` + version + `"2025-11-25"}}`: `"code":-32602,"message":"tools/list: params or _meta: ` +
+			`the member \"io.modelcontextprotocol/protocolVersion\" comes twice"`,
+		`{"_META":{"progressToken":1},"_meta":{}}`: `"result":{`,
+		`[]`:            `"code":-32602,"message":"tools/list: params or _meta: not an object"`,
+		`{"_meta":"x"}`: `"code":-32602,"message":"tools/list: params or _meta: not an object"`,
 	} {
 		request := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":` + params + `}`
 		assert.Assert(t, is.Contains(libSession(t, libSmall(), request)["1"], want), params)
@@ -281,13 +296,12 @@ func TestLibraryArguments(t *testing.T) {
 		{"list_documents", `{"source_filter":"zebra"}`, `{"documents":[],"library":"3 documents","total_count":0}`},
 		{"search_chunks", `null`, "!" + noQuery},
 		{"search_chunks", `{"query":" "}`, "!" + noQuery},
-		{"search_chunks", `["x"]`, "!invalid arguments: json: cannot unmarshal array into Go value of " +
-			"type main.searchArguments"},
+		{"search_chunks", `["x"]`, "!invalid arguments: not an object"},
 		{"search_chunks", `{"query":"x","limit":0}`, "!limit must be a whole number from 1 to 500, not 0"},
 		{"search_chunks", `{"query":"x","limit":1.5}`, "!limit must be a whole number from 1 to 500, not 1.5"},
 		{"search_chunks", `{"query":"x","min_similarity":2}`, "!min_similarity must be from 0 to 1, not 2"},
-		{"search_chunks", `{"query":"x","author_filter":"me"}`, `!invalid arguments: json: unknown field "author_filter"`},
-		{"list_documents", `{"query":"x"}`, `!invalid arguments: json: unknown field "query"`},
+		{"search_chunks", `{"query":"x","author_filter":"me"}`, `!invalid arguments: unknown argument "author_filter"`},
+		{"list_documents", `{"query":"x"}`, `!invalid arguments: unknown argument "query"`},
 		{"get_document", `{"source":"a.txt","end_line":"2"}`, "!invalid arguments: json: cannot unmarshal string into Go " +
 			"struct field documentArguments.end_line of type int"},
 		{"get_document", `{}`, `!unknown document "": list_documents names them`},
@@ -889,10 +903,15 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		{"DELETE", modern, "DELETE", "", "", 405, invalid},
 
 		{"nothing", modern, "", "", "", 400, notJSON},
-		{"a batch", old, "", "MCP-Protocol-Version: 2025-03-26", " \n[" + list + "]", 400, notRPC},
+		{"a batch of another revision", old, "", "", " \n[" + list + "]", 400, notRPC},
+		{"id 1.5", old, "", "", strings.Replace(list, `"id":1`, `"id":1.5`, 1), 400, notRPC + `a request with the id 1.5"}}`},
+		{"id 1.0", old, "", "", strings.Replace(list, `"id":1`, `"id":1.0`, 1), 200, `{"jsonrpc":"2.0","id":1.0,"result":`},
+		{"id []", old, "", "", strings.Replace(list, `"id":1`, `"id":[]`, 1), 400, notRPC},
+		{"two methods", old, "", "", list[:len(list)-1] + `,"method":"ping"}`, 400, notRPC + `the member \"method\" comes twice`},
+		{"ping", modern, "", "", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, 200, `{"jsonrpc":"2.0","id":1,"result":{}}`},
 		{"id null", old, "", "", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, 400, notRPC},
 		{"neither", old, "", "", `{"jsonrpc":"2.0","id":1}`, 400, notRPC},
-		{"invalid params", old, "", "", list[:len(list)-1] + `,"params":[]}`, 400, noParam + `tools/list: json: `},
+		{"invalid params", old, "", "", list[:len(list)-1] + `,"params":[]}`, 400, noParam + `tools/list: params or _meta: not an`},
 		{"too long a message", modern, "", "", call + strings.Repeat(" ", maxPost-len(call)+1), 413,
 			invalid + `the message is longer than 4194304 bytes"}}`},
 
@@ -906,13 +925,23 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		{"no Mcp-Name", modern, "", "Mcp-Name: ", call, 400, name + `[]"}}`},
 		{"another Mcp-Name", modern, "", "Mcp-Name: search_chunks", call, 400, name},
 		{"Base64", modern, "", "Mcp-Name: =?base64?Z2V0X2RvY3VtZW50?=", call, 200, ``},
+		{"a method in Base64", modern, "", "Mcp-Method: =?base64?dG9vbHMvY2FsbA==?=", call, 400, method},
+		{"a version in Base64", modern, "", "MCP-Protocol-Version: =?base64?MjAyNi0wNy0yOA==?=", call, 400, version},
+		{"NAME", modern, "", "", strings.Replace(call, `"name"`, `"NAME":"list_documents","name"`, 1), 200,
+			`{"jsonrpc":"2.0","id":1,"result":{` + libServerInfo + `,"content":[{"type":"text","text":"Apples`},
+		{"NAME in Mcp-Name", modern, "", "Mcp-Name: list_documents", strings.Replace(call, `"arguments"`,
+			`"NAME":"list_documents","arguments"`, 1), 400, name},
+		{"two names", modern, "", "", strings.Replace(call, `"name"`, `"name":"list_documents","name"`, 1), 400,
+			noParam + `tools/call: params or _meta: the member \"name\" comes twice"}}`},
+		{"a log level", modern, "", "", strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"x",`, 1),
+			400, noParam + `tools/call: unknown io.modelcontextprotocol/logLevel in _meta: `},
 		{"broken Base64", modern, "", "Mcp-Name: =?base64?Z2V0X2RvY3VtZW50!?=", call, 400, name},
 		{"too short for Base64", modern, "", "Mcp-Name: =?base64?=", strings.Replace(call, "get_document", "=?base64?=", 1),
 			200, noParam + `unknown tool: =?base64?="}}`},
 		{"Mcp-Name not ASCII", modern, "", "Mcp-Name: é", strings.Replace(call, "get_document", "é", 1), 400,
 			fmt.Sprintf(mismatch, "Mcp-Name", "é")},
 		{"a name of the wrong type", modern, "", "", libStateless("1", "tools/call", `"name":7,`), 400,
-			noParam + `tools/call: json: `},
+			noParam + `tools/call: name: json: `},
 		{"Mcp-Name of a resource", modern, "", "Mcp-Method: resources/read",
 			libStateless("1", "resources/read", `"uri":"library:///a.go","name":"get_document",`), 400,
 			fmt.Sprintf(mismatch, "Mcp-Name", "library:///a.go")},
@@ -940,6 +969,81 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		[]any{503, invalid + `256 requests are running: try again"}}`, "1"})
 	<-s.h.slots
 	assert.Equal(t, s.modern("tools/list", "", "").status, 200)
+}
+
+// Batches are those of one revision, which had no header for it yet. What comes of a batch is a stream.
+func TestLibraryBatches(t *testing.T) {
+	checkLeaks(t)
+	s := newLHTTP(t, libSmall())
+	const (
+		ping     = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		call     = `{"jsonrpc":"2.0","id":"two","method":"tools/call","params":{"name":"none"}}`
+		notice   = `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`
+		pong     = `{"jsonrpc":"2.0","id":1,"result":{}}`
+		noTool   = `{"jsonrpc":"2.0","id":"two","error":{"code":-32602,"message":"unknown tool: none"}}`
+		invalid  = `{"jsonrpc":"2.0","error":{"code":-32600,"message":"`
+		tooMany  = invalid + `a batch must be an array of 1 to 1000 messages"}}`
+		noHeader = "MCP-Protocol-Version: "
+	)
+	many := strings.Repeat(ping+",", maxBatch-1)
+	for _, test := range []struct {
+		body   string
+		status int
+		want   string
+	}{
+		{"[" + ping + "," + notice + ", " + call + "]", 200, htEvent(pong) + htEvent(noTool)},
+		{" [" + ping + "]\n", 200, htEvent(pong)},
+		{ping, 200, pong},
+		{"[" + notice + `,{"jsonrpc":"2.0","id":5,"result":{}}]`, 202, ""},
+		{"[]", 400, tooMany},
+		{"[" + ping, 400, tooMany},
+		{"[" + many + ping + "]", 200, strings.Repeat(htEvent(pong), maxBatch)},
+		{"[" + many + ping + "," + ping + "]", 400, tooMany},
+		{"[" + ping + ",1]", 400, invalid + `not a JSON-RPC message: not an object"}}`},
+		{"[" + ping + "," + libInitialize + "]", 400, invalid + `initialize must not be part of a batch"}}`},
+		{"[" + libStateless("1", "tools/list", "") + "]", 200,
+			htEvent(`{"jsonrpc":"2.0","id":1,"error":{"code":-32020,"message":"the header …`)},
+	} {
+		for _, version := range []string{noHeader, noHeader + "2025-03-26"} {
+			a := s.do("POST", lhttpHeader(lhttpBase(version)...), test.body)
+			assert.Equal(t, a.status, test.status, a.body)
+			want, _, begins := strings.Cut(test.want, "…")
+			assert.Assert(t, a.body == want || begins && strings.HasPrefix(a.body, want), "%.500s\nis not\n%.500s", a.body, want)
+		}
+	}
+	lines := libSession(t, libSmall(), "["+ping+","+notice+","+call+"]", strings.Replace(ping, `1`, `1.5`, 1))
+	assert.DeepEqual(t, lines, map[string]string{"1": pong, `"two"`: noTool,
+		"1.5": `{"jsonrpc":"2.0","id":1.5,"error":{"code":-32600,"message":"the id of a request must be a string or an integer"}}`})
+}
+
+// TestLibraryHTTPUnfinished: messages that are not whole take no place of those that are, unless they are long.
+func TestLibraryHTTPUnfinished(t *testing.T) {
+	lhttpServed(t, func(t *testing.T, s *lhttp, pipes *lhttpPipes, _ chan struct{}, _ func() error) {
+		send := func(length int) {
+			c, err := pipes.dial(t.Context(), "", "")
+			assert.NilError(t, err)
+			t.Cleanup(func() { c.Close() })
+			_, err = fmt.Fprintf(c, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+				"Content-Length: %d\r\n\r\n%s", length+1, strings.Repeat(" ", length))
+			assert.NilError(t, err)
+		}
+		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		for range maxPosts {
+			send(10)
+		}
+		for range maxLarge {
+			send(smallPost)
+		}
+		synctest.Wait()
+		a := s.do("POST", lhttpOld(), ping)
+		assert.Equal(t, a.status, 200, a.body)
+		a = s.do("POST", lhttpOld(), ping+strings.Repeat(" ", smallPost))
+		assert.Equal(t, a.status, 503)
+		assert.Assert(t, is.Contains(a.body, "32 long messages are being read: try again"))
+		time.Sleep(bodyTime)
+		a = s.do("POST", lhttpOld(), ping+strings.Repeat(" ", smallPost))
+		assert.Equal(t, a.status, 200, a.body)
+	})
 }
 
 // A client that disconnects cancels its request, in both eras.

@@ -497,7 +497,9 @@ func (c *Conn) serveRequests(l *lane) {
 	for s := c.nextRequest(l); s != nil; s = c.nextRequest(l) {
 		var result any
 		var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + s.method}
-		if c.handler.Request != nil && s.ctx.Err() == nil {
+		if !isID(s.id) {
+			err = &Error{Code: CodeInvalidRequest, Message: "the id of a request must be a string or an integer"}
+		} else if c.handler.Request != nil && s.ctx.Err() == nil {
 			result, err = c.handler.Request(s.ctx, c, s.method, s.params)
 		}
 		if !c.cancelled(s) {
