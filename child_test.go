@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -249,6 +251,8 @@ type scriptPeer struct {
 	key   func(name string) string // if set, all that the server says is key of something
 	name  string                   // if set, the server has something that no other has
 	tells bool                     // what it is asked, on stderr
+
+	confused atomic.Bool // by server/discover
 }
 
 // say is a text of the server, about what has the name.
@@ -334,6 +338,10 @@ func (p *scriptPeer) request(ctx context.Context, c *Conn, method string, params
 			`,"instructions":` + string(modelJSON(p.say("instructions", "Be kind to it."))) + `}`), nil
 	case method == "server/discover" && p.mode == "mortal":
 		os.Exit(1)
+	case method == "server/discover" && p.mode == "confused":
+		p.confused.Store(true)
+	case method == "tools/list" && p.confused.Load():
+		return nil, errors.New("not initialized")
 	case method == "server/discover" && p.mode == "mute":
 		<-ctx.Done()
 	}

@@ -324,6 +324,17 @@ func (s *hosted) list(ctx context.Context) ([]HostTool, error) {
 	inTime, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
 	defer cancel()
 	tools, err := client.ListTools(inTime)
+	if first := err; s.harmedByProbe(client, err) {
+		if client, err = s.get(ctx, false); err == nil {
+			tools, err = client.ListTools(inTime)
+		}
+		switch {
+		case err == nil && s.options.Remember != nil:
+			s.options.Remember(client.Server.ProtocolVersion)
+		case err != nil && err.Error() != first.Error():
+			err = fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)", err, first)
+		}
+	}
 	if isMethodNotFound(err) {
 		tools, err = nil, nil // a server of resources or prompts alone
 	}
@@ -340,6 +351,20 @@ func (s *hosted) list(ctx context.Context) ([]HostTool, error) {
 		s.tools[i] = HostTool{s.Name, function, tools[i], s}
 	}
 	return s.tools, nil
+}
+
+// harmedByProbe reports whether the first list of a server on stdio failed after a probe, which may be why (see
+// Client.Probed). Then a start without a probe has begun.
+func (s *hosted) harmedByProbe(client *Client, err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed := client.Err() != nil || errors.As(err, new(*Error)) && !isMethodNotFound(err)
+	if !failed || !client.Probed || s.URL != "" || s.tools != nil || s.client != client {
+		return false
+	}
+	s.options.Protocol = Revisions()[1] // the newest with a handshake
+	s.beginStart(s.life, time.Time{})
+	return true
 }
 
 // busyTools returns the tools of the last list while the server works on a call, or may still do so after the caller

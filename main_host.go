@@ -6,6 +6,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -147,6 +149,19 @@ func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) C
 	if p.protocol != "auto" {
 		o.Protocol = p.protocol
 	}
+	if file := handshakeFile(s); file != "" && s.URL == "" && !p.builtIn {
+		o.Recall = func() string {
+			revision, _ := os.ReadFile(file)
+			return string(revision)
+		}
+		o.Remember = func(revision string) { // what cannot be kept is found out anew at the next start
+			if revision == "" {
+				_ = os.Remove(file)
+			} else if os.MkdirAll(filepath.Dir(file), 0o700) == nil {
+				_ = os.WriteFile(file, []byte(revision), 0o600)
+			}
+		}
+	}
 	if trace != nil {
 		o.Trace = func(sent bool, text []byte) {
 			trace(s, map[bool]string{true: "-> ", false: "<- "}[sent]+string(text))
@@ -154,6 +169,18 @@ func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) C
 		o.Stray = func(_ []byte, reason error) { trace(s, "!! skipped: "+reason.Error()) }
 	}
 	return o
+}
+
+// handshakeFile returns the file that says that a server does not bear a probe, "" where there is no place for it. Its
+// name is a hash of the command, its arguments, which may be secret, and its folder.
+func handshakeFile(s *Server) string {
+	cache, err := os.UserCacheDir()
+	folder, unknown := filepath.Abs(s.Command.Dir)
+	if err != nil || unknown != nil {
+		return ""
+	}
+	command, _ := json.Marshal([]any{s.Command.Path, s.Command.Args, folder})
+	return filepath.Join(cache, "mcpagent", fmt.Sprintf("handshake-%.16x", sha256.Sum256(command)))
 }
 
 // configure finds out which servers there are to be.

@@ -197,9 +197,8 @@ func Connect(ctx context.Context, start func(context.Context) (Transport, error)
 	var probed *probedError
 	twice := errors.As(err, &probed)
 	if twice {
-		if client, err = connect(ctx, start, options, false); err != nil {
-			err = fmt.Errorf("%w (the second start, without server/discover; the first, with it: %w)",
-				err, probed.error)
+		if client, err = connect(ctx, start, options, false); err != nil && !sameCause(err, probed) {
+			err = fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)", err, probed.error)
 		}
 	}
 	switch {
@@ -214,6 +213,12 @@ func Connect(ctx context.Context, start func(context.Context) (Transport, error)
 
 // probedError is why a connection failed after the probe, which may have been the cause.
 type probedError struct{ error }
+
+// sameCause reports whether two requests failed for the same reason, so that the second one's error says it all.
+func sameCause(a error, b *probedError) bool {
+	cause := func(err error) string { return fmt.Sprint(cmp.Or(errors.Unwrap(err), err)) }
+	return cause(a) == cause(b.error)
+}
 
 func connect(ctx context.Context, start func(context.Context) (Transport, error), o ClientOptions,
 	probe bool) (*Client, error) {
