@@ -135,6 +135,15 @@ func (p *puppet) do(r puppetRequest) (status int, end bool) {
 		fmt.Fprintln(os.Stderr, "leaving")
 		p.text(r, "bye")
 		return 7, true
+	case "close": // closes its stdin and answers, or its stdout, and lives on
+		fmt.Fprintln(os.Stderr, "closing")
+		if arg == "stdout" {
+			os.Stdout.Close()
+			select {}
+		}
+		os.Stdin.Close()
+		p.text(r, "closed")
+		select {}
 	case "crash": // no answer, and gone
 		fmt.Fprintln(os.Stderr, "out of memory")
 		self, _ := os.FindProcess(os.Getpid())

@@ -831,7 +831,7 @@ func TestHostChildrenFail(t *testing.T) {
 	}, nil)
 	defer host.Close()
 	const want = `^absent: .*no-such-server.*; exits: .*exit status 3.*cannot open the library.*; ` +
-		`mute: .*the server did not start within 200ms; wrong: it has neither a command nor a url$`
+		`mute: .*the server did not start within 200ms, stderr: started; wrong: it has neither a command nor a url$`
 	assert.Assert(t, is.Regexp(want, hostStatus(host)))
 	assert.ErrorIs(t, host.Status()[3].Err, context.DeadlineExceeded)
 	assert.Assert(t, strings.HasPrefix(hostFunctions(t.Context(), host), "good__echo good__notes_read "))

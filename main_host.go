@@ -42,6 +42,7 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		if s.URL != "" || s.Err != nil {
 			continue
 		}
+		s.Command.Excerpt = StderrExcerpt
 		if trace != nil {
 			s.Command.Stderr = p.traceStderr(s, trace)
 		} else if !p.builtIn {
@@ -112,7 +113,7 @@ func (p *program) explain(s HostStatus) error {
 	var refusal *HTTPError
 	err, log := s.Err, p.logs[s.Name]
 	if errors.As(err, new(*StartTimeoutError)) {
-		err = fmt.Errorf("%w (MCP_START_TIMEOUT)", err)
+		err = fmt.Errorf("%w; MCP_START_TIMEOUT sets how long to wait", err)
 	}
 	switch {
 	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:

@@ -195,7 +195,7 @@ func TestExplain(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&program{}, &StartTimeoutError{After: time.Second}, " (MCP_START_TIMEOUT)"},
+		{&program{}, &StartTimeoutError{After: time.Second}, "; MCP_START_TIMEOUT sets how long to wait"},
 		{&program{}, &Error{Message: "no"}, ""},
 		{&program{}, status(500), ""},
 		{&program{}, status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
@@ -339,5 +339,28 @@ func TestSessionErrors(t *testing.T) {
 		assert.Check(t, is.ErrorContains(err, "load session "+path+": "+want), "%s", text)
 		var newer *NewerSessionError
 		assert.Check(t, is.Equal(errors.As(err, &newer), strings.Contains(text, `"version":2`)))
+	}
+}
+
+// TestStderrExcerpt runs testdata/stderr.txt.
+func TestStderrExcerpt(t *testing.T) {
+	text, err := os.ReadFile("testdata/stderr.txt")
+	assert.NilError(t, err)
+	cases := strings.Split("\n"+string(text), "\n# ")[1:]
+	assert.Check(t, len(cases) > 20)
+	control := strings.NewReplacer("␛", "\x1b", "␍", "\r", "␇", "\a")
+	for _, c := range cases {
+		name, _, _ := strings.Cut(c, "\n")
+		t.Run(name, func(t *testing.T) {
+			var stderr, want string
+			for line := range strings.Lines(c) {
+				if said, ok := strings.CutPrefix(line, "< "); ok {
+					stderr += control.Replace(said)
+				} else if shown, ok := strings.CutPrefix(line, "> "); ok {
+					want = strings.TrimSuffix(shown, "\n")
+				}
+			}
+			assert.Equal(t, StderrExcerpt(stderr), want)
+		})
 	}
 }

@@ -13,36 +13,31 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 // ServerExitError says how a server's process ended. It wraps io.EOF.
 type ServerExitError struct {
-	Command string
-	State   *os.ProcessState // nil if it only closed its stdout and still runs
+	Command string           // without arguments, which may hold secrets
+	State   *os.ProcessState // nil if it still runs
+	Closed  string           // stdin or stdout: what it has closed, if it still runs
 	Stderr  string           // the last 8 KiB
+	Excerpt string           // of Stderr, made by Command.Excerpt
 }
 
-// Error is one line: the command, the exit status and the last words of stderr.
+// Error is one line: the command, the exit status and the excerpt of stderr.
 func (e *ServerExitError) Error() string {
-	text := fmt.Sprintf("server %s closed its stdout", e.Command)
+	text := fmt.Sprintf("server %s closed its %s, but still runs", e.Command, e.Closed)
 	if e.State != nil {
 		text = fmt.Sprintf("server %s ended (%s)", e.Command, e.State)
 	}
-	blank := func(line string) bool { return strings.TrimSpace(line) == "" }
-	lines := slices.DeleteFunc(strings.Split(e.Stderr, "\n"), blank)
-	if len(lines) == 0 {
+	if e.Excerpt == "" {
 		return text + ", nothing on stderr"
 	}
-	last := strings.Join(lines[max(0, len(lines)-4):], " | ")
-	if over := len(last) - 600; over > 0 { // whole words: half a secret is not recognised as one
-		_, last, _ = strings.Cut(last[over:], " ")
-		last = "… " + last
-	}
-	return text + ", stderr: " + last
+	return text + ", stderr: " + e.Excerpt
 }
 
 func (e *ServerExitError) Unwrap() error { return io.EOF }
@@ -226,11 +221,12 @@ type Command struct {
 	// one goroutine and must not block for long: a server whose stderr is not read stops.
 	Stderr io.Writer
 
+	// Excerpt chooses what an error shows of the last 8 KiB of stderr, in one line; the last line if nil.
+	Excerpt func(stderr string) string
+
 	MaxMessage int           // bytes of one message from the server; 64 MiB if 0
 	Grace      time.Duration // what Close gives the server for each of its two chances to end by itself; 2 s if 0
 }
-
-func (c *Command) String() string { return strings.Join(append([]string{c.Path}, c.Args...), " ") }
 
 // drain is how long to wait for EOF on the pipes of a process that has ended; a grandchild may hold them open.
 const drain = 100 * time.Millisecond
@@ -245,8 +241,8 @@ type Stdio struct {
 	process *exec.Cmd
 	lines   *Lines
 	stdin   *os.File
-	stdout  *os.File
-	stderr  *os.File
+	stdout  *childPipe
+	stderr  *childPipe
 
 	exited chan struct{} // closed when the process has been reaped, just after state is set
 	state  *os.ProcessState
@@ -254,19 +250,27 @@ type Stdio struct {
 	killed chan struct{} // closed when SIGKILL went to the group
 	heard  chan struct{} // closed when stderr has been read to its end
 
-	drained bool // nothing more is read after the end of the process; only readStdout uses it, like the next
-	extra   int  // bytes read after the end of the process
-
 	work sync.WaitGroup // readStderr, reap
 
-	mu   sync.Mutex // guards tail; never held across I/O
-	tail []byte     // the last of stderr
+	closed atomic.Pointer[string] // see ServerExitError; set by the first exitError
+
+	mu    sync.Mutex // guards the following; never held across I/O or a callback
+	tail  []byte     // the last of stderr
+	wrote time.Time  // when the last of it came
 }
 
 // Start starts the server as a child process: a *Stdio. The caller must Close it, also after the server has ended.
 func (c Command) Start(context.Context) (Transport, error) {
 	if c.Grace == 0 {
 		c.Grace = 2 * time.Second
+	}
+	if c.Excerpt == nil {
+		c.Excerpt = lastLine
+	}
+	if c.Dir != "" {
+		if _, err := os.Stat(c.Dir + string(os.PathSeparator)); err != nil { // else it reads as if the command did not exist
+			return nil, c.startError(fmt.Errorf("working directory: %w", err))
+		}
 	}
 	s := &Stdio{
 		command: c,
@@ -287,7 +291,7 @@ func (c Command) Start(context.Context) (Transport, error) {
 		if err != nil {
 			closeAll(ours[:i])
 			closeAll(theirs[:i])
-			return nil, fmt.Errorf("start server %s: %w", &c, err)
+			return nil, c.startError(err)
 		}
 		if ours[i], theirs[i] = r, w; i == 0 {
 			ours[i], theirs[i] = w, r
@@ -298,10 +302,10 @@ func (c Command) Start(context.Context) (Transport, error) {
 	closeAll(theirs[:])
 	if err != nil {
 		closeAll(ours[:])
-		return nil, fmt.Errorf("start server %s: %w", &c, err)
+		return nil, c.startError(err)
 	}
-	s.stdin, s.stdout, s.stderr = ours[0], ours[1], ours[2]
-	s.lines = NewLines(readFunc(s.readStdout), s.stdin)
+	s.stdin, s.stdout, s.stderr = ours[0], &childPipe{File: ours[1]}, &childPipe{File: ours[2]}
+	s.lines = NewLines(s.stdout, s.stdin)
 	s.lines.MaxMessage = c.MaxMessage
 	s.work.Go(s.readStderr)
 	s.work.Go(s.reap)
@@ -314,15 +318,27 @@ func closeAll(files []*os.File) {
 	}
 }
 
-type readFunc func([]byte) (int, error)
-
-func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+// startError names the command alone: what follows it may hold secrets, and os and os/exec repeat all of its path.
+func (c *Command) startError(err error) error {
+	var lookup *exec.Error
+	var start *os.PathError
+	if errors.As(err, &lookup) {
+		err = lookup.Err
+	} else if errors.As(err, &start) && start.Path == c.Path {
+		err = start.Err
+	}
+	name, rest, _ := strings.Cut(c.Path, " ")
+	if rest != "" && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)) {
+		return fmt.Errorf("start server %s: %w; what follows the command belongs into its \"args\"", name, err)
+	}
+	return fmt.Errorf("start server %s: %w", c.Path, err)
+}
 
 // Read returns the server's next message, and after the last one, when the server has ended, a *ServerExitError.
 func (s *Stdio) Read() ([]byte, error) {
 	message, err := s.lines.Read()
 	if errors.Is(err, io.EOF) {
-		err = s.exitError()
+		err = s.exitError("stdout")
 	}
 	return message, err
 }
@@ -330,10 +346,30 @@ func (s *Stdio) Read() ([]byte, error) {
 // Write sends a message; see Lines.Write. After a broken pipe the error says how the server ended.
 func (s *Stdio) Write(ctx context.Context, m Outgoing) error {
 	err := s.lines.Write(ctx, m)
-	if isBrokenPipe(err) || errors.Is(err, os.ErrClosed) {
-		return s.exitError()
+	lost := isBrokenPipe(err)
+	if errors.Is(err, os.ErrClosed) { // by reap, if it was not Close
+		select {
+		case <-s.exited:
+			lost = true
+		default:
+		}
+	}
+	if lost {
+		return s.exitError("stdin")
 	}
 	return err
+}
+
+// Stderr returns an excerpt of what the server has written there last, and the time of that.
+func (s *Stdio) Stderr() (excerpt string, last time.Time) {
+	tail, last := s.lastWords()
+	return s.command.Excerpt(tail), last
+}
+
+func (s *Stdio) lastWords() (tail string, last time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return string(s.tail), s.wrote
 }
 
 // Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is still to be called.
@@ -386,15 +422,8 @@ func (s *Stdio) reap() {
 	close(s.exited)
 	// A write that is stuck, because a grandchild holds the pipe and does not read, ends now.
 	_ = s.stdin.Close()
-	// From now on a read returns what is there or fails soon; see readStdout.
-	for _, f := range []*os.File{s.stdout, s.stderr} {
-		if f.SetReadDeadline(time.Now().Add(drain)) != nil { // pipes on Windows have none
-			s.work.Go(func() {
-				within(drain, nil) // only the time ends it
-				f.Close()
-			})
-		}
-	}
+	s.stdout.end()
+	s.stderr.end()
 	if !groupAlive(s.process.Process) {
 		return
 	}
@@ -424,16 +453,31 @@ func groupEnds(leader *os.Process, d time.Duration, stop <-chan struct{}) bool {
 	return true
 }
 
-// readStdout reads from the process. After its end the pipe may still hold messages, but a grandchild can keep EOF
-// from coming. So after the deadline that reap has set, it reads on until the pipe is empty, and at most maxPipe
-// bytes. (Without deadlines, on Windows, it reads until reap closes the pipe.)
-func (s *Stdio) readStdout(p []byte) (int, error) {
-	n, err := s.stdout.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) && !s.drained {
-		s.stdout.SetReadDeadline(time.Now().Add(drain))
-		n, err = s.stdout.Read(p)
-		s.extra += n
-		s.drained = n < len(p) || s.extra >= maxPipe
+// childPipe is our end of the stdout or stderr of a process. After the end of the process the pipe may still hold
+// what it wrote, but a grandchild can keep EOF from coming.
+type childPipe struct {
+	*os.File
+	drained bool // nothing more is read after the end; only Read uses it, like the next
+	extra   int  // bytes read after the end
+}
+
+// end makes Read return what is there, and then io.EOF. Pipes on Windows have no deadlines: there it has the time of
+// drain for that.
+func (c *childPipe) end() {
+	if c.SetReadDeadline(time.Now().Add(drain)) != nil {
+		time.AfterFunc(drain, func() { c.Close() })
+	}
+}
+
+// Read reads on after the deadline that end has set, until the pipe is empty, and at most maxPipe bytes: however late
+// the reader comes, nothing is lost.
+func (c *childPipe) Read(p []byte) (int, error) {
+	n, err := c.File.Read(p)
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.drained {
+		c.SetReadDeadline(time.Now().Add(drain))
+		n, err = c.File.Read(p)
+		c.extra += n
+		c.drained = n < len(p) || c.extra >= maxPipe
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
 		err = io.EOF // Read says how the process ended
@@ -454,6 +498,9 @@ func (s *Stdio) readStderr() {
 		s.mu.Lock()
 		s.tail = append(s.tail, chunk[:n]...)
 		s.tail = s.tail[max(0, len(s.tail)-maxTail):]
+		if n > 0 {
+			s.wrote = time.Now()
+		}
 		s.mu.Unlock()
 		if s.command.Stderr != nil {
 			line = append(line, chunk[:n]...)
@@ -472,17 +519,26 @@ func (s *Stdio) readStderr() {
 	}
 }
 
-// exitError says how the process ended. It waits a moment for that: the pipe ends before the process.
-func (s *Stdio) exitError() error {
-	e := &ServerExitError{Command: s.command.String()}
+// exitError says how the process ended. It waits a moment for that: the pipe ends before the process. A server that
+// still runs without its stdin or stdout is lost all the same, and Read ends.
+func (s *Stdio) exitError(closed string) error {
+	e := &ServerExitError{Command: s.command.Path}
 	if within(4*drain, s.exited) {
 		e.State = s.state
 		within(4*drain, s.heard)
+	} else {
+		s.stdout.end()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e.Stderr = string(s.tail)
+	s.closed.CompareAndSwap(nil, &closed)
+	e.Closed = *s.closed.Load()
+	e.Stderr, _ = s.lastWords()
+	e.Excerpt = s.command.Excerpt(e.Stderr)
 	return e
+}
+
+func lastLine(text string) string {
+	text = strings.TrimSpace(text)
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 
 // safeEnvironment picks the variables that a program needs to run at all, and that carry no secrets. A value that

@@ -119,7 +119,7 @@ func TestLateReader(t *testing.T) {
 	for piece := make([]byte, 999); err == nil; {
 		s.stdout.SetReadDeadline(time.Unix(1, 0)) // as if the time that reap grants were over
 		var n int
-		n, err = s.readStdout(piece)
+		n, err = s.stdout.Read(piece)
 		got = append(got, piece[:n]...)
 	}
 	assert.Equal(t, err, io.EOF)
@@ -128,6 +128,30 @@ func TestLateReader(t *testing.T) {
 	assert.NilError(t, syscall.Kill(pid, syscall.SIGKILL))
 	s.Close()
 	alive.wantAllGone(t)
+}
+
+// TestLateStderr: what a server wrote to stderr before its end reaches the writer, however late that takes it.
+func TestLateStderr(t *testing.T) {
+	checkLeaks(t)
+	busy := make(chan struct{})
+	stderr := &collector{told: func() { <-busy }}
+	command := childCommand("puppet")
+	command.Stderr = stderr
+	c, s := connectChild(t, command, nil)
+	var want strings.Builder
+	for i := range 20 {
+		line := strings.Repeat(string(rune('a'+i)), 999) + "\n"
+		want.WriteString(line)
+		_, err := c.run(t.Context(), "stderr", line)
+		assert.NilError(t, err)
+	}
+	_, err := c.run(t.Context(), "leave", "")
+	assert.NilError(t, err)
+	<-s.exited
+	s.stderr.SetReadDeadline(time.Unix(1, 0)) // as if the time that reap grants were over
+	close(busy)
+	assert.NilError(t, c.Close())
+	assert.Equal(t, strings.Join(stderr.all(), ""), want.String()+"leaving\n")
 }
 
 // TestServerKilled: the end of a server fails the call at once, with how it ended and its last words, and
@@ -153,6 +177,34 @@ func TestServerKilled(t *testing.T) {
 	s.Kill() // nobody
 	assert.NilError(t, c.Close())
 	alive.wantAllGone(t)
+}
+
+// TestServerClosesPipe: a server that lives on without its stdin or its stdout is lost: the call that finds out fails
+// with the right words, and so does the connection, so that its user can start it again.
+func TestServerClosesPipe(t *testing.T) {
+	for _, name := range []string{"stdin", "stdout"} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			command := childCommand("puppet")
+			command.Args = []string{"--token", "secret"}
+			command.Grace = 50 * time.Millisecond // it does not see the end of a stdin that it has closed
+			alive := newLifeline(t, &command)
+			c, _ := connectChild(t, command, nil)
+			waiting := c.wait(t)
+			_, err := c.run(t.Context(), "close", name)
+			if name == "stdin" { // it answers, and the next call finds out
+				assert.NilError(t, err)
+				_, err = c.run(t.Context(), "pid", "")
+			}
+			want := "connection closed: server " + command.Path + " closed its " + name + ", but still runs, stderr: closing"
+			assert.ErrorContains(t, err, want)
+			assert.ErrorContains(t, <-waiting, want)
+			<-c.Done()
+			assert.ErrorContains(t, c.Err(), want)
+			assert.NilError(t, c.Close())
+			alive.wantAllGone(t)
+		})
+	}
 }
 
 // TestServerStopsReading: a call that fills the pipe is freed by its ctx, and Close does not wait for the pipe.

@@ -1,0 +1,102 @@
+// main_stderr.go - what an error shows of a server's last words: the lines that name a cause.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	maxCauses = 4   // lines that are shown
+	maxCause  = 160 // bytes of each
+)
+
+var (
+	terminalCode = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[@-Z_])")
+
+	// groupMark is what Python draws before the lines of an exception group.
+	groupMark   = regexp.MustCompile(`^\s*(?:\| ?|\+ )`)
+	pythonFrame = regexp.MustCompile(`^\s*File ".*", line \d+`) // its source follows, indented more
+	goTrace     = regexp.MustCompile(`^goroutine \d+ .*\[`)     // which a blank line ends
+	underline   = regexp.MustCompile(`^[\s|]*[~^][\s~^]*$`)     // marks a place of the source line above it
+
+	// noCause matches single lines that tell no cause: stack frames, lines without a letter, versions, members of an
+	// error of Node.js, hints about logs.
+	noCause = regexp.MustCompile(`^\s+at \S|^[^\pL]*$|^\s*\S+:\d+$|^\s*\.\.\. \d+ more|^exit status \d+$` +
+		`|^(Node\.js|Bun|Deno) v?\d|^\s+\w+: ('.*'|-?\d+|\[.*\]|\[|\{),?$` +
+		`|Traceback \(most recent call last\)|^(The above|During handling of the above) exception` +
+		`|^stack backtrace:|^\s+\d+: \S|^note: |^npm (warn|notice)|^npm (error|ERR!)( \w+)?$|A complete log of this run`)
+
+	// An error beats a complaint: usage texts are full of words such as required.
+	anError     = regexp.MustCompile(`(?i)error|exception|panic|fatal|caused by`)
+	aComplaint  = regexp.MustCompile(`(?i)fail|n't |not |unable|no (such|module)|denied|invalid|missing|require`)
+	isContinued = regexp.MustCompile(`:$|validation errors? for `) // the next two lines say what it is
+)
+
+// StderrExcerpt returns one line with what is likely to be the reason why a server ended: the lines of its stderr that
+// name an error, else those that complain of something, else the last ones. Long lines are cut between words, as half
+// a secret would not be recognised as one.
+func StderrExcerpt(stderr string) string {
+	if len(stderr) >= 8<<10 { // all that Stdio keeps: it begins in the middle of a word
+		stderr = stderr[strings.IndexAny(stderr, " \n")+1:]
+	}
+	lines := causeLines(terminalCode.ReplaceAllString(stderr, ""))
+	chosen := lines[max(0, len(lines)-maxCauses):]
+	for _, pattern := range []*regexp.Regexp{aComplaint, anError} {
+		var matching []string
+		for i, line := range lines {
+			told := i > 0 && isContinued.MatchString(lines[i-1]) && pattern.MatchString(lines[i-1]) ||
+				i > 1 && isContinued.MatchString(lines[i-2]) && pattern.MatchString(lines[i-2])
+			if (told || pattern.MatchString(line)) && !slices.Contains(matching, line) {
+				matching = append(matching, line)
+			}
+		}
+		if len(matching) > 0 {
+			chosen = matching
+		}
+	}
+	if n := len(chosen); n > maxCauses {
+		chosen = append(chosen[:maxCauses-1:maxCauses-1], "…", chosen[n-1])
+	}
+	for i, line := range chosen {
+		if len(line) > maxCause {
+			chosen[i] = line[:max(0, strings.LastIndexByte(line[:maxCause], ' '))] + " …"
+		}
+	}
+	return strings.Join(chosen, " | ")
+}
+
+// causeLines returns the lines of a text without those that tell no cause; or all of them if no other is left.
+func causeLines(text string) (lines []string) {
+	var all []string
+	split := strings.Split(text, "\n")
+	frame, inTrace := -1, false // the indentation of the last pythonFrame; after goTrace
+	for i, line := range split {
+		line = strings.TrimRight(line, " \r")
+		line = groupMark.ReplaceAllString(line[strings.LastIndexByte(line, '\r')+1:], "")
+		indent := len(line) - len(strings.TrimLeft(line, " \t"))
+		if indent <= frame {
+			frame = -1
+		}
+		switch {
+		case line == "":
+			inTrace = false
+			continue
+		case goTrace.MatchString(line):
+			inTrace = true
+		case pythonFrame.MatchString(line):
+			frame = indent
+		case inTrace, frame >= 0, noCause.MatchString(line), i+1 < len(split) && underline.MatchString(split[i+1]):
+		default:
+			lines = append(lines, strings.TrimSpace(line))
+		}
+		all = append(all, strings.TrimSpace(line))
+	}
+	if lines == nil {
+		return all
+	}
+	return lines
+}
