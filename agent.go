@@ -110,6 +110,10 @@ type Agent struct {
 	// It is not asked about calls that cannot run. It must return soon after ctx ends. Nil runs every call.
 	Decide func(ctx context.Context, call ToolCall) Decision
 
+	// Missing, if set, returns why a function that is not listed cannot be called now although it may exist, or nil: the
+	// model is told that in place of the names that are listed.
+	Missing func(name string) error
+
 	// Observe, if set, is told of every event. New tries of a model request are reported to Model.OnRetry instead, on the
 	// same goroutine: other users may share the Mistral, so the agent sets no function there.
 	Observe func(Event)
@@ -285,6 +289,8 @@ func (x *questionRun) check(call *ToolCall, cut bool) error {
 	case x.calls > maxCalls:
 		x.last = &LimitError{maxCalls, "calls per question"}
 		return fmt.Errorf("not run: %w", x.last)
+	case !known && x.Missing != nil && x.Missing(name) != nil:
+		return x.Missing(name)
 	case !known:
 		list := cmp.Or(Clip(strings.Join(names, ", "), 1000), "none")
 		return fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list)

@@ -57,6 +57,9 @@ func Resolve(kind, name string, own, full []string) (int, error) {
 // HostStatus describes the state of one server.
 type HostStatus struct {
 	Name     string
+	Running  bool
+	Starting bool       // a start is under way, or will begin at Retry
+	Retry    time.Time  // no start begins earlier
 	Err      error      // why it is not running, or why its tools could not be listed the last time; nil if all is well
 	Info     ServerInfo // of the last successful start
 	Tools    int        // of the last list that could be read
@@ -73,31 +76,80 @@ type HostTool struct {
 }
 
 // Host stands between a model and MCP servers: it offers their tools under names that the model's API takes, and
-// keeps the servers running. One that fails does not stop the others. All methods may be called from any goroutine.
+// keeps the servers running. One that fails, or is slow, does not stop the others. A server is started when it is
+// needed first. All methods may be called from any goroutine.
 type Host struct {
 	servers []*hosted
 	stop    context.CancelCauseFunc // ends the life of the Host
 	work    sync.WaitGroup          // goroutines of the servers
 }
 
-// StartHost starts all servers at once, and returns when each is running or has failed; Status says which. options,
-// if not nil, returns the options for each server. ctx bounds the starts; the Host lives until Close.
-func StartHost(ctx context.Context, servers []Server, options func(s *Server) ClientOptions) *Host {
+// NewHost returns a host of servers, none of which is started yet. options, if not nil, returns the options for each
+// server. The Host lives until Close.
+func NewHost(servers []Server, options func(s *Server) ClientOptions) *Host {
 	life, stop := context.WithCancelCause(context.Background())
 	h := &Host{stop: stop}
-	var starts []*serverStart
 	for i, prefix := range FunctionPrefixes(ServerNames(servers)) {
 		s := &hosted{Server: servers[i], prefix: prefix, life: life, work: &h.work}
 		if options != nil {
 			s.options = options(&s.Server)
 		}
 		h.servers = append(h.servers, s)
-		starts = append(starts, s.beginStart(ctx, time.Time{}))
-	}
-	for _, start := range starts {
-		<-start.done
 	}
 	return h
+}
+
+// Start starts the servers of these names, or all if there are none, at once. It returns when each is running or has
+// failed, which Status reports. For those that take longer than 10 s it waits only until one of them is running. The
+// starts go on when ctx ends.
+func (h *Host) Start(ctx context.Context, names ...string) {
+	_ = await(ctx, h.named(names), patience, (*hosted).begin)
+}
+
+// await begins something with servers, and waits for what was begun: until all is done; or until nothing has been
+// under way for less than the patience, and one server is ready. The error is the cause of ctx.
+func await(ctx context.Context, servers []*hosted, patience time.Duration, begin func(*hosted) *hostTask) error {
+	early, ended := make(chan struct{}, len(servers)), make(chan struct{}, len(servers))
+	waiting, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer cancel()
+	patient := 0
+	for _, s := range servers {
+		task := begin(s)
+		if task == nil {
+			continue
+		}
+		patient++
+		work.Go(func() {
+			inTime, stop := context.WithDeadline(waiting, task.begun.Add(patience))
+			defer stop()
+			_, _ = task.wait(inTime)
+			early <- struct{}{}
+			_, _ = task.wait(waiting)
+			ended <- struct{}{}
+		})
+	}
+	isReady := func(s *hosted) bool { return s.status().Err == nil }
+	for running := patient; running > 0 && (patient > 0 || !slices.ContainsFunc(servers, isReady)); {
+		select {
+		case <-early:
+			patient--
+		case <-ended:
+			running--
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// named returns the servers of these names, or all if there are none.
+func (h *Host) named(names []string) []*hosted {
+	if len(names) == 0 {
+		return h.servers
+	}
+	return slices.DeleteFunc(slices.Clone(h.servers), func(s *hosted) bool { return !slices.Contains(names, s.Name) })
 }
 
 // Status describes the servers, in the order in which they were given.
@@ -109,53 +161,80 @@ func (h *Host) Status() []HostStatus {
 	return status
 }
 
-// Tools returns the tools of all servers, also those that no model is offered. Lists that changed are read again,
-// and a server that ended is started again. One that fails is left out, and Status says why; its tools can still be
-// called. The error says that no server could be asked.
-func (h *Host) Tools(ctx context.Context) ([]HostTool, error) {
-	lists, err := h.lists(ctx)
+// Tools returns the tools of the servers of these names, or of all if there are none, also those that no model is
+// offered. Lists that changed are read again, and a server that is not running is started. One that fails is left out,
+// and Status says why; its tools can still be called. The error says that no server could be asked.
+func (h *Host) Tools(ctx context.Context, names ...string) ([]HostTool, error) {
+	lists, err := h.lists(ctx, h.named(names), noEnd)
 	return slices.Concat(lists...), err
 }
 
 // Functions returns the tools as a model is offered them: without those that Server.Allows leaves out, and those
-// that run only as tasks. The error says that there are too many, or is that of Tools.
+// that run only as tasks. A server that needs more than 10 s to start or to answer is left out until it has, if there
+// are others: Status has its state. The error says that there are too many, or is that of Tools.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
-	lists, err := h.lists(ctx)
+	lists, err := h.lists(ctx, h.servers, patience)
 	if err != nil {
 		return nil, err
 	}
-	functions := []Function{}
+	functions, counts := []Function{}, make([]string, len(h.servers))
 	for i, s := range h.servers {
+		before := len(functions)
 		for _, t := range lists[i] {
 			if tool := t.Tool; !tool.TaskOnly() && s.Allows(tool.Name) {
 				description := Clip(tool.Description, maxDescription)
-				functions = append(functions, Function{Name: t.Function, Description: description, Parameters: tool.InputSchema})
+				functions = append(functions,
+					Function{Name: t.Function, Description: description, Parameters: tool.InputSchema})
 			}
 		}
+		counts[i] = fmt.Sprintf("%s has %d", s.Name, len(functions)-before)
 	}
 	if len(functions) > MaxFunctions {
-		return nil, fmt.Errorf("there are %d tools, and a model can be offered %d: "+
-			"choose with allowedTools or excludedTools in the configuration", len(functions), MaxFunctions)
+		return nil, fmt.Errorf("there are %d tools (%s), and a model can be offered %d: choose with allowedTools or "+
+			"excludedTools in the configuration", len(functions), strings.Join(counts, ", "), MaxFunctions)
 	}
 	return functions, nil
 }
 
-// lists returns the tools of each server, all of which are asked at once.
-func (h *Host) lists(ctx context.Context) ([][]HostTool, error) {
-	lists, errs := make([][]HostTool, len(h.servers)), make([]error, len(h.servers))
-	var work sync.WaitGroup
-	for i, s := range h.servers {
-		work.Go(func() {
-			var err error
-			lists[i], err = s.list(ctx)
-			errs[i] = h.named(s, err)
-		})
+// lists returns the tools of each of the servers, all of which are asked at once.
+func (h *Host) lists(ctx context.Context, servers []*hosted, patience time.Duration) ([][]HostTool, error) {
+	lists, errs := make([][]HostTool, len(servers)), make([]error, len(servers))
+	if err := await(ctx, servers, patience, (*hosted).read); err != nil {
+		return nil, err
 	}
-	work.Wait()
+	for i, s := range servers {
+		tools, err := s.lastTools()
+		if errs[i] = h.about(s, err); err == nil {
+			lists[i] = tools
+		}
+	}
 	if !slices.Contains(errs, nil) {
 		return nil, errors.Join(errs...) // nil if there are no servers
 	}
 	return lists, nil
+}
+
+// Owner returns the name of the server whose functions begin as this one does, whether it has one of that name or not:
+// "" if none do.
+func (h *Host) Owner(function string) string {
+	for _, s := range h.servers {
+		if s.prefix != "" && strings.HasPrefix(function, s.prefix) {
+			return s.Name
+		}
+	}
+	return ""
+}
+
+// Missing returns why a function is not offered that there may be: its server is not running, or cannot list its
+// tools. It is nil if that is not the reason.
+func (h *Host) Missing(function string) error {
+	for _, s := range h.servers {
+		if err := s.status().Err; err != nil && strings.HasPrefix(function, s.prefix) {
+			return fmt.Errorf("the server %s, which %.100q may be a tool of, is not available now; "+
+				"go on without it, or try again later: %w", s.Name, function, err)
+		}
+	}
+	return nil
 }
 
 // Tool finds a tool of the last lists: by its function's name, or by its own if no other server has a tool of that
@@ -163,17 +242,15 @@ func (h *Host) lists(ctx context.Context) ([][]HostTool, error) {
 func (h *Host) Tool(name string) (HostTool, error) {
 	// A name with the prefix of a server is a function of that server or nothing, even if the server is not running: no
 	// other server can get its calls by a tool that is called so.
-	prefixed := slices.ContainsFunc(h.servers, func(s *hosted) bool {
-		return s.prefix != "" && strings.HasPrefix(name, s.prefix)
-	})
 	var tools []HostTool
 	var own, full []string
 	for _, s := range h.servers {
-		for _, t := range s.lastTools() {
+		known, _ := s.lastTools()
+		for _, t := range known {
 			tools, own, full = append(tools, t), append(own, t.Tool.Name), append(full, t.Function)
 		}
 	}
-	if prefixed {
+	if h.Owner(name) != "" {
 		own = nil
 	}
 	i, err := Resolve("tool", name, own, full)
@@ -183,14 +260,19 @@ func (h *Host) Tool(name string) (HostTool, error) {
 	return tools[i], nil
 }
 
-// CallTool runs a tool, which it finds as Tool does; see Client.CallTool. Where no list has it, the servers are
-// asked for their lists first. A server that ended is started again, but a call that ended it is not made again.
+// CallTool runs a tool, which it finds as Tool does; see Client.CallTool. Where no list has it, the servers that may
+// have it are asked for their lists first. A server that ended is started again, but a call that ended it is not made
+// again.
 func (h *Host) CallTool(
 	ctx context.Context, name string, arguments json.RawMessage, report func(Progress),
 ) (*ToolResult, error) {
 	t, err := h.Tool(name)
 	if err != nil {
-		if _, err := h.Tools(ctx); err != nil {
+		var owner []string
+		if name := h.Owner(name); name != "" {
+			owner = append(owner, name)
+		}
+		if _, err := h.Tools(ctx, owner...); err != nil {
 			return nil, err
 		}
 		if t, err = h.Tool(name); err != nil {
@@ -198,23 +280,49 @@ func (h *Host) CallTool(
 		}
 	}
 	result, err := t.server.call(ctx, &t.Tool, arguments, report)
-	return result, h.named(t.server, err)
+	return result, h.about(t.server, err)
 }
 
 // Client returns a client of the server of that name, for all that is not about tools. "" names the only server. If
-// it is not running it is started again.
+// it is not running it is started.
 func (h *Host) Client(ctx context.Context, server string) (*Client, error) {
-	for _, s := range h.servers {
-		if s.Name == server || server == "" && len(h.servers) == 1 {
-			client, err := s.get(ctx, true)
-			return client, h.named(s, err)
-		}
+	s, err := h.server(server)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("none of the %d servers is called %q", len(h.servers), server)
+	client, err := s.get(ctx, true)
+	return client, h.about(s, err)
 }
 
-// named says which server the error is about.
-func (h *Host) named(s *hosted, err error) error {
+// Restart ends the server of that name, if it is running, and starts it now, without the pause that it may be in.
+// "" names the only server.
+func (h *Host) Restart(ctx context.Context, server string) error {
+	s, err := h.server(server)
+	if err != nil {
+		return err
+	}
+	err = ErrClosed
+	if start := s.restart(); start != nil {
+		_, err = start.wait(ctx)
+	}
+	return h.about(s, err)
+}
+
+func (h *Host) server(name string) (*hosted, error) {
+	for _, s := range h.servers {
+		if s.Name == name || name == "" && len(h.servers) == 1 {
+			return s, nil
+		}
+	}
+	var names []string
+	for _, s := range h.servers {
+		names = append(names, s.Name)
+	}
+	return nil, fmt.Errorf("there is no server %q; the servers are: %s", name, strings.Join(names, ", "))
+}
+
+// about says which server the error is about.
+func (h *Host) about(s *hosted, err error) error {
 	if err == nil || len(h.servers) == 1 {
 		return err
 	}
@@ -242,7 +350,7 @@ func (h *Host) Close() error {
 	errs := make([]error, len(h.servers))
 	var work sync.WaitGroup
 	for i, s := range h.servers {
-		work.Go(func() { errs[i] = h.named(s, s.close()) })
+		work.Go(func() { errs[i] = h.about(s, s.close()) })
 	}
 	work.Wait()
 	h.work.Wait()

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"regexp"
 	"strings"
@@ -33,11 +34,21 @@ func (e *StartTimeoutError) Error() string {
 
 func (e *StartTimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
+// ErrStarting is the state of a server whose first start is under way, and ErrListing that of one that has not yet
+// answered tools/list.
+var (
+	ErrStarting = errors.New("it is still starting")
+	ErrListing  = errors.New("it is running, and has not yet listed its tools")
+)
+
 const (
 	startTime  = 30 * time.Second // Server.StartTimeout if 0
 	slowStart  = 5 * time.Minute  // the same, for a server that may still be downloaded
-	maxPause   = time.Minute      // before a start
+	maxPause   = time.Minute      // before a start, and between questions to a server that does not answer
 	listenTime = 5 * time.Second  // before a subscription that ended is begun again
+
+	patience = 10 * time.Second // with a server that is slow while others are ready
+	noEnd    = time.Duration(math.MaxInt64)
 )
 
 // Server describes an MCP server: a command to start, or a URL to connect to, and what a Host may do with it. Only
@@ -104,6 +115,11 @@ func (s *Server) Connect(ctx context.Context, o ClientOptions) (*Client, error) 
 	if !errors.As(err, &refusal) || o.Protocol == Revisions()[0] {
 		return client, err
 	}
+	var answer *Error
+	if errors.As(err, &answer) && (answer.Code <= CodeHeaderMismatch && answer.Code >= CodeUnsupportedVersion ||
+		answer.Code == CodeMethodNotFound) {
+		return nil, err // the answer of a server of the stateless era
+	}
 	switch refusal.Status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
 		var failed error
@@ -144,48 +160,68 @@ type hosted struct {
 	options ClientOptions
 	prefix  string          // of the names of its functions
 	life    context.Context // the Host's
-	work    *sync.WaitGroup // the Host's, for beginStart and listen
+	work    *sync.WaitGroup // the Host's, for beginStart, read and listen
 
-	mu        sync.Mutex   // guards the following; never held across I/O or a callback
-	client    *Client      // of the last start, until the next one closes it; nil if that failed
-	err       error        // why it is not running, or why its tools could not be listed; see noticeEnd
-	starting  *serverStart // nil if no start is under way
-	closed    bool         // no start may begin
-	lastStart time.Time    // when the last start was over, successful or not
-	tries     int          // restarts since a call that the server survived
-	starts    int          // that were successful
-	info      ServerInfo   // of the last successful start
-	tools     []HostTool   // of the last list that could be read; replaced, never changed
-	calls     int          // that are running
-	abandoned bool         // the last call ended without an answer: the server may still work on it
-	transport Transport    // of the last start
+	mu        sync.Mutex // guards the following; never held across I/O or a callback
+	client    *Client    // of the last start, until the next one closes it; nil if that failed
+	err       error      // why it is not running, or why its tools could not be listed; see noticeEnd
+	starting  *hostTask  // nil if no start is under way
+	reading   *hostTask  // nil if the tools are not being listed
+	closed    bool       // no start may begin
+	lastStart time.Time  // when the last start was over, successful or not
+	tries     int        // starts since a call that the server survived, or since the first that was successful
+	starts    int        // that were successful
+	info      ServerInfo // of the last successful start
+	tools     []HostTool // of the last list that could be read; replaced, never changed
+	calls     int        // that are running
+	mute      int        // lists in a row that had no answer in time
+	askAfter  time.Time  // the tools are not listed before, as the server does not answer
+	abandoned bool       // the last call ended without an answer: the server may still work on it
+	transport Transport  // of the last start
 }
 
-// serverStart is one start, for all who wait for it.
-type serverStart struct {
+// pauseAfter is the pause after so many tries: 0, 1, 2, 4, … seconds.
+func pauseAfter(tries int) time.Duration {
+	return min(time.Duration(1<<min(tries, 10)/2)*time.Second, maxPause)
+}
+
+// hostTask is one start, or one reading of the tools, for all who wait for it.
+type hostTask struct {
+	begun  time.Time     // of a start: later than now while there is a pause before it
+	hurry  func()        // of a start: ends the pause before it
 	done   chan struct{} // closed when the following are set
-	client *Client
+	client *Client       // of a start
 	err    error
 }
 
-// get returns a client of the server, which it starts if it is not running. Without patience it only waits for the
-// restart that is likely to succeed, the first since a call that the server survived. Later ones go on in the
-// background; and a server that never ran is not started again.
+// get returns a client of the server, which it starts if it is not running. Without patience it only waits for a start
+// that is likely to succeed, the first since a call that the server survived. Later ones go on in the background.
 func (s *hosted) get(ctx context.Context, patient bool) (*Client, error) {
 	client, start, err := s.clientOrStart(patient)
 	if start == nil {
 		return client, err
 	}
+	return start.wait(ctx)
+}
+
+// wait waits for a start, which goes on for others when ctx ends.
+func (t *hostTask) wait(ctx context.Context) (*Client, error) {
 	select {
-	case <-start.done:
-		return start.client, start.err
+	case <-t.done:
+		return t.client, t.err
 	case <-ctx.Done():
-		return nil, context.Cause(ctx) // the start goes on for others
+		return nil, context.Cause(ctx)
 	}
 }
 
+// begin starts the server if it is not running, and returns the start to wait for, if it is likely to succeed.
+func (s *hosted) begin() *hostTask {
+	_, start, _ := s.clientOrStart(false)
+	return start
+}
+
 // clientOrStart returns what get returns, or else the start to wait for.
-func (s *hosted) clientOrStart(patient bool) (*Client, *serverStart, error) {
+func (s *hosted) clientOrStart(patient bool) (*Client, *hostTask, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ended := s.noticeEnd()
@@ -194,17 +230,27 @@ func (s *hosted) clientOrStart(patient bool) (*Client, *serverStart, error) {
 		return nil, nil, ErrClosed
 	case s.client != nil && !ended:
 		return s.client, nil, nil
-	case !patient && s.starts == 0:
-		return nil, nil, s.err
 	case s.starting == nil:
-		pause := min(time.Duration(1<<min(s.tries, 10)/2)*time.Second, maxPause) // 0, 1, 2, 4, …
+		s.beginStart(s.lastStart.Add(pauseAfter(s.tries)))
 		s.tries++
-		s.beginStart(s.life, s.lastStart.Add(pause))
 	}
 	if !patient && s.tries > 1 {
 		return nil, nil, s.err
 	}
 	return nil, s.starting, nil
+}
+
+// restart begins a start without a pause, or ends the pause of the one that is to begin. It returns nil after Close.
+func (s *hosted) restart() *hostTask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.starting == nil && !s.closed {
+		s.beginStart(time.Time{})
+	}
+	if s.tries = 1; s.starting != nil {
+		s.starting.hurry()
+	}
+	return s.starting
 }
 
 // noticeEnd reports whether the server has ended by itself. The caller holds s.mu.
@@ -217,22 +263,24 @@ func (s *hosted) noticeEnd() bool {
 }
 
 // beginStart begins a start, though not before the given time. The caller holds s.mu.
-func (s *hosted) beginStart(ctx context.Context, at time.Time) *serverStart {
-	start, ended := &serverStart{done: make(chan struct{})}, s.client
-	s.starting, s.client = start, nil
+func (s *hosted) beginStart(at time.Time) {
+	pause, hurry := context.WithDeadline(s.life, at)
+	start, ended := &hostTask{begun: time.Now(), hurry: hurry, done: make(chan struct{})}, s.client
+	if at.After(start.begun) {
+		start.begun = at
+	}
+	s.starting, s.client, s.mute, s.askAfter = start, nil, 0, time.Time{}
 	s.work.Go(func() {
+		defer hurry()
 		if ended != nil {
 			_ = ended.Close() // what is left of it, as a grandchild, may be in the way
 		}
-		select {
-		case <-time.After(time.Until(at)):
-			start.client, start.err = s.connect(ctx)
-		case <-ctx.Done():
-			start.err = context.Cause(ctx)
+		<-pause.Done()
+		if start.err = context.Cause(s.life); start.err == nil {
+			start.client, start.err = s.connect(s.life)
 		}
 		s.finishStart(start)
 	})
-	return start
 }
 
 // connect starts the server, in the time that it has for it.
@@ -295,7 +343,7 @@ func (s *hosted) stderr() (excerpt string, last time.Time) {
 }
 
 // finishStart takes note of the outcome of a start.
-func (s *hosted) finishStart(start *serverStart) {
+func (s *hosted) finishStart(start *hostTask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(start.done)
@@ -304,30 +352,56 @@ func (s *hosted) finishStart(start *serverStart) {
 	if s.err != nil {
 		return
 	}
-	s.starts, s.info, s.abandoned = s.starts+1, s.client.Server, false
+	if s.starts++; s.starts == 1 {
+		s.tries = 0
+	}
+	s.info, s.abandoned = s.client.Server, false
 	if s.info.Stateless() && s.info.ListChanged("tools") {
 		s.work.Go(func() { s.listen(start.client) })
 	}
 }
 
-// list asks the server for its tools.
-func (s *hosted) list(ctx context.Context) ([]HostTool, error) {
-	client, err := s.get(ctx, false)
+// read begins to list the server's tools, or joins the reading that is under way, and returns what to wait for. A
+// server that works on a call, or may still do so after the caller has given up, is not asked. One that did not answer
+// the last time is asked again after a pause that grows, and nobody waits for it.
+func (s *hosted) read() *hostTask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	running := s.client != nil && !s.noticeEnd()
+	busy := s.tools != nil && (s.calls > 0 || s.abandoned) // many servers answer nothing else meanwhile
+	early := time.Now().Before(s.askAfter)
+	if s.reading == nil && !s.closed && !(running && (busy || early)) {
+		reading := &hostTask{begun: time.Now(), done: make(chan struct{})}
+		if s.starting != nil {
+			reading.begun = s.starting.begun
+		}
+		s.reading = reading
+		s.work.Go(func() { s.list(reading) })
+	}
+	if running && s.mute > 0 {
+		return nil
+	}
+	return s.reading
+}
+
+// ask asks the server for its tools, for no longer than a start may take. The client is nil if it is not running.
+func (s *hosted) ask() (*Client, []Tool, error) {
+	client, err := s.get(s.life, false)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if tools, ok := s.busyTools(); ok {
-		return tools, nil
-	}
-	// A server that runs and does not answer must not keep the others for as long as a call may take.
 	limit := cmp.Or(s.StartTimeout, startTime)
-	inTime, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
+	inTime, cancel := context.WithTimeoutCause(s.life, limit, &TimeoutError{After: limit})
 	defer cancel()
 	tools, err := client.ListTools(inTime)
-	if first := err; s.harmedByProbe(client, err) {
-		if client, err = s.get(ctx, false); err == nil {
-			tools, err = client.ListTools(inTime)
-		}
+	return client, tools, err
+}
+
+// list is one reading of the tools, by its own goroutine.
+func (s *hosted) list(reading *hostTask) {
+	client, tools, err := s.ask()
+	if first := err; client != nil && s.harmedByProbe(client, err) {
+		client, tools, err = s.ask()
 		switch {
 		case err == nil && s.options.Remember != nil:
 			s.options.Remember(client.Server.ProtocolVersion)
@@ -340,17 +414,22 @@ func (s *hosted) list(ctx context.Context) ([]HostTool, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.client == client && ctx.Err() == nil { // else it says nothing about the server
-		s.err = err
+	defer close(reading.done)
+	s.reading = nil
+	if s.client != client { // it says nothing about the server
+		return
+	}
+	s.err, s.mute, s.askAfter = err, s.mute+1, time.Now().Add(pauseAfter(s.mute+1))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		s.mute, s.askAfter = 0, time.Time{}
 	}
 	if err != nil {
-		return nil, err
+		return
 	}
 	s.tools = make([]HostTool, len(tools))
 	for i, function := range FunctionNames(s.prefix, tools) {
 		s.tools[i] = HostTool{s.Name, function, tools[i], s}
 	}
-	return s.tools, nil
 }
 
 // harmedByProbe reports whether the first list of a server on stdio failed after a probe, which may be why (see
@@ -363,16 +442,8 @@ func (s *hosted) harmedByProbe(client *Client, err error) bool {
 		return false
 	}
 	s.options.Protocol = Revisions()[1] // the newest with a handshake
-	s.beginStart(s.life, time.Time{})
+	s.beginStart(time.Time{})
 	return true
-}
-
-// busyTools returns the tools of the last list while the server works on a call, or may still do so after the caller
-// has given up: many servers answer nothing else meanwhile.
-func (s *hosted) busyTools() ([]HostTool, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tools, s.tools != nil && (s.calls > 0 || s.abandoned)
 }
 
 func isMethodNotFound(err error) bool {
@@ -413,18 +484,33 @@ func (s *hosted) callEnds(client *Client, err error) {
 	}
 }
 
-// lastTools returns the tools of the last list.
-func (s *hosted) lastTools() []HostTool {
+// lastTools returns the tools of the last list, and why they cannot be offered now.
+func (s *hosted) lastTools() ([]HostTool, error) {
+	status := s.status()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tools
+	return s.tools, status.Err
 }
 
 func (s *hosted) status() HostStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.noticeEnd()
-	return HostStatus{s.Name, s.err, s.info, len(s.tools), max(0, s.starts-1)}
+	running := s.client != nil && !s.noticeEnd()
+	status := HostStatus{Name: s.Name, Running: running, Err: s.err, Info: s.info, Tools: len(s.tools)}
+	status.Starting, status.Restarts = s.starting != nil, max(0, s.starts-1)
+	if status.Retry = s.lastStart.Add(pauseAfter(s.tries)); s.starting != nil {
+		status.Retry = s.starting.begun
+	}
+	switch {
+	case s.err != nil:
+	case s.closed:
+		status.Err = ErrClosed
+	case s.starting != nil:
+		status.Err = ErrStarting
+	case s.reading != nil && s.tools == nil:
+		status.Err = ErrListing
+	}
+	return status
 }
 
 // close ends the server. The Host's life has ended, and with it a start under way.

@@ -50,11 +50,19 @@ func newHostPeer(name string, tools ...string) *hostPeer {
 
 func startHost(t *testing.T, peers ...*hostPeer) *Host {
 	t.Helper()
+	host := hostOf(t, peers...)
+	host.Start(t.Context())
+	return host
+}
+
+// hostOf is a host that has not started its servers.
+func hostOf(t *testing.T, peers ...*hostPeer) *Host {
+	t.Helper()
 	var servers []Server
 	for _, p := range peers {
 		servers = append(servers, p.Server)
 	}
-	host := StartHost(t.Context(), servers, nil)
+	host := NewHost(servers, nil)
 	t.Cleanup(func() {
 		host.Close()
 		for _, p := range peers {
@@ -131,6 +139,9 @@ func (p *hostPeer) request(ctx context.Context, c *Conn, method string, params j
 	}
 	p.mu.Lock()
 	to := p.to[method]
+	if method == "tools/list" {
+		p.lists++
+	}
 	p.mu.Unlock()
 	if to != nil {
 		if err := to(p); err == errHostEnds {
@@ -150,7 +161,6 @@ func (p *hostPeer) request(ctx context.Context, c *Conn, method string, params j
 			"instructions":    p.says,
 		}, nil
 	case "tools/list":
-		p.lists++
 		tools := []Tool{}
 		for _, name := range p.names {
 			tool := Tool{Name: name, Description: "about " + name, InputSchema: json.RawMessage(`{"type":"object"}`)}
@@ -294,6 +304,13 @@ func (s *hostSession) do(command string, words []string) string {
 	case "start": // the host
 		s.begun = time.Now()
 		s.host = startHost(s.t, s.peers...)
+	case "host": // which starts none
+		s.begun = time.Now()
+		s.host = hostOf(s.t, s.peers...)
+	case "restart":
+		return hostOutcome("", s.host.Restart(ctx, first))
+	case "missing":
+		return hostOutcome("", s.host.Missing(first))
 	case "close":
 		return hostOutcome("", s.host.Close())
 	case "now":
@@ -305,8 +322,11 @@ func (s *hostSession) do(command string, words []string) string {
 		return time.Since(s.begun).String()
 	case "functions":
 		return hostFunctions(ctx, s.host)
-	case "tools": // as SERVER:TOOL
-		tools, err := s.host.Tools(ctx)
+	case "turn": // and what it begins
+		_, _ = s.host.Functions(ctx)
+		synctest.Wait()
+	case "tools": // as SERVER:TOOL, of these servers
+		tools, err := s.host.Tools(ctx, words...)
 		var names []string
 		for _, tool := range tools {
 			names = append(names, tool.Server+":"+tool.Tool.Name)
@@ -319,6 +339,9 @@ func (s *hostSession) do(command string, words []string) string {
 		outcome := hostCall(ctx, s.host, first)
 		synctest.Wait() // for all to notice
 		return outcome
+	case "calling": // which goes on
+		go hostCall(ctx, s.host, first)
+		synctest.Wait()
 	case "calls": // several at once, with one outcome for all
 		outcomes := make(chan string, 20)
 		for range 20 {
@@ -346,11 +369,22 @@ func (s *hostSession) do(command string, words []string) string {
 		return hostOutcome(s.host.Instructions(), nil)
 	case "restarts":
 		return fmt.Sprint(s.peer(first).hosted(s.host).status().Restarts)
+	case "state":
+		status := s.host.Status()[slices.IndexFunc(s.host.servers, func(h *hosted) bool { return h.Name == first })]
+		retry := time.Until(status.Retry).Round(time.Second)
+		switch {
+		case status.Running:
+			return "running"
+		case status.Starting:
+			return fmt.Sprintf("starting, in %s", retry)
+		}
+		return fmt.Sprintf("not running, tried again in %s", retry)
 	case "dies":
 		s.peer(first).die(s.host)
 	case "changed": // the server tells of its tools
 		s.peer(first).change(s.t, rest...)
 	default:
+		synctest.Wait() // for what goes on in the background
 		return s.peer(first).do(command, rest, last, s.begun)
 	}
 	return ""
@@ -376,7 +410,7 @@ func (p *hostPeer) do(command string, rest []string, last string, begun time.Tim
 	case "refuses": // a method, with this code
 		var code int64
 		fmt.Sscan(rest[1], &code)
-		p.to[rest[0]] = func(*hostPeer) error { p.count(rest[0]); return &Error{Code: code, Message: "not now"} }
+		p.to[rest[0]] = func(*hostPeer) error { return &Error{Code: code, Message: "not now"} }
 	case "ends":
 		p.to[rest[0]] = func(*hostPeer) error { return errHostEnds }
 	case "delays":
@@ -384,7 +418,7 @@ func (p *hostPeer) do(command string, rest []string, last string, begun time.Tim
 		p.to[rest[0]] = func(*hostPeer) error { time.Sleep(d); return nil }
 	case "answers":
 		clear(p.to)
-	case "lists":
+	case "lists": // how often it was asked for them
 		return fmt.Sprint(p.lists)
 	case "called":
 		return strings.Join(p.called, " ")
@@ -398,14 +432,6 @@ func (p *hostPeer) do(command string, rest []string, last string, begun time.Tim
 		return "there is no such command"
 	}
 	return ""
-}
-
-func (p *hostPeer) count(method string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if method == "tools/list" {
-		p.lists++
-	}
 }
 
 // TestHost runs the sessions of testdata/host.txt.
@@ -449,7 +475,7 @@ func TestHostTooManyTools(t *testing.T) {
 	}
 	host := startHost(t, peer, other)
 	_, err := host.Functions(t.Context())
-	assert.ErrorContains(t, err, "there are 129 tools, and a model can be offered 128: choose with allowedTools")
+	assert.ErrorContains(t, err, "there are 129 tools (one has 128, two has 1), and a model can be offered 128: choose")
 	tools, err := host.Tools(t.Context()) // which a caller without a model can use
 	assert.NilError(t, err)
 	assert.Equal(t, len(tools), 129)
@@ -517,7 +543,7 @@ func TestHostGivenUp(t *testing.T) {
 	host := startHost(t, peer)
 	_, err := host.Tools(ctx)
 	assert.ErrorIs(t, err, reason)
-	assert.NilError(t, host.Status()[0].Err)
+	assert.Equal(t, host.Status()[0].Err, ErrListing)
 
 	ctx, cancel = context.WithCancelCause(t.Context())
 	begins := func(ctx context.Context) (Transport, error) {
@@ -525,10 +551,11 @@ func TestHostGivenUp(t *testing.T) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	second := StartHost(ctx, []Server{{Name: "two", Start: begins}}, nil)
+	second := NewHost([]Server{{Name: "two", Start: begins}}, nil)
 	defer second.Close()
-	assert.ErrorIs(t, second.Status()[0].Err, reason)
-	assert.NilError(t, host.Status()[0].Err)
+	second.Start(ctx)
+	assert.Equal(t, second.Status()[0].Err, ErrStarting)
+	assert.Assert(t, host.Status()[0].Running)
 }
 
 // Close ends a start that is under way, and a pause before one, for all who wait for them. (synctest looks for
@@ -797,8 +824,9 @@ func TestHostRepeats(t *testing.T) {
 // A process that crashes in a call ends that call with what it last said; the calls after it have one new process.
 func TestHostChildCrashes(t *testing.T) {
 	checkLeaks(t)
-	host := StartHost(t.Context(), []Server{{Name: "child", Command: childCommand("peer-tools")}}, nil)
+	host := NewHost([]Server{{Name: "child", Command: childCommand("peer-tools")}}, nil)
 	defer host.Close()
+	host.Start(t.Context())
 	assert.NilError(t, host.Status()[0].Err)
 	assert.Assert(t, strings.Contains(" "+hostFunctions(t.Context(), host)+" ", " die "))
 	for i := range 2 {
@@ -822,7 +850,7 @@ func TestHostChildCrashes(t *testing.T) {
 // words.
 func TestHostChildrenFail(t *testing.T) {
 	checkLeaks(t)
-	host := StartHost(t.Context(), []Server{
+	host := NewHost([]Server{
 		{Name: "good", Command: childCommand("peer-tools")},
 		{Name: "absent", Command: Command{Path: "./no-such-server"}},
 		{Name: "exits", Command: childCommand("exits")},
@@ -830,6 +858,7 @@ func TestHostChildrenFail(t *testing.T) {
 		{Name: "wrong", Err: errors.New("it has neither a command nor a url")},
 	}, nil)
 	defer host.Close()
+	host.Start(t.Context())
 	const want = `^absent: .*no-such-server.*; exits: .*exit status 3.*cannot open the library.*; ` +
 		`mute: .*the server did not start within 200ms, stderr: started; wrong: it has neither a command nor a url$`
 	assert.Assert(t, is.Regexp(want, hostStatus(host)))
@@ -840,11 +869,14 @@ func TestHostChildrenFail(t *testing.T) {
 // TestServerConnect: where an address does not speak Streamable HTTP, HTTP+SSE is tried, unless it cannot be that.
 func TestServerConnect(t *testing.T) {
 	checkLeaks(t)
-	status := http.StatusNotFound
+	status, code := http.StatusNotFound, 0
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked = append(asked, r.Method)
 		w.WriteHeader(status)
+		if code != 0 {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"not so"}}`, code)
+		}
 	}))
 	defer server.Close()
 	for _, test := range []struct {
@@ -853,16 +885,23 @@ func TestServerConnect(t *testing.T) {
 		protocol string
 		asked    string // the methods
 		err      string
+		code     int // of a JSON-RPC error
 	}{
-		{404, Server{}, "", "POST GET", `404 Not Found: .*; nor is it HTTP\+SSE: .*404 Not Found`},
-		{405, Server{}, "2025-06-18", "POST GET", `405 Method Not Allowed: .*; nor is it HTTP\+SSE: .*405`},
-		{404, Server{}, "2026-07-28", "POST", "404 Not Found"},
-		{500, Server{}, "2025-06-18", "POST", "500 Internal Server Error"},
-		{404, Server{SSE: true}, "", "GET", "404 Not Found"},
-		{404, Server{SSE: true}, "2026-07-28", "", `^HTTP\+SSE does not carry revision 2026-07-28$`},
-		{404, Server{Err: errors.New("no good")}, "", "", "^no good$"},
+		{404, Server{}, "", "POST GET", `404 Not Found: .*; nor is it HTTP\+SSE: .*404 Not Found`, 0},
+		{405, Server{}, "", "POST GET", `405 Method Not Allowed: not so \(error -32000\).*; nor is it HTTP\+SSE: .*405`, -32000},
+		{400, Server{}, "2025-11-25", "POST GET", `400 Bad Request: not so \(error -32600\); nor is it HTTP\+SSE: `, -32600},
+		{400, Server{}, "2025-11-25", "POST", `400 Bad Request: not so \(error -32020\)$`, CodeHeaderMismatch},
+		{400, Server{}, "2025-11-25", "POST", `400 Bad Request: not so \(error -32022\)$`, CodeUnsupportedVersion},
+		{404, Server{}, "2025-11-25", "POST", `404 Not Found: not so \(error -32601\)$`, CodeMethodNotFound},
+		{500, Server{}, "2025-11-25", "POST", `initialize: not so \(error -32000\)$`, -32000},
+		{405, Server{}, "2025-06-18", "POST GET", `405 Method Not Allowed: .*; nor is it HTTP\+SSE: .*405`, 0},
+		{404, Server{}, "2026-07-28", "POST", "404 Not Found", 0},
+		{500, Server{}, "2025-06-18", "POST", "500 Internal Server Error", 0},
+		{404, Server{SSE: true}, "", "GET", "404 Not Found", 0},
+		{404, Server{SSE: true}, "2026-07-28", "", `^HTTP\+SSE does not carry revision 2026-07-28$`, 0},
+		{404, Server{Err: errors.New("no good")}, "", "", "^no good$", 0},
 	} {
-		asked, status = nil, test.status
+		asked, status, code = nil, test.status, test.code
 		test.server.URL = server.URL
 		client, err := test.server.Connect(t.Context(), ClientOptions{Protocol: test.protocol})
 		assert.Check(t, client == nil)
@@ -872,8 +911,20 @@ func TestServerConnect(t *testing.T) {
 	}
 }
 
-// TestServerConnectSSE: a server of HTTP+SSE is found behind the 404 that it gives to Streamable HTTP.
+// TestServerConnectSSE: a server of HTTP+SSE is found behind the refusal that it gives to Streamable HTTP, with a page
+// or with a JSON-RPC error.
 func TestServerConnectSSE(t *testing.T) {
+	t.Run("page", func(t *testing.T) { connectOverSSE(t, nil) })
+	t.Run("JSON-RPC", func(t *testing.T) {
+		connectOverSSE(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Method not allowed."},"id":null}`)
+		})
+	})
+}
+
+func connectOverSSE(t *testing.T, refuse http.HandlerFunc) {
 	checkLeaks(t)
 	events := make(chan string, 10)
 	mux := http.NewServeMux()
@@ -889,6 +940,9 @@ func TestServerConnectSSE(t *testing.T) {
 			}
 		}
 	})
+	if refuse != nil {
+		mux.HandleFunc("POST /sse", refuse)
+	}
 	mux.HandleFunc("POST /post", func(w http.ResponseWriter, r *http.Request) {
 		var m struct{ ID json.RawMessage }
 		_ = json.NewDecoder(r.Body).Decode(&m)

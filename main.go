@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -11,6 +12,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"os"
 	"os/signal"
@@ -30,11 +32,11 @@ const usage = `mcpagent asks a language model a question that it answers with th
 
   mcpagent "question"          ask once: the answer on stdout, everything else on stderr
   mcpagent                     on a terminal: a chat; else the same, with the question read from stdin
-  mcpagent tools               list the tools of every server
+  mcpagent tools [SERVER]      list the tools of every server, or of one
   mcpagent call TOOL [JSON]    call one tool, no model; SERVER__TOOL where several servers have it
-  mcpagent resources           list the resources of every server
+  mcpagent resources [SERVER]  list their resources
   mcpagent read URI            print a resource; SERVER:URI where several servers have it
-  mcpagent prompts             list the prompts of every server
+  mcpagent prompts [SERVER]    list their prompts
   mcpagent prompt NAME [KEY=VALUE ...]   fill in a prompt and print its messages
   mcpagent serve [DIR]         be an MCP server on stdio: search over DIR, or over this program's source
   mcpagent serve -http ADDR [DIR]   the same over HTTP; an ADDR without a host (:8080) is for this machine alone
@@ -105,6 +107,11 @@ func main() { os.Exit(run()) }
 func run() int {
 	screen := NewScreen(os.Stderr, os.Stdout)
 	p := &program{screen: screen, secrets: screen.Secrets, terminal: NewTerminal(os.Stdin, screen)}
+	log.SetFlags(0)
+	log.SetOutput(writeFunc(func(text []byte) (int, error) { // of net/http, which repeats what a server sends
+		p.note("%s", bytes.TrimSpace(text))
+		return len(text), nil
+	}))
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

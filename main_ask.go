@@ -39,11 +39,14 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if err != nil {
 		return err
 	}
-	host, done, err := p.host(ctx)
+	host, done, err := p.host()
 	if err != nil {
 		return err
 	}
 	defer done()
+	if err := p.startFor(ctx, host, chat); err != nil {
+		return err
+	}
 	if p.key == "" && p.baseURL == "" {
 		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
 	}
@@ -97,18 +100,35 @@ func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
 	agent := &Agent{
 		Model:    model,
 		Tools:    toolbox{p, host, view},
-		System:   p.system,
+		System:   p.systemPrompt(host),
 		MaxTurns: p.maxTurns,
+		Missing:  func(name string) error { return p.masked(host.Missing(name)) },
 		Decide:   func(ctx context.Context, call ToolCall) Decision { return p.decide(ctx, host, call) },
 		Observe: func(e Event) {
 			report.add(e, host)
 			view.Observe(e)
 		},
 	}
-	if instructions := host.Instructions(); instructions != "" {
-		agent.System += "\n\n" + instructions
-	}
 	return agent, report
+}
+
+// systemPrompt is the system prompt with what the servers that have been started say of themselves.
+func (p *program) systemPrompt(host *Host) string {
+	return strings.TrimSpace(p.system + "\n\n" + host.Instructions())
+}
+
+// glance is how long a chat waits for its servers before it opens.
+const glance = time.Second
+
+// startFor starts the servers for a question, or for a chat, which opens while they start.
+func (p *program) startFor(ctx context.Context, host *Host, chat bool) error {
+	if !chat {
+		return p.startServers(ctx, host)
+	}
+	soon, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
+	host.Start(soon)
+	return cmp.Or(context.Cause(ctx), p.absent(host.Status()))
 }
 
 // resume returns the conversation that -session continues: an empty one if there is no such file yet.
@@ -199,7 +219,7 @@ func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
 func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.view.Progress(call))
 	if err = explainCall(err); err != nil {
-		return ToolOutput{}, maskedError{err, t.secrets.Mask(err.Error())}
+		return ToolOutput{}, t.masked(err)
 	}
 	return ToolOutput{Text: ModelText(result), IsError: result.IsError, Result: result}, nil
 }
@@ -209,6 +229,13 @@ func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 type maskedError struct {
 	error
 	text string
+}
+
+func (p *program) masked(err error) error {
+	if err == nil {
+		return nil
+	}
+	return maskedError{err, p.secrets.Mask(err.Error())}
 }
 
 func (e maskedError) Error() string { return e.text }

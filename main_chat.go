@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // errQuit ends a chat: the user has asked for it.
@@ -127,6 +128,8 @@ func (c *chat) question(ctx context.Context, question string) error {
 func (c *chat) send(ctx context.Context, question string) error {
 	c.attached = nil
 	c.view.Begin(c.agent.Model.Model)
+	c.host.Start(ctx)
+	c.agent.System = c.systemPrompt(c.host) // of more servers than before
 	_, err := c.agent.Chat(ctx, question)
 	c.view.End()
 	c.usage.Add(c.agent.Usage)
@@ -190,8 +193,9 @@ type chatCommand struct {
 
 func chatCommands() []chatCommand {
 	return []chatCommand{
-		{"tools", "", "list the tools of every server", (*chat).listTools},
+		{"tools", "[SERVER]", "list the tools of every server, or of one", (*chat).listTools},
 		{"servers", "", "list the servers and their state", (*chat).listServers},
+		{"reconnect", "SERVER", "start a server again, now", (*chat).reconnect},
 		{"resource", "[[SERVER:]URI]", "add a resource to the next question, or list them", (*chat).resource},
 		{"prompt", "[NAME KEY=VALUE ...]", "ask with a prompt of a server, or list them", (*chat).askPrompt},
 		{"model", "[NAME]", "show the model, or choose another", (*chat).chooseModel},
@@ -215,17 +219,27 @@ func (c *chat) help(context.Context, string) error {
 	return nil
 }
 
-func (c *chat) listTools(ctx context.Context, _ string) error {
-	return c.program.listTools(ctx, c.host)
+func (c *chat) listTools(ctx context.Context, server string) error {
+	return c.program.listTools(ctx, c.host, strings.Fields(server)...)
 }
 
 func (c *chat) listServers(ctx context.Context, _ string) error {
-	_, _ = c.host.Tools(ctx) // so that they are counted; a failure is in the status
+	soon, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
+	_, _ = c.host.Tools(soon) // so that they are counted; a failure is in the status
 	for _, s := range c.host.Status() {
 		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
 		line := fmt.Sprintf("%s: %s, MCP %s, %s", s.Name, name, s.Info.ProtocolVersion, Plural(s.Tools, "tool"))
-		if s.Err != nil {
-			line = fmt.Sprintf("%s: not running: %v", s.Name, s.Err)
+		pause := time.Until(s.Retry).Round(time.Second)
+		switch {
+		case s.Err == nil:
+		case s.Running || s.Err == ErrStarting:
+			line = fmt.Sprintf("%s: %v", s.Name, s.Err)
+		case s.Starting && pause <= 0:
+			line = fmt.Sprintf("%s: not running: %v; it is being started again", s.Name, s.Err)
+		default:
+			line = fmt.Sprintf("%s: not running: %v; it is tried again in %s, or now with /reconnect %s",
+				s.Name, s.Err, max(pause, 0), s.Name)
 		}
 		if s.Restarts > 0 {
 			line += ", restarted " + Plural(s.Restarts, "time")
@@ -233,6 +247,13 @@ func (c *chat) listServers(ctx context.Context, _ string) error {
 		c.screen.Show(Look{Max: maxShown}, line)
 	}
 	return nil
+}
+
+func (c *chat) reconnect(ctx context.Context, server string) error {
+	if err := c.host.Restart(ctx, server); err != nil {
+		return err
+	}
+	return c.listServers(ctx, "")
 }
 
 func (c *chat) resource(ctx context.Context, name string) error {

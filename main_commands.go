@@ -15,11 +15,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
-// withHost starts the servers, runs a command with them, and ends them.
-func (p *program) withHost(ctx context.Context, command func(*Host) error) error {
-	host, done, err := p.host(ctx)
+// withHost runs a command with a host, whose servers it ends.
+func (p *program) withHost(command func(*Host) error) error {
+	host, done, err := p.host()
 	if err != nil {
 		return err
 	}
@@ -27,13 +29,15 @@ func (p *program) withHost(ctx context.Context, command func(*Host) error) error
 	return command(host)
 }
 
-// onHost returns the command of that name, which lists something of all servers.
-func (p *program) onHost(name string, list func(context.Context, *Host) error) func(context.Context, []string) error {
-	return func(ctx context.Context, args []string) error {
-		if len(args) > 0 {
-			return usageError("%s takes no arguments", name)
+// onHost returns the command of that name, which lists something of all servers, or of one.
+func (p *program) onHost(
+	name string, list func(context.Context, *Host, ...string) error,
+) func(context.Context, []string) error {
+	return func(ctx context.Context, servers []string) error {
+		if len(servers) > 1 {
+			return usageError("%s takes at most the name of a server", name)
 		}
-		return p.withHost(ctx, func(host *Host) error { return list(ctx, host) })
+		return p.withHost(func(host *Host) error { return list(ctx, host, servers...) })
 	}
 }
 
@@ -99,22 +103,26 @@ func (p *program) resolve(kind, name string, entries []entry) (entry, error) {
 	return entry{}, &exitError{exitUsage, err}
 }
 
-// everyServer asks all running servers, one after the other. One that fails is reported, and the others go on; it is
-// an error if none succeeds.
-func (p *program) everyServer(ctx context.Context, host *Host,
+// everyServer asks the servers of these names, or all if there are none, at once. One that fails is reported, and the
+// others go on; it is an error if none succeeds.
+func (p *program) everyServer(ctx context.Context, host *Host, names []string,
 	list func(context.Context, *Client) ([]entry, error)) (all []entry, err error) {
-	status, answered := host.Status(), false
+	if err := p.startServers(ctx, host, names...); err != nil {
+		return nil, err
+	}
+	status := statusOf(host, names)
+	lists := make([][]entry, len(status))
+	var work sync.WaitGroup
 	for i := range status {
 		s := &status[i]
-		if s.Err != nil {
-			continue
+		if s.Err == nil || s.Err == ErrStarting {
+			work.Go(func() { lists[i], s.Err = p.askServer(ctx, host, s.Name, list) })
 		}
-		var client *Client
-		var entries []entry
-		if client, s.Err = host.Client(ctx, s.Name); s.Err == nil {
-			entries, s.Err = list(ctx, client)
-		}
-		for _, e := range entries {
+	}
+	work.Wait()
+	answered := false
+	for i, s := range status {
+		for _, e := range lists[i] {
 			e.server, e.full = s.Name, s.Name+":"+e.name
 			all = append(all, e)
 		}
@@ -125,6 +133,29 @@ func (p *program) everyServer(ctx context.Context, host *Host,
 	}
 	p.tellAbsent(status)
 	return all, nil
+}
+
+// askServer asks one server. One that does not answer must not keep the others for as long as a call may take.
+func (p *program) askServer(ctx context.Context, host *Host, server string,
+	list func(context.Context, *Client) ([]entry, error)) ([]entry, error) {
+	client, err := host.Client(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	limit := cmp.Or(p.start, 30*time.Second)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
+	defer cancel()
+	return list(ctx, client)
+}
+
+// serverIn returns the server that a name of the form SERVER:NAME begins with, if it is one.
+func (p *program) serverIn(name string) (server []string) {
+	for _, s := range p.servers {
+		if strings.HasPrefix(name, s.Name+":") {
+			server = []string{s.Name}
+		}
+	}
+	return server
 }
 
 // ifKnown is the error of a list, which a server need not know at all.
@@ -143,9 +174,12 @@ type listedTool struct {
 	Tool
 }
 
-// toolEntries returns the tools of all servers.
-func (p *program) toolEntries(ctx context.Context, host *Host) (entries []entry, err error) {
-	tools, err := host.Tools(ctx)
+// toolEntries returns the tools of the servers of these names, or of all if there are none.
+func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) (entries []entry, err error) {
+	if err := p.startServers(ctx, host, names...); err != nil {
+		return nil, err
+	}
+	tools, err := host.Tools(ctx, names...)
 	if err != nil {
 		return nil, err
 	}
@@ -184,8 +218,8 @@ func parameters(schema json.RawMessage) string {
 	return strings.Join(names, ", ")
 }
 
-func (p *program) listTools(ctx context.Context, host *Host) error {
-	tools, err := p.toolEntries(ctx, host)
+func (p *program) listTools(ctx context.Context, host *Host, servers ...string) error {
+	tools, err := p.toolEntries(ctx, host, servers...)
 	if err != nil {
 		return err
 	}
@@ -208,11 +242,15 @@ func (p *program) call(ctx context.Context, args []string) error {
 		}
 		arguments = json.RawMessage(args[1])
 	}
-	return p.withHost(ctx, func(host *Host) error { return p.callTool(ctx, host, args[0], arguments) })
+	return p.withHost(func(host *Host) error { return p.callTool(ctx, host, args[0], arguments) })
 }
 
 func (p *program) callTool(ctx context.Context, host *Host, name string, arguments json.RawMessage) error {
-	tools, err := p.toolEntries(ctx, host)
+	var owner []string
+	if server := host.Owner(name); server != "" {
+		owner = append(owner, server)
+	}
+	tools, err := p.toolEntries(ctx, host, owner...)
 	if err != nil {
 		return err
 	}
@@ -272,8 +310,8 @@ func resourceEntries(ctx context.Context, c *Client) (entries []entry, err error
 	return entries, nil
 }
 
-func (p *program) listResources(ctx context.Context, host *Host) error {
-	all, err := p.everyServer(ctx, host, resourceEntries)
+func (p *program) listResources(ctx context.Context, host *Host, servers ...string) error {
+	all, err := p.everyServer(ctx, host, servers, resourceEntries)
 	if err != nil {
 		return err
 	}
@@ -296,7 +334,7 @@ func (p *program) read(ctx context.Context, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return usageError("read takes the URI of a resource")
 	}
-	return p.withHost(ctx, func(host *Host) error {
+	return p.withHost(func(host *Host) error {
 		contents, err := p.readResource(ctx, host, args[0])
 		if err != nil {
 			return err
@@ -342,7 +380,7 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) ([]
 		server = p.servers[named].Name
 		uri = name[len(server)+1:]
 	} else if len(p.servers) > 1 {
-		all, err := p.everyServer(ctx, host, resourceEntries)
+		all, err := p.everyServer(ctx, host, nil, resourceEntries)
 		if err != nil {
 			return nil, err
 		}
@@ -351,6 +389,9 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) ([]
 			return nil, err
 		}
 		server = e.server
+	}
+	if err := p.startServers(ctx, host, server); err != nil {
+		return nil, err
 	}
 	client, err := host.Client(ctx, server)
 	if err != nil {
@@ -384,8 +425,8 @@ func promptEntries(ctx context.Context, c *Client) (entries []entry, err error) 
 	return entries, ifKnown(err)
 }
 
-func (p *program) listPrompts(ctx context.Context, host *Host) error {
-	all, err := p.everyServer(ctx, host, promptEntries)
+func (p *program) listPrompts(ctx context.Context, host *Host, servers ...string) error {
+	all, err := p.everyServer(ctx, host, servers, promptEntries)
 	if err != nil {
 		return err
 	}
@@ -404,7 +445,7 @@ func (p *program) prompt(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return p.withHost(ctx, func(host *Host) error {
+	return p.withHost(func(host *Host) error {
 		result, err := p.getPrompt(ctx, host, args[0], arguments)
 		if err != nil {
 			return err
@@ -440,7 +481,7 @@ func promptArguments(words []string) (map[string]string, error) {
 // getPrompt fills in a prompt, which is named by SERVER:NAME, or by its name alone if only one server has it.
 func (p *program) getPrompt(ctx context.Context, host *Host, name string,
 	arguments map[string]string) (*PromptResult, error) {
-	all, err := p.everyServer(ctx, host, promptEntries)
+	all, err := p.everyServer(ctx, host, p.serverIn(name), promptEntries)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -17,13 +18,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// host starts the servers. done ends them. The error says why none is running.
-func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
+// host returns the host of the servers, none of which is started yet. done ends them.
+func (p *program) host() (_ *Host, done func(), err error) {
 	if err := p.configure(); err != nil {
 		return nil, nil, err
 	}
@@ -56,31 +59,41 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 			return transport, err
 		}
 	}
-	host := StartHost(ctx, p.servers, func(s *Server) ClientOptions { return p.clientOptions(s, trace) })
-	done = func() {
+	host := NewHost(p.servers, func(s *Server) ClientOptions { return p.clientOptions(s, trace) })
+	return host, func() {
 		_ = host.Close()
 		for _, log := range p.logs {
 			_ = log.Close()
 		}
 		_ = traceFile.Close() // which may be nil
-	}
-	if err = context.Cause(ctx); err == nil {
-		err = p.absent(host)
-	}
-	if err != nil {
-		done()
-		return nil, nil, err
-	}
-	return host, done, nil
+	}, nil
 }
 
-// absent names the servers that are not running. The error says that none is.
-func (p *program) absent(host *Host) error {
-	status := host.Status()
+// startServers starts the servers of these names, or all if there are none, and waits for them. The error says why
+// none is running.
+func (p *program) startServers(ctx context.Context, host *Host, names ...string) error {
+	for _, name := range names {
+		if known := ServerNames(p.servers); !slices.Contains(known, name) {
+			return usageError("there is no server %q; the servers are: %s", name, strings.Join(known, ", "))
+		}
+	}
+	host.Start(ctx, names...)
+	return cmp.Or(context.Cause(ctx), p.absent(statusOf(host, names)))
+}
+
+// statusOf describes the servers of these names, or all if there are none.
+func statusOf(host *Host, names []string) []HostStatus {
+	return slices.DeleteFunc(host.Status(), func(s HostStatus) bool {
+		return len(names) > 0 && !slices.Contains(names, s.Name)
+	})
+}
+
+// absent names the servers that are not running. The error says that none is, and that none is starting.
+func (p *program) absent(status []HostStatus) error {
 	var reasons []string
 	for _, s := range status {
-		if s.Err != nil {
-			reasons = append(reasons, fmt.Sprintf("server %s: %v", s.Name, p.explain(s)))
+		if s.Err != nil && s.Err != ErrStarting {
+			reasons = append(reasons, p.aboutServer(s))
 		}
 	}
 	switch {
@@ -104,8 +117,14 @@ func (p *program) tellAbsent(status []HostStatus) {
 			continue
 		}
 		p.reported[s.Name] = s.Err.Error()
-		p.screen.Show(Look{Max: maxShown}, fmt.Sprintf("server %s: %v", s.Name, p.explain(s)))
+		p.screen.Show(Look{Max: maxShown}, p.aboutServer(s))
 	}
+}
+
+// aboutServer is a server's error with its name, which the error of a Host may have, too.
+func (p *program) aboutServer(s HostStatus) string {
+	name := "server " + s.Name + ": "
+	return name + strings.TrimPrefix(p.explain(s).Error(), name)
 }
 
 // explain returns a server's error with what to do about it.
@@ -285,17 +304,18 @@ func (p *program) killServers() {
 }
 
 // maxLog bounds a server's log, in bytes.
-const maxLog = 10 << 20
+const maxLog = 5 << 20
 
-// serverLog is the file with what a server writes to stderr, in this run of the program. When it is full it begins
-// anew.
+// serverLog is the file with what a server writes to stderr, in this run of the program after those before it, whose
+// servers may still be running. A full one is renamed to NAME.log.old.
 type serverLog struct {
 	path string
 
-	mu   sync.Mutex // guards the following; held during a write
-	file *os.File
-	mask *MaskWriter // over fill
-	size int         // of the file
+	mu      sync.Mutex // guards the following; held during a write
+	file    *os.File
+	mask    *MaskWriter // over fill
+	size    int         // of the file
+	written int         // by the server in this run
 }
 
 // openLog makes the log of a server, if that is possible: a machine may have no home.
@@ -307,7 +327,7 @@ func (p *program) openLog(s *Server, name string) {
 		err = os.MkdirAll(filepath.Dir(l.path), 0o700)
 	}
 	if err == nil {
-		l.file, err = os.OpenFile(l.path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+		err = l.open()
 	}
 	if err == nil {
 		p.logs[s.Name], s.Command.Stderr = l, l
@@ -332,13 +352,30 @@ func (l *serverLog) Write(text []byte) (int, error) {
 	return l.mask.Write(text)
 }
 
+// open opens the file, and leaves what it has.
+func (l *serverLog) open() (err error) {
+	if l.file, err = os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return err
+	}
+	end, err := l.file.Seek(0, io.SeekEnd)
+	l.size = int(end)
+	return err
+}
+
 // fill writes to the file.
 func (l *serverLog) fill(text []byte) (int, error) {
-	if l.size+len(text) > maxLog {
-		if err := l.file.Truncate(0); err != nil { // as on Windows
+	first := l.written == 0
+	l.written += len(text)
+	if first {
+		now := time.Now().Format(time.RFC3339)
+		text = append(fmt.Appendf(nil, "--- %s, process %d\n", now, os.Getpid()), text...)
+	}
+	if l.size > 0 && l.size+len(text) > maxLog {
+		// Where a file that is open cannot be renamed, it grows until it is not open elsewhere.
+		_, _ = l.file.Close(), os.Rename(l.path, l.path+".old")
+		if err := l.open(); err != nil {
 			return 0, err
 		}
-		l.size = 0
 	}
 	n, err := l.file.Write(text)
 	l.size += n
@@ -349,7 +386,7 @@ func (l *serverLog) fill(text []byte) (int, error) {
 func (l *serverLog) hasMore(exited bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.size > 100 || l.size > 0 && !exited
+	return l.written > 100 || l.written > 0 && !exited
 }
 
 func (l *serverLog) Close() error {
@@ -366,7 +403,10 @@ func (p *program) openTrace() (trace func(s *Server, line string), file *os.File
 		return nil, nil, nil
 	case "1":
 	default:
-		if file, err = os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+		if file, err = os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err == nil {
+			err = onlyForOwner(file)
+		}
+		if err != nil {
 			return nil, nil, fmt.Errorf("MCP_TRACE: %w", err)
 		}
 	}
@@ -380,6 +420,15 @@ func (p *program) openTrace() (trace func(s *Server, line string), file *os.File
 		}
 		fmt.Fprintln(file, Visible(p.secrets.Mask(line)))
 	}, file, nil
+}
+
+// onlyForOwner takes a file that was there before from all others.
+func onlyForOwner(file *os.File) error {
+	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+		err = file.Chmod(0o600)
+	}
+	return err
 }
 
 // traceStderr returns a writer that traces what a server writes to stderr.

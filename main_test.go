@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -141,33 +143,48 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A log has a bound, and a secret in two pieces does not get into it.
+// A log has a bound, a secret in two pieces does not get into it, and it keeps what other runs wrote, also while they go
+// on.
 func TestServerLog(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	t.Setenv("HOME", t.TempDir())
 	t.Setenv("LocalAppData", t.TempDir())
-	p := &program{secrets: new(Secrets), logs: make(map[string]*serverLog)}
-	p.secrets.Add("[secret]", "planted-secret")
-	p.openLog(&Server{Name: "a"}, "a")
-	l := p.logs["a"]
-	assert.Assert(t, l != nil)
-	for _, test := range []struct{ write, want string }{
-		{"it is planted-", "it is "},
-		{"secret\n", "it is [secret]\n"},
-		{strings.Repeat("x", maxLog-20) + "\n", "it is [secret]\n" + strings.Repeat("x", maxLog-20) + "\n"},
-		{"the newest\nand pla", "the newest\nand "},
-	} {
-		n, err := l.Write([]byte(test.write))
-		assert.NilError(t, err)
-		assert.Equal(t, n, len(test.write))
-		text, err := os.ReadFile(l.path)
-		assert.NilError(t, err)
-		assert.Check(t, runtime.GOOS == "windows" || string(text) == test.want, "%.40q: %d bytes", test.write, len(text))
+	open := func() *serverLog {
+		p := &program{secrets: new(Secrets), logs: make(map[string]*serverLog)}
+		p.secrets.Add("[secret]", "planted-secret")
+		p.openLog(&Server{Name: "a"}, "a")
+		assert.Assert(t, p.logs["a"] != nil)
+		return p.logs["a"]
 	}
-	assert.NilError(t, l.Close())
-	text, err := os.ReadFile(l.path)
-	assert.NilError(t, err)
-	assert.Check(t, runtime.GOOS == "windows" || string(text) == "the newest\nand pla")
+	first, second := open(), open()
+	logged := func(path string) string {
+		text, err := os.ReadFile(path)
+		assert.NilError(t, err)
+		return regexp.MustCompile(`(?m)^--- \d{4}-\S+, process \d+$`).ReplaceAllString(string(text), "---")
+	}
+	write := func(l *serverLog, text string) {
+		n, err := l.Write([]byte(text))
+		assert.NilError(t, err)
+		assert.Equal(t, n, len(text))
+	}
+	write(first, "it is planted-")
+	assert.Equal(t, logged(first.path), "---\nit is ")
+	write(first, "secret\n")
+	write(second, "another run\n")
+	write(first, "goes on\n")
+	want := "---\nit is [secret]\n---\nanother run\ngoes on\n"
+	assert.Equal(t, logged(first.path), want)
+	assert.NilError(t, first.Close())
+	assert.NilError(t, second.Close())
+
+	third := open()
+	assert.Check(t, !third.hasMore(false))
+	write(third, strings.Repeat("x", maxLog)+"\n")
+	write(third, "the newest\nand pla")
+	assert.Equal(t, logged(third.path), "the newest\nand ")
+	assert.Check(t, len(logged(third.path+".old")) >= maxLog)
+	assert.NilError(t, third.Close())
+	assert.Equal(t, logged(third.path), "the newest\nand pla")
 }
 
 func TestLogNames(t *testing.T) {
@@ -220,6 +237,48 @@ func TestInterruptedReading(t *testing.T) {
 	assert.NilError(t, err)
 	assert.NilError(t, p.command.Process.Signal(os.Interrupt))
 	assert.Equal(t, p.end(), exitInterrupted)
+}
+
+// What net/http logs is shown as all else is: on one line, without secrets.
+func TestNetHTTPLog(t *testing.T) {
+	checkLeaks(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	var connections sync.WaitGroup
+	connections.Go(func() {
+		first := make(chan struct{})
+		for n := 0; ; n++ {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			connections.Go(func() {
+				defer conn.Close()
+				r := bufio.NewReader(conn)
+				if _, err := http.ReadRequest(r); err != nil {
+					return
+				}
+				answer := "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+				if n == 0 { // the client closes the connection when it has logged what else is there
+					defer close(first)
+					_, _ = io.WriteString(conn, answer+"planted-password, unsolicited")
+					_, _ = io.Copy(io.Discard, r)
+					return
+				}
+				<-first
+				_, _ = io.WriteString(conn, answer)
+			})
+		}
+	})
+	home := t.TempDir()
+	server := "MCP_SERVER=http://ada:planted-password@" + listener.Addr().String()
+	p := newProgram(t, home, append(programEnvironment(home), server), "tools")
+	assert.NilError(t, p.start())
+	assert.Equal(t, p.end(), exitStart)
+	assert.NilError(t, listener.Close())
+	connections.Wait()
+	assert.Check(t, is.Regexp(`(?m)^Unsolicited response .*"\[secret\], unsolicited"`, p.shown()))
+	assert.Check(t, !strings.Contains(p.shown(), "planted"), p.shown())
 }
 
 // A page in a browser cannot reach serve -http, whatever name it makes lead to this machine. A Ctrl-C ends the server.

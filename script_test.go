@@ -40,7 +40,7 @@ import (
 //	need WHAT...                skip without these programs or without node_modules or venv of testdata/peers
 //	env NAME=VALUE...           of the following runs; NAME=<FILE is the content of the file
 //	cd DIR                      where the following runs start; HOME stays the script's folder
-//	mkdir DIR, cp A B, rm FILE  what their names say
+//	mkdir DIR, cp A B, rm FILE, chmod N FILE
 //	model FILE                  a new model server; its replies: see scriptReplies
 //	reached NAME, release NAME  wait until the model holds a reply there; let it answer
 //	gossip                      a server at http://$GOSSIP that repeats the Authorization header
@@ -303,7 +303,7 @@ func (s *script) do(line string) error {
 	name, words := words[0], words[1:]
 	// The least and the most words of a command, and whether ! can stand before it.
 	form, ok := map[string]string{
-		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1", "mkdir": "1 1", "cp": "2 2", "rm": "1 1", "model": "1 1",
+		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1", "mkdir": "1 1", "cp": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
 		"reached": "1 1", "release": "1 1", "gossip": "0 0", "stdin": "1 1",
 		"mcpagent": "0 99 !", "start": "1 99", "back": "0 0",
 		"terminal": "2 99", "expect": "1 2", "type": "1 1", "key": "1 1", "say": "1 1", "signal": "1 2", "wait": "0 0",
@@ -335,6 +335,9 @@ func (s *script) do(line string) error {
 		return cmp.Or(err, os.WriteFile(s.path(words[1]), []byte(text), 0o600))
 	case "rm":
 		return os.Remove(s.path(words[0]))
+	case "chmod":
+		mode, err := strconv.ParseUint(words[0], 8, 9)
+		return cmp.Or(err, os.Chmod(s.path(words[1]), fs.FileMode(mode)))
 	case "model":
 		return s.startModel(words[0])
 	case "reached":
@@ -653,7 +656,7 @@ func (s *script) grep(not bool, words []string) error {
 func (s *script) steady(text string) string {
 	text = strings.ReplaceAll(text, s.work, "$WORK")
 	for _, r := range [][2]string{
-		{`\^C`, ""}, {`mcpagent-\d+`, "mcpagent-NUMBER"},
+		{`\^C`, ""}, {`mcpagent-\d+`, "mcpagent-NUMBER"}, {`--- \d{4}-\S+, process \d+`, "--- RUN"},
 		{`\b[0-9.]+(ms|µs|s)\b`, "TIME"}, {`(TIME, .* \{.{20}).*…\n`, "$1…\n"},
 	} {
 		text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])

@@ -40,9 +40,8 @@ func (e *HTTPError) Error() string {
 		text = fmt.Sprintf("%s answers %d %s: ", e.URL, e.Status, http.StatusText(e.Status))
 	}
 	text += e.Err.Error()
-	if e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden {
-		text += fmt.Sprintf(" (a header is missing or wrong, usually Authorization; WWW-Authenticate: %q)",
-			e.Header.Get("WWW-Authenticate"))
+	if challenge := e.Header.Get("WWW-Authenticate"); challenge != "" || e.Status == http.StatusUnauthorized {
+		text += fmt.Sprintf(" (a header is missing or wrong, usually Authorization; WWW-Authenticate: %q)", challenge)
 	}
 	return text
 }
@@ -151,7 +150,8 @@ func (t *StreamableHTTP) Read() ([]byte, error) {
 
 // Write sends one message. For a request it returns when Read has been given the answer, and before it what came on
 // the same stream. When ctx ends before that, the stream is closed. The error is an *HTTPError or the cause of ctx;
-// but a JSON-RPC error is an answer, with any status but 401 and 403, unless it says that the session has expired.
+// but a JSON-RPC error is an answer, with any status but 401 and 403, unless it says that the session has expired, or
+// refuses initialize with a status 4xx: an *HTTPError then wraps it.
 func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 	if !t.enter() {
 		return net.ErrClosed
@@ -295,6 +295,13 @@ func (t *StreamableHTTP) passRefusal(ctx context.Context, p *httpPost, response 
 		return refusal
 	case p.session != nil && p.session.id != "" && isExpired(response.StatusCode, &m, p.ID):
 		refusal.expired = true
+		return refusal
+	case p.Method == "initialize" && m.Error != nil && response.StatusCode/100 == 4:
+		// By the status a server of HTTP+SSE is recognised (MCP 2025-11-25, transports, backwards compatibility).
+		e := new(Error)
+		if json.Unmarshal(m.Error, e) == nil {
+			refusal.Err = e
+		}
 		return refusal
 	case p.ID == 0 || invalid != nil || m.Method != "":
 		return refusal
