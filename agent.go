@@ -21,14 +21,16 @@ import (
 // with the reason for that last turn: a *LimitError, or an empty message before it.
 var ErrNoAnswer = errors.New("the model gave no answer")
 
+// ErrCutOff is the error of an answer that ended at the model's length limit.
+var ErrCutOff = errors.New("the answer was cut off at the model's length limit: ask for a shorter one or for the rest")
+
 // ErrRefused is the error of a call that Decide refused, wrapped with the reason given.
 var ErrRefused = errors.New("the call was refused")
 
 var (
 	errEmpty       = errors.New("its message had neither text nor calls")
 	errInterrupted = errors.New("the question was interrupted before this call had a result")
-	errCut         = errors.New("not run: the message was cut off at its length limit in or after this call; " +
-		"make fewer or shorter calls")
+	errCut         = errors.New("not run: the message was cut off at its length limit; make fewer or shorter calls")
 )
 
 // LimitError reports a limit of the Agent that was reached.
@@ -77,7 +79,7 @@ type Decision struct {
 type EventKind int
 
 const (
-	TurnEnded   EventKind = iota + 1 // Response, Took: the model has answered
+	TurnEnded   EventKind = iota + 1 // Response, Took: the model has answered; Err if not to the end
 	CallStarted                      // Call
 	CallEnded                        // Call, Took, Output, Err; once for every call, also for one that never started
 	ToolsFailed                      // Err: the tools could not be listed again, the turn uses the list before
@@ -120,7 +122,7 @@ type Agent struct {
 
 	MaxTurns   int // model turns with tools per question (20), before a last turn without
 	MaxCalls   int // calls per question (100)
-	MaxRepeats int // calls of one tool with equal arguments per question, run or refused (3)
+	MaxRepeats int // calls of one tool with equal arguments and results, with no change in between (10)
 	MaxResult  int // bytes of one result (64 KiB): three quarters of them from its head, the rest from its tail
 
 	// History is accepted by the API after every way out of Chat, whatever question is next: every call has exactly
@@ -132,15 +134,19 @@ type Agent struct {
 // maxParallel bounds the calls that run at once.
 const maxParallel = 16
 
+// maxRefusals bounds how often Decide may refuse a call before equal ones are not shown to it any more.
+const maxRefusals = 3
+
 // cutOff is in the history where an answer did not come to its end, after what was streamed of it.
 const cutOff = "[The answer was cut off here.]"
 
 // Chat asks a question and returns the model's answer, after as many turns of tool calls as the model makes and the
-// limits allow. Whatever goes wrong with a call is told to the model. Chat fails only if the model does, if ctx ends,
-// or if the tools cannot be listed in the first turn. A question of which nothing came is then taken out of the
-// history, so that it can be asked again; otherwise the calls made and the text streamed so far stay.
+// limits allow. Whatever goes wrong with a call is told to the model. Chat fails only if the model does, if its answer
+// is not whole, if ctx ends, or if the tools cannot be listed in the first turn. It then returns the text so far. A
+// question of which nothing came is taken out of the history, so that it can be asked again; otherwise the calls made
+// and the text so far stay.
 func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
-	x := &questionRun{Agent: a, start: len(a.History), repeats: make(map[string]int)}
+	x := &questionRun{Agent: a, start: len(a.History), equal: make(map[string]*equalCalls)}
 	defer x.settle() // deferred, so that a callback's panic leaves a valid history too
 	a.Usage = Usage{}
 	a.History = append(a.History, ChatMessage{Role: "user", Content: TextContent(question)})
@@ -153,7 +159,7 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 		}
 		answer, err := x.ask(ctx)
 		if err != nil {
-			return "", err
+			return x.text.String(), err
 		}
 		message := answer.Message
 		if len(message.ToolCalls) > 0 && x.last == nil {
@@ -175,13 +181,21 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 // questionRun is one question with all its turns. It belongs to Chat's goroutine.
 type questionRun struct {
 	*Agent
-	start     int             // length of the history before the question
-	turn      int             // from 1
-	last      error           // why the coming turn is the last; nil while tools may be called
-	functions []Function      // as offered in this turn
-	streamed  strings.Builder // text of this turn's answer so far
-	calls     int             // made by the model, whatever became of them
-	repeats   map[string]int  // calls that could run, by name and canonical arguments
+	start     int                    // length of the history before the question
+	turn      int                    // from 1
+	last      error                  // why the coming turn is the last; nil while tools may be called
+	functions []Function             // as offered in this turn
+	text      strings.Builder        // of this turn's answer, as long as that is not whole
+	calls     int                    // made by the model, whatever became of them
+	equal     map[string]*equalCalls // calls that could run, by name and canonical arguments
+}
+
+// equalCalls counts calls of one function with equal arguments.
+type equalCalls struct {
+	readOnly bool   // see Function
+	count    int    // with equal results, since a call that may have changed something
+	refusals int    // by Decide
+	result   string // of the last one; "" before it
 }
 
 // ask makes one model turn.
@@ -212,18 +226,24 @@ func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
 	var onText func(string)
 	if x.OnText != nil {
 		onText = func(text string) {
-			x.streamed.WriteString(text)
+			x.text.WriteString(text)
 			x.OnText(text)
 		}
 	}
 	response, err := x.Model.Complete(ctx, request, onText)
-	if err != nil {
+	if response == nil {
 		return nil, err
 	}
-	x.streamed.Reset() // the response has it all
+	calls := len(response.Message.ToolCalls) > 0 && x.last == nil
+	if err == nil && response.CutOff() && !calls { // of calls, the model is told
+		err = ErrCutOff
+	}
+	if x.text.Reset(); err != nil { // else the response has it all
+		x.text.WriteString(response.Message.Content.Text())
+	}
 	x.Usage.Add(response.Usage)
-	x.observe(Event{Kind: TurnEnded, Response: response, Took: time.Since(began)})
-	return response, nil
+	x.observe(Event{Kind: TurnEnded, Response: response, Took: time.Since(began), Err: err})
+	return response, err
 }
 
 // callAll answers every call of the response's message, and puts message and answers into the history.
@@ -235,8 +255,9 @@ func (x *questionRun) callAll(ctx context.Context, response *ChatResponse) {
 	calls := slices.Clone(message.ToolCalls) // the response in Observe's hands stays as it came
 	jobs := make([]*job, len(calls))
 	for i := range calls {
-		err := x.check(&calls[i], response.CutOff() && i == len(calls)-1)
-		jobs[i] = &job{call: calls[i], err: err}
+		jobs[i] = new(job)
+		jobs[i].equal, jobs[i].err = x.check(&calls[i], response.CutOff())
+		jobs[i].call = calls[i]
 	}
 	message.ToolCalls = calls
 	x.History = append(x.History, message)
@@ -263,48 +284,58 @@ type job struct {
 	call   ToolCall // as it runs
 	note   string   // for the model, before the tool's text: that the arguments are not its own
 	answer *ChatMessage
-	output ToolOutput // these three are the running goroutine's until it hands the job back
+	equal  *equalCalls // nil if it cannot run
+	output ToolOutput  // these three are the running goroutine's until it hands the job back
 	err    error
 	took   time.Duration
 }
 
 // check brings a call into a form that can be sent again. Its error tells the model why the call is not run.
-func (x *questionRun) check(call *ToolCall, cut bool) error {
+func (x *questionRun) check(call *ToolCall, cut bool) (*equalCalls, error) {
 	name, arguments := call.Name, call.Arguments
 	object, key, err := ParseArguments(arguments)
 	call.Arguments = object
-	names := make([]string, len(x.functions))
-	for i, f := range x.functions {
-		names[i] = f.Name
-	}
-	known := slices.Contains(names, name)
-	if !known {
+	at := slices.IndexFunc(x.functions, func(f Function) bool { return f.Name == name })
+	if at < 0 {
 		allowed := FunctionName(name)
 		call.Name = cmp.Or(allowed[:min(len(allowed), MaxFunctionName)], "unknown")
 	}
 
 	x.calls++
-	maxCalls, maxRepeats := cmp.Or(x.MaxCalls, 100), cmp.Or(x.MaxRepeats, 3)
+	maxCalls, maxRepeats := cmp.Or(x.MaxCalls, 100), cmp.Or(x.MaxRepeats, 10)
 	switch {
 	case x.calls > maxCalls:
 		x.last = &LimitError{maxCalls, "calls per question"}
-		return fmt.Errorf("not run: %w", x.last)
-	case !known && x.Missing != nil && x.Missing(name) != nil:
-		return x.Missing(name)
-	case !known:
+		return nil, fmt.Errorf("not run: %w", x.last)
+	case at < 0 && x.Missing != nil && x.Missing(name) != nil:
+		return nil, x.Missing(name)
+	case at < 0:
+		names := make([]string, len(x.functions))
+		for i, f := range x.functions {
+			names[i] = f.Name
+		}
 		list := cmp.Or(Clip(strings.Join(names, ", "), 1000), "none")
-		return fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list)
+		return nil, fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list)
 	case cut:
-		return errCut // even if the arguments are valid: "{}" may be what was left of none
+		return nil, errCut // even if the arguments are valid: "{}" may be what was left of none
 	case err != nil:
-		return fmt.Errorf("%w; they were: %s", err, Clip(arguments, 1000))
+		return nil, fmt.Errorf("%w; they were: %s", err, Clip(arguments, 1000))
 	}
 	key = name + " " + key
-	if x.repeats[key] >= maxRepeats {
-		return fmt.Errorf("not run, use the results that you have: %w", &LimitError{maxRepeats, "equal calls per question"})
+	equal := x.equal[key]
+	if equal == nil {
+		equal = &equalCalls{readOnly: x.functions[at].ReadOnly}
+		x.equal[key] = equal
 	}
-	x.repeats[key]++
-	return nil
+	switch {
+	case equal.refusals >= maxRefusals:
+		return nil, fmt.Errorf("%w %d times: do without it", ErrRefused, maxRefusals)
+	case equal.count >= maxRepeats:
+		limit := &LimitError{maxRepeats, "equal calls with equal results"}
+		return nil, fmt.Errorf("not run: %w; use the result that you have, or change something first", limit)
+	}
+	equal.count++
+	return equal, nil
 }
 
 // approve reports whether Decide lets the job run. If not, the job has its outcome.
@@ -330,6 +361,7 @@ func (x *questionRun) approve(ctx context.Context, j *job) bool {
 		j.note = fmt.Sprintf("(The user changed the arguments of this call to %s.)\n", object)
 		return true
 	default:
+		j.equal.refusals++
 		j.err = fmt.Errorf("%w: %s", ErrRefused, cmp.Or(decision.Text, "no reason was given"))
 	}
 	return false
@@ -356,6 +388,9 @@ func (x *questionRun) run(ctx context.Context, jobs []*job) {
 			continue
 		}
 		x.observe(Event{Kind: CallStarted, Call: j.call})
+		if !j.equal.readOnly {
+			x.changed(j.equal)
+		}
 		running++
 		goroutines.Go(func() {
 			began := time.Now()
@@ -369,6 +404,15 @@ func (x *questionRun) run(ctx context.Context, jobs []*job) {
 	}
 }
 
+// changed takes note that something may have changed with a call, so that others can have other results.
+func (x *questionRun) changed(with *equalCalls) {
+	for _, other := range x.equal {
+		if other != with {
+			other.count = 0
+		}
+	}
+}
+
 // end writes a job's outcome into the history.
 func (x *questionRun) end(j *job) {
 	text := j.output.Text
@@ -379,7 +423,15 @@ func (x *questionRun) end(j *job) {
 		text = failure(j.err)
 	}
 	text = strings.ToValidUTF8(j.note+cmp.Or(text, "(The tool returned no text.)"), "\uFFFD")
-	j.answer.Content = TextContent(Clip(text, cmp.Or(x.MaxResult, 64<<10)))
+	text = Clip(text, cmp.Or(x.MaxResult, 64<<10))
+	j.answer.Content = TextContent(text)
+	if equal := j.equal; equal != nil {
+		if equal.result != "" && equal.result != text { // who waits for a change may go on
+			equal.count = 1
+			x.changed(equal)
+		}
+		equal.result = text
+	}
 	x.observe(Event{Kind: CallEnded, Call: j.call, Took: j.took, Output: j.output, Err: j.err})
 }
 
@@ -388,10 +440,10 @@ func (x *questionRun) end(j *job) {
 func (x *questionRun) settle() {
 	switch {
 	case x.History[len(x.History)-1].Role == "assistant":
-	case len(x.History) == x.start+1 && x.streamed.Len() == 0:
+	case len(x.History) == x.start+1 && x.text.Len() == 0:
 		x.History = x.History[:x.start]
 	default:
-		text := strings.TrimSpace(x.streamed.String() + "\n\n" + cutOff)
+		text := strings.TrimSpace(x.text.String() + "\n\n" + cutOff)
 		x.History = append(x.History, ChatMessage{Role: "assistant", Content: TextContent(text)})
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,7 @@ type agentTools map[string]func(ctx context.Context, arguments string) (ToolOutp
 
 func (t agentTools) Functions(context.Context) (functions []Function, _ error) {
 	for _, name := range slices.Sorted(maps.Keys(t)) {
-		functions = append(functions, Function{Name: name})
+		functions = append(functions, Function{Name: name, ReadOnly: name == "look" || name == "poll"})
 	}
 	return functions, nil
 }
@@ -361,42 +362,137 @@ func TestAgentCallLimit(t *testing.T) {
 	})
 }
 
-// Calls are equal whatever the order of their members, and their numbers as they are written. The count is the
-// question's, and goes on with refused calls: who has said no three times is not asked again.
+// Calls are equal whatever the order of their members, and their numbers as they are written. They are counted as long
+// as their results are equal and nothing ran that may have changed something, and for each question anew.
 func TestAgentRepeats(t *testing.T) {
-	const refused = "Error: not run, use the results that you have: limit of 3 equal calls per question reached"
-	for _, refuse := range []bool{false, true} {
-		var script []modelReply
-		for i, same := range []string{`{"a":1,"b":{"c":2,"d":3}}`, `{"b":{"d":3,"c":2},"a":1}`,
-			`{ "a" : 1, "b":{"c":2,"d":3}}`, `{"b":{"c":2,"d":3},"a":1}`, `{"a":1,"b":{"c":2,"d":3}}`} {
-			if i == 4 {
-				script = append(script, modelText("Yes, yes."))
+	many := func(n int, calls ...string) []string { return slices.Repeat(calls, n) }
+	for _, test := range []struct {
+		name    string
+		calls   []string // one in each turn
+		max     int
+		refused []int // which of them
+	}{
+		{"edit and test", many(20, "edit {}", "test {}"), 0, nil},
+		{"the same result", many(12, "test {}"), 0, []int{10, 11}},
+		{"as many as are allowed", many(5, "test {}"), 3, []int{3, 4}},
+		{"none", many(1, "test {}"), -1, []int{0}},
+		{"polling", many(40, "poll {}"), 0, nil},
+		{"readers in between", many(6, "look {}", `look {"at":1}`), 4, []int{8, 9, 10, 11}},
+		{"a reader that sees no change", many(6, "look {}", "edit {}"), 4, []int{9, 11}},
+		{"a reader that sees changes", many(15, "edit {}", "poll {}", "edit {}"), 5, nil},
+		{"a change in between", append(many(4, "test {}"), "edit {}", "test {}"), 3, []int{3}},
+		{"calls that do not run", many(4, "test {}", "edit [", "nix {}"), 2, []int{6, 9}},
+		{"members in any order", []string{`test {"a":1,"b":{"c":2,"d":3}}`, `test { "b":{"d":3,"c":2},"a" : 1}`,
+			`look {"a":1,"b":{"c":2,"d":3}}`}, 1, []int{1}},
+		{"large numbers", []string{`look {"a":100000000000000001}`, `look {"a":100000000000000002}`}, 1, nil},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n, polled := 0, 0
+			tools := agentTools{"edit": agentEcho, "test": agentEcho, "look": agentEcho,
+				"poll": func(context.Context, string) (ToolOutput, error) {
+					polled++
+					return ToolOutput{Text: fmt.Sprint(polled / 2)}, nil // each result twice
+				}}
+			a, server := newAgentTest(t, tools)
+			server.Rest = modelFunc(func(*modelRequest) modelReply {
+				if n++; n > len(test.calls) {
+					n = 0
+					return modelText("Enough.")
+				}
+				name, arguments, _ := strings.Cut(test.calls[n-1], " ")
+				return modelCalls(modelCall(fmt.Sprintf("aaaaaa%03d", n), name, arguments))
+			})
+			a.MaxTurns, a.MaxRepeats = 50, test.max
+			for range 2 {
+				a.History = nil
+				agentAsk(t, a, "Enough.")
+				var refused []int
+				for i := range test.calls {
+					if text := a.History[2+2*i].Content.Text(); strings.Contains(text, "equal calls with equal results") {
+						assert.Equal(t, text, fmt.Sprintf("Error: not run: limit of %d equal calls with equal results reached; "+
+							"use the result that you have, or change something first", cmp.Or(test.max, 10)))
+						refused = append(refused, i)
+					}
+				}
+				assert.DeepEqual(t, refused, test.refused)
 			}
-			script = append(script, modelCalls(modelCall("aaaaaaaa1", "echo", same), modelCall("aaaaaaaa2", "other", same),
-				modelCall("aaaaaaaa3", "echo", fmt.Sprintf(`{"a":10000000000000000%d}`, i))))
+			agentHistory(t, a)
+		})
+	}
+}
+
+// Who has said no to a call three times is not asked about it again in this question.
+func TestAgentRefusals(t *testing.T) {
+	a, server := newAgentTest(t, agentTools{"echo": agentEcho, "other": agentEcho})
+	n, asked := 0, 0
+	server.Rest = modelFunc(func(*modelRequest) modelReply {
+		if n++; n%6 == 0 {
+			return modelText("Well.")
 		}
-		tools := agentTools{"echo": agentEcho, "other": agentEcho}
-		a, server := newAgentTest(t, tools, append(script, modelText("Again."))...)
-		asked := 0
-		a.Decide = func(context.Context, ToolCall) Decision {
-			asked++
-			if refuse {
-				return Decision{Action: Refuse}
-			}
+		return modelCalls(modelCall("aaaaaaaa1", "echo", "{}"), modelCall("aaaaaaaa2", "other", "{}"))
+	})
+	a.Decide = func(_ context.Context, call ToolCall) Decision {
+		if call.Name == "other" {
 			return Decision{}
 		}
-		agentAsk(t, a, "Yes, yes.")
-		assert.Equal(t, asked, 10)
-		last := a.History[len(a.History)-4:]
-		assert.Equal(t, last[0].Content.Text(), refused)
-		assert.Equal(t, last[1].Content.Text(), refused)
-		assert.Assert(t, last[2].Content.Text() != refused)
-		agentAsk(t, a, "Again.")
-		assert.Equal(t, asked, 13)
-		for _, r := range server.Requests() {
-			assert.Equal(t, r.ToolChoice, "", "a repeated call has ended the tools' turns")
+		asked++
+		return Decision{Refuse, "no"}
+	}
+	agentAsk(t, a, "Well.")
+	assert.Equal(t, asked, 3)
+	assert.Equal(t, a.History[len(a.History)-3].Content.Text(), "Error: the call was refused 3 times: do without it")
+	agentAsk(t, a, "Well.")
+	assert.Equal(t, asked, 6)
+	agentHistory(t, a)
+}
+
+// An answer that is not whole is an error. What came of it is returned and stays in the history, but no call beside it
+// runs: the arguments may be what was left of others.
+func TestAgentAnswerNotWhole(t *testing.T) {
+	echo := []ToolCall{agentCall("echo", 1), agentCall("echo", 2)}
+	broken := func(body string) modelReply {
+		return modelFailure{Status: 200, Header: map[string]string{"Content-Type": chatSSE}, Body: chatToken + body}
+	}
+	for _, test := range []struct {
+		name   string
+		reply  modelReply
+		text   string
+		finish string
+		err    string
+	}{
+		{"length", modelAnswer{Content: "So far", Finish: "length"}, "So far", "length", ErrCutOff.Error()},
+		{"model length", modelAnswer{Content: "So far", Finish: "model_length"}, "So far", "model_length", ErrCutOff.Error()},
+		{"nothing but length", modelAnswer{Content: "", Finish: "length"}, "", "length", ErrCutOff.Error()},
+		{"error", modelAnswer{Content: "So far", Calls: echo, Finish: "error"}, "So far", "error", `finish_reason "error"`},
+		{"calls alone", modelAnswer{Content: "", Calls: echo, Finish: "error"}, "", "error", `finish_reason "error"`},
+		{"event", broken(`data: {"message":"overloaded"}` + "\n\ndata: [DONE]\n\n"), "tok", "", "200 OK: overloaded"},
+		{"break", broken(""), "tok", "", "unexpected EOF"},
+	} {
+		for _, stream := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s stream=%v", test.name, stream), func(t *testing.T) {
+				a, _ := newAgentTest(t, agentTools{"echo": agentEcho}, test.reply)
+				streamed := ""
+				if stream {
+					a.OnText = func(text string) { streamed += text }
+				}
+				var ended []Event
+				a.Observe = func(e Event) { ended = append(ended, e) }
+				answer, err := a.Chat(t.Context(), "Why?")
+				assert.ErrorContains(t, err, test.err)
+				assert.Equal(t, answer, test.text)
+				if stream {
+					assert.Equal(t, streamed, test.text)
+				}
+				assert.Equal(t, len(ended), 1)
+				assert.Equal(t, ended[0].Response.FinishReason, test.finish)
+				assert.Equal(t, ended[0].Err, err)
+				want := "user: Why?\nassistant: " + test.text + "\n\n" + cutOff
+				if test.text == "" {
+					want = ""
+				}
+				assert.Equal(t, agentHistory(t, a), want)
+			})
 		}
-		agentHistory(t, a)
 	}
 }
 
@@ -437,8 +533,7 @@ func TestAgentHistory(t *testing.T) {
 		cutLine     = "assistant: " + cutOff
 		interrupted = "tool: Error: the question was interrupted before this call had a result\n"
 		canceled    = "tool: Error: context canceled\n"
-		cutCall     = "tool: Error: not run: the message was cut off at its length limit in or after this call; " +
-			"make fewer or shorter calls\n"
+		cutCall     = "tool: Error: not run: the message was cut off at its length limit; make fewer or shorter calls\n"
 	)
 	echo := func(n int) ToolCall { return agentCall("echo", n) }
 	thinking := []any{map[string]any{"type": "thinking", "thinking": []any{}}}
@@ -479,7 +574,7 @@ func TestAgentHistory(t *testing.T) {
 				"assistant: No problem."},
 		{"cut off in whole arguments", []modelReply{cutCalls("length", echo(1), echo(2)), modelText("Sorry.")},
 			nil, "Sorry.", nil,
-			asked + "assistant: <echo {\"n\":1}><echo {\"n\":2}>\ntool: {\"n\":1}\n" + cutCall + "assistant: Sorry."},
+			asked + "assistant: <echo {\"n\":1}><echo {\"n\":2}>\n" + cutCall + cutCall + "assistant: Sorry."},
 		{"cut off in arguments",
 			[]modelReply{cutCalls("model_length", modelCall("aaaaaaaa1", "echo", `{"n":`)), modelText("Sorry.")},
 			nil, "Sorry.", nil, asked + "assistant: <echo {}>\n" + cutCall + "assistant: Sorry."},
@@ -499,7 +594,7 @@ func TestAgentHistory(t *testing.T) {
 					cancel()
 				}
 			}
-		}, "", context.Canceled, asked + "assistant: one two \n\n" + cutOff},
+		}, "one two ", context.Canceled, asked + "assistant: one two \n\n" + cutOff},
 		{"waiting to try again", []modelReply{modelCalls(echo(1)), modelRateLimited("60")},
 			func(a *Agent) { a.Model.OnRetry = func(error, time.Duration) { cancel() } }, "", context.Canceled,
 			asked + "assistant: <echo {\"n\":1}>\ntool: {\"n\":1}\n" + cutLine},

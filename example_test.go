@@ -81,7 +81,9 @@ type exampleTools struct{ client *Client }
 func (t exampleTools) Functions(ctx context.Context) (functions []Function, err error) {
 	tools, err := t.client.ListTools(ctx)
 	for _, tool := range tools {
-		functions = append(functions, Function{Name: tool.Name, Description: tool.Description, Parameters: tool.InputSchema})
+		if function, err := ToolFunction(tool.Name, &tool); err == nil {
+			functions = append(functions, function)
+		}
 	}
 	return functions, err
 }

@@ -5,12 +5,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,7 +80,7 @@ func UniqueNames(texts []string, form func(string) string, limit int) []string {
 		}
 		return cmp.Or(changed(i)-changed(j), strings.Compare(texts[i], texts[j]))
 	})
-	taken := make(map[string]bool)
+	taken, next := make(map[string]bool), make(map[string]int) // next: the number to try, by the name before it
 	for _, i := range order {
 		text, name := texts[i], names[i]
 		if name == "" || len(name) > limit || name != text && wanted[name] > 1 || taken[name] {
@@ -89,8 +90,9 @@ func UniqueNames(texts []string, form func(string) string, limit int) []string {
 			name = name[max(0, len(name)+len(hash)-limit):] + hash
 		}
 		hashed := name
-		for n := 2; taken[name]; n++ { // one text twice, or one hash
-			end := "_" + strconv.Itoa(n)
+		for taken[name] { // one text twice, or one hash
+			next[hashed] = max(2, next[hashed]+1)
+			end := "_" + strconv.Itoa(next[hashed])
 			name = hashed[:min(len(hashed), limit-len(end))] + end
 		}
 		names[i], taken[name] = name, true
@@ -98,16 +100,159 @@ func UniqueNames(texts []string, form func(string) string, limit int) []string {
 	return names
 }
 
-var acceptedID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
+// ToolFunction returns a tool under the given name, as a model is offered it. The error says why it cannot be.
+func ToolFunction(name string, t *Tool) (Function, error) {
+	parameters, err := functionParameters(t.InputSchema)
+	var hints struct{ ReadOnlyHint bool }
+	_ = json.Unmarshal(t.Annotations, &hints) // invalid hints say nothing
+	return Function{name, t.Description, parameters, hints.ReadOnlyHint}, err
+}
 
-// CallID returns id if Mistral takes it as the id of a call: nine letters and digits. Otherwise it returns such an id,
-// the same one for the same id.
-func CallID(id string) string {
-	if acceptedID.MatchString(id) {
-		return id
+// functionParameters returns a tool's inputSchema as the API takes it: an object's JSON Schema of draft 7, with type
+// and properties, and without the members that name a dialect and a place. An empty list stands for an empty object,
+// as PHP writes it. A keyword with a value that draft 7 does not allow gets another name, as x-exclusiveMinimum: the
+// API would refuse it and the whole request with it, and to the model it is a remark. The error says why the schema
+// cannot be one of an object.
+func functionParameters(schema json.RawMessage) (json.RawMessage, error) {
+	schema = bytes.TrimSpace(schema)
+	s, b, properties, kind := scanner{text: schema}, []byte{'{'}, false, ""
+	switch text := string(schema[:min(len(schema), 100)]); {
+	case text == "", text == "null", text == "true", isEmptyList(schema):
+		s.text = []byte("{}")
+	case text[0] != '{':
+		return nil, fmt.Errorf("its inputSchema is not an object: %s", text)
 	}
-	hash := sha256.Sum256([]byte(id))
-	return base32.StdEncoding.EncodeToString(hash[:])[:9]
+	s.object(func(key []byte) {
+		switch name := string(key); {
+		case name == "type":
+			kind = string(s.value())
+		case name == "$schema", name == "$id", name == "properties" && s.peek() != '{':
+			s.value()
+		default:
+			b = appendKeyword(b, name, &s)
+			properties = properties || name == "properties"
+		}
+	})
+	switch {
+	case !s.end():
+		return nil, errors.New("its inputSchema is not valid JSON")
+	case kind != "" && kind != "null" && !properties && !strings.Contains(kind, `"object"`):
+		return nil, fmt.Errorf("its inputSchema has the type %.100s, and not object", kind)
+	case !properties:
+		b = append(appendKey(b, "properties"), "{}"...)
+	}
+	return append(appendKey(b, "type"), `"object"}`...), nil
+}
+
+// isEmptyList reports whether a value is [].
+func isEmptyList(raw []byte) bool {
+	return len(raw) > 1 && raw[0] == '[' && len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
+}
+
+// appendSchema reads a schema and appends it as draft 7 has it. What is not a schema allows everything.
+func appendSchema(b []byte, s *scanner) []byte {
+	if s.peek() != '{' {
+		if raw := string(s.value()); raw == "true" || raw == "false" {
+			return append(b, raw...)
+		}
+		return append(b, "{}"...)
+	}
+	b = append(b, '{')
+	s.object(func(key []byte) { b = appendKeyword(b, string(key), s) })
+	return append(b, '}')
+}
+
+// appendKeyword reads the value of a schema's member and appends the member as draft 7 has it. null is no member.
+func appendKeyword(b []byte, name string, s *scanner) []byte {
+	form, first, with := keywordForm(name), s.peek(), appendKey(b, name)
+	switch {
+	case first == '{' && form == "schemas by name":
+		with = append(with, '{')
+		s.object(func(key []byte) { with = appendSchema(appendKey(with, string(key)), s) })
+		return append(with, '}')
+	case first == '{' && (form == "schema" || form == "items"):
+		return appendSchema(with, s)
+	case first == '[' && (form == "schemas" || form == "items"):
+		with = append(with, '[')
+		s.array(func() {
+			if with[len(with)-1] != '[' {
+				with = append(with, ',')
+			}
+			with = appendSchema(with, s)
+		})
+		switch empty := with[len(with)-1] == '['; {
+		case !empty:
+			return append(with, ']')
+		case form == "items":
+			return append(with[:len(with)-1], "{}"...)
+		}
+		return b
+	}
+	raw := s.value()
+	switch {
+	case len(raw) == 0, form == "", fitsForm(form, raw):
+		return append(with, raw...)
+	case string(raw) == "null":
+		return b
+	case isEmptyList(raw) && (form == "schema" || form == "schemas by name"):
+		return append(with, "{}"...)
+	}
+	return append(appendKey(b, "x-"+name), raw...)
+}
+
+// keywordForm returns what draft 7 wants of the value of a keyword; nothing where any value will do, as for keywords
+// that it does not know.
+func keywordForm(name string) string {
+	switch name {
+	case "additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then":
+		return "schema"
+	case "items":
+		return "items" // a schema, or a list of them
+	case "allOf", "anyOf", "oneOf":
+		return "schemas"
+	case "$defs", "definitions", "patternProperties", "properties":
+		return "schemas by name"
+	case "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf",
+		"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties":
+		return "number"
+	case "$comment", "$id", "$ref", "$schema", "contentEncoding", "contentMediaType", "description", "format", "pattern",
+		"title":
+		return "string"
+	case "readOnly", "uniqueItems", "writeOnly":
+		return "boolean"
+	case "enum", "examples":
+		return "list"
+	case "required":
+		return "strings"
+	case "type":
+		return "types"
+	}
+	return ""
+}
+
+// fitsForm reports whether a value, which is not a schema's own object or a list of schemas, has the form.
+func fitsForm(form string, raw []byte) bool {
+	switch form {
+	case "schema", "items", "boolean":
+		return string(raw) == "true" || string(raw) == "false"
+	case "number":
+		return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
+	case "string":
+		return raw[0] == '"'
+	case "list":
+		return raw[0] == '['
+	case "strings":
+		return raw[0] == '[' && json.Unmarshal(raw, new([]string)) == nil
+	case "types":
+		var types []string
+		if raw[0] != '[' {
+			raw = slices.Concat([]byte{'['}, raw, []byte{']'})
+		}
+		const known = " array boolean integer null number object string "
+		unknown := func(t string) bool { return !strings.Contains(known, " "+t+" ") }
+		return json.Unmarshal(raw, &types) == nil && len(types) > 0 && !slices.ContainsFunc(types, unknown)
+	}
+	return false
 }
 
 // ModelText returns a tool's result as a model reads it: text as it is, bytes as a placeholder, links as URI and

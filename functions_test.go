@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -223,6 +224,117 @@ func TestFunctionNamesProperties(t *testing.T) {
 			random.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		})
 	}
+}
+
+// What servers send for a schema becomes one that the API takes, or the tool is left out. What stands in default, const,
+// enum and examples is no schema.
+func TestToolFunction(t *testing.T) {
+	const least = `{"properties":{},"type":"object"}`
+	for schema, want := range map[string]string{
+		``: least, `null`: least, ` true `: least, `[]`: least, "[\n]": least, `{}`: least, `{"type":"object"}`: least,
+		`{"$schema":"x","$id":"x","type":["object","null"],"properties":{"a":{"$id":"x"}},"required":["a"]}`://
+		`{"properties":{"a":{"$id":"x"}},"required":["a"],"type":"object"}`,
+		`{"properties":[],"required":null,"type":null,"additionalProperties":[]}`://
+		`{"additionalProperties":{},"properties":{},"type":"object"}`,
+		`{"type":"string","properties":{"a":true}}`: `{"properties":{"a":true},"type":"object"}`,
+		`{"properties":"?","default":null}`:         `{"default":null,"properties":{},"type":"object"}`,
+
+		`"object"`:            `error its inputSchema is not an object: "object"`,
+		`[{"type":"object"}]`: `error its inputSchema is not an object: [{"type":"object"}]`,
+		`false`:               `error its inputSchema is not an object: false`,
+		`7`:                   `error its inputSchema is not an object: 7`,
+		`{"type":"string"}`:   `error its inputSchema has the type "string", and not object`,
+		`{"type":`:            `error its inputSchema is not valid JSON`,
+	} {
+		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
+		got := string(f.Parameters)
+		if err != nil {
+			got = "error " + err.Error()
+		}
+		assert.Equal(t, got, want, schema)
+	}
+
+	// The schema of a property; "" where it stays as it is.
+	for schema, want := range map[string]string{
+		`{"minimum":0,"exclusiveMinimum":true}`:                                         `{"minimum":0,"x-exclusiveMinimum":true}`,
+		`{"items":[{"exclusiveMaximum" : false}]}`:                                      `{"items":[{"x-exclusiveMaximum":false}]}`,
+		`{"minimum":-1,"exclusiveMinimum":-1.5,"maximum":5,"unknown":[{"required":1}]}`: ``,
+		`{"type":"object","properties":{"exclusiveMinimum":{"type":"null"}}}`:           ``,
+		`{"type":"object","properties":{"exclusiveMinimum":true,"required":false}}`:     ``,
+		`{"default":{"exclusiveMinimum":true},"const":{"exclusiveMaximum":false}}`:      ``,
+		`{"enum":[{"required":null},null],"examples":[{"type":"x"}],"default":null}`:    ``,
+		`{"b":"\"exclusiveMinimum\": true","a":{"d":1}}`:                                ``,
+		`{"anyOf":[{"type":"string"},{"not":{}}],"items":true,"$ref":"#/$defs/\u0061"}`: ``,
+		`{"properties":{"a":[],"b":"text","c":{"properties":[],"required":true}}}`://
+		`{"properties":{"a":{},"b":{},"c":{"properties":{},"x-required":true}}}`,
+		`{"type":"int","items":[],"anyOf":[],"oneOf":{"a":1},"not":null}`://
+		`{"x-type":"int","items":{},"x-oneOf":{"a":1}}`,
+		`{"type":["string","any"],"title":7,"minLength":"3","uniqueItems":"yes","enum":"a"}`://
+		`{"x-type":["string","any"],"x-title":7,"x-minLength":"3","x-uniqueItems":"yes","x-enum":"a"}`,
+	} {
+		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(`{"properties":{"n":` + schema + `}}`)})
+		assert.NilError(t, err)
+		tool, err := PlainJSON(f)
+		assert.NilError(t, err)
+		want = `"parameters":{"properties":{"n":` + cmp.Or(want, schema) + `},"type":"object"}`
+		want = strings.ReplaceAll(want, `" :`, `":`)
+		assert.Assert(t, strings.Contains(string(tool), want), "%s\n%s", tool, want)
+	}
+	for hints, want := range map[string]bool{``: false, `[]`: false, `{"readOnlyHint":true}`: true,
+		`{"idempotentHint":true}`: false} {
+		f, err := ToolFunction("f", &Tool{Annotations: json.RawMessage(hints)})
+		assert.NilError(t, err)
+		assert.Equal(t, f.ReadOnly, want, hints)
+	}
+}
+
+// Time grows as the schema does: with its length, its depth and its number of keywords.
+func TestToolFunctionIsLinear(t *testing.T) {
+	deep := strings.Repeat(`{"anyOf":[{"items":`, 3000) + "{}" + strings.Repeat("}]}", 3000)
+	wide := strings.Repeat(`{"default":{"exclusiveMinimum":true}},`, 100_000) + "{}"
+	for _, schema := range []string{`{"properties":{"a":` + deep + `}}`, `{"properties":{"a":{"anyOf":[` + wide + `]}}}`} {
+		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
+		assert.NilError(t, err)
+		assert.Assert(t, len(f.Parameters) > len(schema))
+	}
+}
+
+// A hundred thousand tools of one name are not compared with each other.
+func TestFunctionNamesAreLinear(t *testing.T) {
+	tools := make([]Tool, 100_000)
+	for i := range tools {
+		tools[i].Name = "same"
+	}
+	names := FunctionNames("", tools)
+	slices.Sort(names)
+	assert.Equal(t, len(slices.Compact(names)), len(tools))
+}
+
+// FuzzToolFunction: whatever a schema is, the API takes what comes of it.
+func FuzzToolFunction(f *testing.F) {
+	for _, schema := range []string{
+		`{}`, `[]`, `{"type":["object",null]}`, `{"properties":{"a":{"type":["x"],"required":[1],"items":[[]]}}}`,
+		`{"allOf":[{"minimum":"1","anyOf":[]}],"$defs":[],"additionalProperties":null,"enum":{},"title":{}}`,
+	} {
+		f.Add([]byte(schema))
+	}
+	f.Fuzz(func(t *testing.T, schema []byte) {
+		function, err := ToolFunction("f", &Tool{InputSchema: schema})
+		if !json.Valid(schema) || err != nil {
+			return
+		}
+		request := ChatRequest{Messages: chatHello.Messages, Tools: []Function{function}}
+		body, err := (&Mistral{Model: "m"}).request(t.Context(), &request, false)
+		assert.NilError(t, err)
+		var sent map[string]any
+		assert.NilError(t, json.NewDecoder(body.Body).Decode(&sent))
+		check := new(modelCheck)
+		check.value(sent, "request", "body")
+		assert.Equal(t, len(check.details), 0, "%s: %v", schema, check.details)
+		if refusal := modelRules(sent); refusal != nil {
+			t.Errorf("%s\nbecame %s\nrefused with %s", schema, function.Parameters, refusal.Body)
+		}
+	})
 }
 
 func TestModelText(t *testing.T) {

@@ -72,6 +72,8 @@ type HostTool struct {
 	Function string // the name that a model knows it by
 	Tool     Tool
 
+	offer  Function // to a model
+	unfit  error    // why no model can be offered it; nil if it can
 	server *hosted
 }
 
@@ -169,9 +171,10 @@ func (h *Host) Tools(ctx context.Context, names ...string) ([]HostTool, error) {
 	return slices.Concat(lists...), err
 }
 
-// Functions returns the tools as a model is offered them: without those that Server.Allows leaves out, and those
-// that run only as tasks. A server that needs more than 10 s to start or to answer is left out until it has, if there
-// are others: Status has its state. The error says that there are too many, or is that of Tools.
+// Functions returns the tools as a model is offered them: without those that Server.Allows leaves out, those that run
+// only as tasks, and those with a schema that cannot be an object's, which ClientOptions.Warn names. A server that
+// needs more than 10 s to start or to answer is left out until it has, if there are others: Status has its state. The
+// error says that there are too many, or is that of Tools.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	lists, err := h.lists(ctx, h.servers, patience)
 	if err != nil {
@@ -181,10 +184,8 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	for i, s := range h.servers {
 		before := len(functions)
 		for _, t := range lists[i] {
-			if tool := t.Tool; !tool.TaskOnly() && s.Allows(tool.Name) {
-				description := Clip(tool.Description, maxDescription)
-				functions = append(functions,
-					Function{Name: t.Function, Description: description, Parameters: tool.InputSchema})
+			if t.unfit == nil && !t.Tool.TaskOnly() && s.Allows(t.Tool.Name) {
+				functions = append(functions, t.offer)
 			}
 		}
 		counts[i] = fmt.Sprintf("%s has %d", s.Name, len(functions)-before)

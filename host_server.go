@@ -178,6 +178,8 @@ type hosted struct {
 	askAfter  time.Time  // the tools are not listed before, as the server does not answer
 	abandoned bool       // the last call ended without an answer: the server may still work on it
 	transport Transport  // of the last start
+
+	unfit string // the last warning about tools that cannot be offered to a model; the goroutine's that lists them
 }
 
 // pauseAfter is the pause after so many tries: 0, 1, 2, 4, … seconds.
@@ -412,6 +414,10 @@ func (s *hosted) list(reading *hostTask) {
 	if isMethodNotFound(err) {
 		tools, err = nil, nil // a server of resources or prompts alone
 	}
+	var described []HostTool
+	if err == nil {
+		described = s.describe(tools)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(reading.done)
@@ -426,10 +432,27 @@ func (s *hosted) list(reading *hostTask) {
 	if err != nil {
 		return
 	}
-	s.tools = make([]HostTool, len(tools))
-	for i, function := range FunctionNames(s.prefix, tools) {
-		s.tools[i] = HostTool{s.Name, function, tools[i], s}
+	s.tools = described
+}
+
+// describe makes what the Host knows of tools, and warns of those that cannot be offered to a model.
+func (s *hosted) describe(tools []Tool) []HostTool {
+	described := make([]HostTool, len(tools))
+	var reasons []string
+	for i, name := range FunctionNames(s.prefix, tools) {
+		function, err := ToolFunction(name, &tools[i])
+		function.Description = Clip(function.Description, maxDescription)
+		described[i] = HostTool{s.Name, name, tools[i], function, err, s}
+		if err != nil && s.Allows(tools[i].Name) {
+			reasons = append(reasons, fmt.Sprintf("the tool %s is not offered to the model: %v", tools[i].Name, err))
+		}
 	}
+	unfit := strings.Join(reasons, "; ")
+	if unfit != "" && unfit != s.unfit && s.options.Warn != nil {
+		s.options.Warn(unfit)
+	}
+	s.unfit = unfit
+	return described
 }
 
 // harmedByProbe reports whether the first list of a server on stdio failed after a probe, which may be why (see

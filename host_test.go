@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -460,8 +461,9 @@ func TestHostFunctions(t *testing.T) {
 	functions, err := host.Functions(t.Context())
 	assert.NilError(t, err)
 	assert.DeepEqual(t, functions, []Function{
-		{Name: "search", Description: "about search", Parameters: json.RawMessage(`{"type":"object"}`)},
-		{Name: "files_read", Description: "about files.read", Parameters: json.RawMessage(`{"type":"object"}`)},
+		{Name: "search", Description: "about search", Parameters: json.RawMessage(`{"properties":{},"type":"object"}`)},
+		{Name: "files_read", Description: "about files.read",
+			Parameters: json.RawMessage(`{"properties":{},"type":"object"}`)},
 	})
 	assert.Equal(t, host.Status()[0].Info.Implementation.Name, "one")
 	assert.Equal(t, host.Status()[0].Tools, 2)
@@ -505,6 +507,47 @@ func TestHostCutsText(t *testing.T) {
 	tool, _ := host.Tool("a")
 	assert.Assert(t, tool.Tool.Description == long)
 	assert.Assert(t, host.Instructions() == "The server says of its tools:\n"+Clip(long, maxDescription))
+}
+
+// A tool whose schema cannot be one of arguments is left out, and named once; the others are offered.
+func TestHostUnfitTools(t *testing.T) {
+	checkLeaks(t)
+	peer, other := newHostPeer("one"), newHostPeer("two", "b")
+	schemas := map[string]string{"list": `[]`, "truth": `true`, "text": `"x"`, "number": `{"type":"number"}`}
+	peer.answer = func(_ context.Context, method string) any {
+		if method != "tools/list" {
+			return nil
+		}
+		tools := []Tool{}
+		for _, name := range slices.Sorted(maps.Keys(schemas)) {
+			tools = append(tools, Tool{Name: name, InputSchema: json.RawMessage(schemas[name])})
+		}
+		return map[string]any{"tools": tools}
+	}
+	var warnings []string // of one server, whose list is asked for by one goroutine at a time
+	options := func(s *Server) ClientOptions {
+		return ClientOptions{Warn: func(text string) { warnings = append(warnings, s.Name+": "+text) }}
+	}
+	host := NewHost([]Server{peer.Server, other.Server}, options)
+	defer host.Close()
+	host.Start(t.Context())
+	for range 3 {
+		functions, err := host.Functions(t.Context())
+		assert.NilError(t, err)
+		var names []string
+		for _, f := range functions {
+			names = append(names, f.Name)
+			assert.Equal(t, string(f.Parameters), `{"properties":{},"type":"object"}`)
+		}
+		assert.DeepEqual(t, names, []string{"one__list", "one__truth", "two__b"})
+	}
+	assert.DeepEqual(t, warnings, []string{"one: the tool number is not offered to the model: its inputSchema has the " +
+		`type "number", and not object; the tool text is not offered to the model: its inputSchema is not an object: "x"`})
+	tool, err := host.Tool("one__text") // without a model it is there, as it came
+	assert.NilError(t, err)
+	assert.Equal(t, string(tool.Tool.InputSchema), `"x"`)
+	peer.conn.Close()
+	other.conn.Close()
 }
 
 // A server of several pages whose second fails has no list at all, rather than half of one.

@@ -56,6 +56,9 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MCP_APPROVE        -approve        calls by the model, and the server's own questions ask on a terminal, else never
                                      to it: ask, always, never
   MCP_MAX_TURNS      -max-turns      model turns per question                           20
+  MCP_MAX_REPEATS    -max-repeats    equal calls with equal results, nothing changed    10
+  MCP_MAX_RESULT     -max-result     bytes of a tool's result that the model gets       65536
+  MCP_MAX_SAMPLES    -max-samples    requests of servers to the model per question      20
   MCP_TIMEOUT        -timeout        of a request to a server without progress          30m
   MCP_START_TIMEOUT  -start-timeout  of a server's start                                30s; 5m where npx, docker
                                                                                         and the like download it
@@ -155,6 +158,9 @@ func run() int {
 // maxShown bounds an error or a note of the program, in columns: it may hold the text of a server.
 const maxShown = 2000
 
+// given holds options as they were written; check reads them.
+type given struct{ turns, repeats, result, samples, timeout, start string }
+
 // program is one run of the command line.
 type program struct {
 	screen   *Screen
@@ -170,10 +176,13 @@ type program struct {
 	protocol       string
 	system         string
 	approve        string
-	http           string                                 // where serve listens; empty for stdio
-	maxFile        int                                    // MiB of a file that serve reads
-	given          struct{ turns, timeout, start string } // as they were written; check reads them
+	http           string // where serve listens; empty for stdio
+	maxFile        int    // MiB of a file that serve reads
+	given          given
 	maxTurns       int
+	maxRepeats     int
+	maxResult      int // bytes
+	maxSamples     int
 	timeout, start time.Duration
 	trace          string
 	json, quiet    bool
@@ -186,6 +195,7 @@ type program struct {
 	printed   bool                                    // there is JSON on stdout
 	approval  sync.Once                               // shows once why calls are refused
 	turn      atomic.Pointer[context.CancelCauseFunc] // what the next interrupt ends, if it is not the program
+	samples   atomic.Int64                            // sampling requests of servers, for this question
 	processes sync.Map                                // of servers: *Stdio, also those that have ended
 	logs      map[string]*serverLog                   // by the server's name
 
@@ -257,6 +267,9 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	text(&p.system, "system", "MCP_SYSTEM", defaultSystem)
 	text(&p.approve, "approve", "MCP_APPROVE", "")
 	text(&p.given.turns, "max-turns", "MCP_MAX_TURNS", "20")
+	text(&p.given.repeats, "max-repeats", "MCP_MAX_REPEATS", "10")
+	text(&p.given.result, "max-result", "MCP_MAX_RESULT", "65536")
+	text(&p.given.samples, "max-samples", "MCP_MAX_SAMPLES", "20")
 	text(&p.given.timeout, "timeout", "MCP_TIMEOUT", "30m")
 	text(&p.given.start, "start-timeout", "MCP_START_TIMEOUT", "")
 	text(&p.trace, "trace", "MCP_TRACE", "")
@@ -297,8 +310,18 @@ func (p *program) check() (err error) {
 		p.model, p.key = name, "" // the key is Mistral's
 		p.baseURL = cmp.Or(p.baseURL, "http://localhost:11434/v1")
 	}
-	if p.maxTurns, err = strconv.Atoi(p.given.turns); err != nil || p.maxTurns < 1 {
-		return usageError("MCP_MAX_TURNS: %q is not a number of turns", p.given.turns)
+	for _, count := range []struct {
+		into           *int
+		variable, text string
+	}{
+		{&p.maxTurns, "MCP_MAX_TURNS", p.given.turns},
+		{&p.maxRepeats, "MCP_MAX_REPEATS", p.given.repeats},
+		{&p.maxResult, "MCP_MAX_RESULT", p.given.result},
+		{&p.maxSamples, "MCP_MAX_SAMPLES", p.given.samples},
+	} {
+		if *count.into, err = strconv.Atoi(count.text); err != nil || *count.into < 1 {
+			return usageError("%s: %q is not a whole number above 0", count.variable, count.text)
+		}
 	}
 	if p.timeout, err = duration(p.given.timeout); err != nil {
 		return usageError("MCP_TIMEOUT: %w", err)

@@ -62,23 +62,26 @@ func (p *program) ask(ctx context.Context, question string) error {
 	view.Begin(agent.Model.Model)
 	answer, err := agent.Chat(ctx, question)
 	view.End()
-	report.Usage = agent.Usage
+	report.Answer, report.Usage = answer, agent.Usage
 	saved := p.keep(session, agent)
-	if err != nil {
-		return errors.Join(agentError(err), saved)
-	}
-	if report.Answer = answer; p.json {
+	if err == nil && p.json {
 		return cmp.Or(saved, p.printJSON(report))
 	}
-	if agent.OnText == nil { // else it was printed as it came
-		err = p.screen.Print(answer + "\n")
+	if agent.OnText == nil && answer != "" && !p.json { // else it was printed as it came
+		saved = cmp.Or(p.screen.Print(answer+"\n"), saved)
+	}
+	if err != nil {
+		if slices.Contains([]string{"", "stop", "tool_calls"}, report.FinishReason) { // it is an earlier answer's
+			report.FinishReason = "error"
+		}
+		return errors.Join(agentError(err), saved)
 	}
 	turns, calls := Plural(report.Turns, "turn"), Plural(len(report.Calls), "call")
 	if agent.Usage != (Usage{}) { // the server counted them
 		calls += ", " + tokens(agent.Usage)
 	}
 	p.note("%s: %s, %s", report.Model, turns, calls)
-	return cmp.Or(err, saved)
+	return saved
 }
 
 func tokens(u Usage) string {
@@ -98,12 +101,14 @@ func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
 	model := p.mistral()
 	report := &report{Model: model.Model, Calls: []callReport{}}
 	agent := &Agent{
-		Model:    model,
-		Tools:    toolbox{p, host, view},
-		System:   p.systemPrompt(host),
-		MaxTurns: p.maxTurns,
-		Missing:  func(name string) error { return p.masked(host.Missing(name)) },
-		Decide:   func(ctx context.Context, call ToolCall) Decision { return p.decide(ctx, host, call) },
+		Model:      model,
+		Tools:      toolbox{p, host, view},
+		System:     p.systemPrompt(host),
+		MaxTurns:   p.maxTurns,
+		MaxRepeats: p.maxRepeats,
+		MaxResult:  p.maxResult,
+		Missing:    func(name string) error { return p.masked(host.Missing(name)) },
+		Decide:     func(ctx context.Context, call ToolCall) Decision { return p.decide(ctx, host, call) },
 		Observe: func(e Event) {
 			report.add(e, host)
 			view.Observe(e)
@@ -159,11 +164,12 @@ func (p *program) keep(session *Session, agent *Agent) error {
 
 // report is what ask -json prints.
 type report struct {
-	Answer string       `json:"answer"`
-	Calls  []callReport `json:"calls"` // in the order in which they ended
-	Turns  int          `json:"turns"`
-	Usage  Usage        `json:"usage"`
-	Model  string       `json:"model"`
+	Answer       string       `json:"answer"`
+	FinishReason string       `json:"finish_reason"` // of the answer, as the API gave it; error if it gave none
+	Calls        []callReport `json:"calls"`         // in the order in which they ended
+	Turns        int          `json:"turns"`
+	Usage        Usage        `json:"usage"`
+	Model        string       `json:"model"`
 }
 
 type callReport struct {
@@ -186,7 +192,7 @@ func (r *report) add(e Event, host *Host) {
 	switch e.Kind {
 	case TurnEnded:
 		r.Turns++
-		r.Model = cmp.Or(e.Response.Model, r.Model)
+		r.Model, r.FinishReason = cmp.Or(e.Response.Model, r.Model), e.Response.FinishReason
 	case CallEnded:
 		call := callReport{Name: e.Call.Name, Arguments: json.RawMessage(e.Call.Arguments)}
 		call.Bytes, call.Seconds = len(e.Output.Text), e.Took.Seconds()
@@ -274,10 +280,18 @@ func (p *program) elicit(ctx context.Context, s *Server, r *ElicitRequest) (*Eli
 
 // sample lets a server use the model, if the user allows it. Where no user can, the client does not offer sampling.
 func (p *program) sample(ctx context.Context, s *Server, r *SampleRequest) (*SampleResult, error) {
+	count := int(p.samples.Add(1))
+	what := fmt.Sprintf("%s asks the model (%d of %d)", p.theServer(s), count, p.maxSamples)
 	switch {
+	case count > p.maxSamples:
+		if count == p.maxSamples+1 {
+			p.note("%s asks the model more than %d times: refused (MCP_MAX_SAMPLES)", p.theServer(s), p.maxSamples)
+		}
+		limit := &LimitError{p.maxSamples, "sampling requests per question"}
+		return nil, &Error{Code: -1, Message: limit.Error()}
 	case p.approve == "always":
-		p.note("%s asks the model", p.theServer(s))
-	case !p.terminal.ApproveSample(ctx, p.theServer(s), r):
+		p.note("%s", what)
+	case !p.terminal.ApproveSample(ctx, what, r):
 		// The code: MCP 2025-11-25, client, sampling, error handling.
 		return nil, &Error{Code: -1, Message: "the user said no"}
 	}

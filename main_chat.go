@@ -98,6 +98,7 @@ func (c *chat) prompt(ctx context.Context) (line string, err error) {
 // do carries out a line. What begins with a slash is a command; a blank or a second slash before it makes it a
 // question.
 func (c *chat) do(ctx context.Context, line string) error {
+	c.samples.Store(0)
 	if text, ok := strings.CutPrefix(line, "//"); ok {
 		line = " /" + text
 	}

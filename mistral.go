@@ -10,6 +10,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,12 +103,13 @@ func (c Content) Text() string {
 	}
 	var chunks []struct{ Type, Text string }
 	json.Unmarshal(c, &chunks) // a chunk of another form has no text, nor has a content of another form
+	var b strings.Builder
 	for _, chunk := range chunks {
 		if chunk.Type == "text" {
-			text += chunk.Text
+			b.WriteString(chunk.Text)
 		}
 	}
-	return text
+	return b.String()
 }
 
 // MarshalJSON sends null, and no content, as "": beside tool calls the API takes both, older servers only "".
@@ -118,8 +121,25 @@ func (c Content) MarshalJSON() ([]byte, error) {
 }
 
 func (c *Content) UnmarshalJSON(b []byte) error {
-	*c = slices.Clone(b)
+	*c = replaceSurrogates(slices.Clone(b))
 	return nil
+}
+
+// surrogate matches a pair of escaped surrogates, half of a pair, or another escape.
+var surrogate = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)`)
+
+// replaceSurrogates replaces each half of a pair in JSON by U+FFFD. A half is not a character: servers refuse it, or
+// fail, in every turn that repeats it.
+func replaceSurrogates(text []byte) []byte {
+	if !bytes.Contains(text, []byte(`\ud`)) && !bytes.Contains(text, []byte(`\uD`)) {
+		return text
+	}
+	return surrogate.ReplaceAllFunc(text, func(escape []byte) []byte {
+		if len(escape) == len(`\ud800`) {
+			return []byte(`\ufffd`)
+		}
+		return escape
+	})
 }
 
 // ToolCall is a model's request to call a function. Its JSON form is the API's.
@@ -127,11 +147,12 @@ type ToolCall struct {
 	ID        string
 	Name      string
 	Arguments string          // should be a JSON object, is not checked; "" is sent as "{}"
-	Extra     json.RawMessage // the member extra_content (Gemini signs calls there): is sent back as it came
+	Extra     json.RawMessage // the member extra_content (Gemini signs calls there), as it came
+	ExtraHost string          // the server that Extra came from. Only that one gets it back; others refuse it
 }
 
 func (c ToolCall) MarshalJSON() ([]byte, error) {
-	wire := wireCall{ID: c.ID, Type: "function", Extra: c.Extra}
+	wire := wireCall{ID: json.RawMessage(TextContent(c.ID)), Type: "function", Extra: c.Extra, ExtraHost: c.ExtraHost}
 	wire.Function.Name = c.Name
 	wire.Function.Arguments = json.RawMessage(TextContent(cmp.Or(c.Arguments, "{}")))
 	return PlainJSON(wire)
@@ -146,58 +167,57 @@ func (c *ToolCall) UnmarshalJSON(b []byte) error {
 
 // wireCall is a ToolCall on the wire, whole or a fragment of a stream.
 type wireCall struct {
-	Index    *int   `json:"index,omitempty"` // in streams only
-	ID       string `json:"id"`
-	Type     string `json:"type"`
+	Index    *looseInt       `json:"index,omitempty"` // in streams only
+	ID       json.RawMessage `json:"id"`              // a string; from some servers a number
+	Type     string          `json:"type"`
 	Function struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"` // a string; from some servers the object itself
 	} `json:"function"`
-	Extra json.RawMessage `json:"extra_content,omitempty"`
+	Extra     json.RawMessage `json:"extra_content,omitempty"`
+	ExtraHost string          `json:"extra_host,omitempty"` // in saved histories only
+}
+
+// looseInt is a whole number that some servers send as 12.0 or "12". What is none of these is 0.
+type looseInt int
+
+func (n *looseInt) UnmarshalJSON(b []byte) error {
+	f, _ := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
+	*n = looseInt(f)
+	return nil
 }
 
 func (w *wireCall) call() ToolCall {
-	call := ToolCall{w.ID, w.Function.Name, string(w.Function.Arguments), w.Extra}
+	call := ToolCall{looseText(w.ID), w.Function.Name, looseText(w.Function.Arguments), w.Extra, w.ExtraHost}
 	if call.ID == "null" { // the word: the default that the API documents
 		call.ID = ""
 	}
-	var text string
-	if json.Unmarshal(w.Function.Arguments, &text) == nil { // null too, which is no arguments
-		call.Arguments = text
-	}
 	return call
+}
+
+// looseText returns a string, "" for null, or any other value as it stands.
+func looseText(raw json.RawMessage) (text string) {
+	if json.Unmarshal(raw, &text) != nil {
+		return string(raw)
+	}
+	return text
 }
 
 // Function is a tool as it is offered to the model. It marshals to the API's form of a tool.
 type Function struct {
 	Name        string          // matches ^[a-zA-Z0-9_-]{1,64}$
 	Description string          // may be empty
-	Parameters  json.RawMessage // a JSON Schema object; nil means no parameters
+	Parameters  json.RawMessage // an object's JSON Schema, of draft 7, with type and properties; nil: no parameters
+	ReadOnly    bool            // calls change nothing; the API is not told
 }
 
-// MarshalJSON makes the parameters what the API takes: an object of JSON Schema draft 7 with type and properties,
-// without the two members that name a dialect and a place, and without the bounds of draft 4. The rest stays as it is.
 func (f Function) MarshalJSON() ([]byte, error) {
-	schema := map[string]json.RawMessage{}
-	if !absent(f.Parameters) {
-		if err := json.Unmarshal(draft4Bound.ReplaceAll(f.Parameters, []byte(`"x-$1`)), &schema); err != nil {
-			return nil, fmt.Errorf("parameters of function %s: %w", f.Name, err)
-		}
+	function := map[string]any{"name": f.Name, "description": f.Description, "parameters": f.Parameters}
+	if absent(f.Parameters) {
+		function["parameters"] = json.RawMessage(`{"properties":{},"type":"object"}`)
 	}
-	delete(schema, "$schema")
-	delete(schema, "$id")
-	for name, least := range map[string]string{"type": `"object"`, "properties": "{}"} {
-		if absent(schema[name]) {
-			schema[name] = json.RawMessage(least)
-		}
-	}
-	function := map[string]any{"name": f.Name, "description": f.Description, "parameters": schema}
 	return PlainJSON(map[string]any{"type": "function", "function": function})
 }
-
-// draft4Bound matches a boolean by which draft 4 excludes a minimum or a maximum itself. The API refuses it, and the
-// whole request with it. Under a name that draft 7 does not know, it is a remark to the model.
-var draft4Bound = regexp.MustCompile(`"(exclusiveM(?:in|ax)imum"\s*:\s*(?:true|false))`)
 
 // MaxFunctionName is how many characters the API takes in the name of a function.
 const MaxFunctionName = 64
@@ -208,6 +228,18 @@ func FunctionName(name string) string {
 }
 
 var refusedInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
+
+// CallID returns id if Mistral takes it as the id of a call: nine letters and digits. Otherwise it returns such an id,
+// the same one for the same id.
+func CallID(id string) string {
+	if acceptedID.MatchString(id) {
+		return id
+	}
+	hash := sha256.Sum256([]byte(id))
+	return base32.StdEncoding.EncodeToString(hash[:])[:9]
+}
+
+var acceptedID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
 // ChatRequest asks for the next message of a conversation.
 type ChatRequest struct {
@@ -224,7 +256,7 @@ type ChatResponse struct {
 	// "stop" beside calls and "tool_calls" beside none. Each call has an id of its own, if necessary made here.
 	Message ChatMessage
 
-	FinishReason string // the server's: stop, tool_calls, length, model_length, error, or ""
+	FinishReason string // the server's: stop, tool_calls, length, model_length, error, …, or ""
 	Model        string // that answered, as the server names it
 	Usage        Usage  // zero if the server does not say
 }
@@ -241,6 +273,14 @@ type Usage struct {
 	TotalTokens      int `json:"total_tokens"`
 }
 
+// UnmarshalJSON takes counts of any form. What is not a count is 0: it does not make an answer invalid.
+func (u *Usage) UnmarshalJSON(b []byte) error {
+	var counts map[string]looseInt
+	_ = json.Unmarshal(b, &counts)
+	*u = Usage{int(counts["prompt_tokens"]), int(counts["completion_tokens"]), int(counts["total_tokens"])}
+	return nil
+}
+
 // Add adds v to u.
 func (u *Usage) Add(v Usage) {
 	u.PromptTokens += v.PromptTokens
@@ -252,6 +292,8 @@ func (u *Usage) Add(v Usage) {
 type wireAnswer struct {
 	Object  string `json:"object"`
 	Error   any    `json:"error"`
+	Message any    `json:"message"` // this and the next one: of an error
+	Detail  any    `json:"detail"`
 	Model   string `json:"model"`
 	Usage   Usage  `json:"usage"`
 	Choices []struct {
@@ -261,6 +303,12 @@ type wireAnswer struct {
 	} `json:"choices"`
 }
 
+// failed reports whether this is an error. Some servers send "error": false, or an empty text, where there is none.
+func (a *wireAnswer) failed() bool {
+	given := func(v any) bool { return v != nil && v != false && v != "" }
+	return a.Object == "error" || given(a.Error) || len(a.Choices) == 0 && (given(a.Message) || given(a.Detail))
+}
+
 // wireMessage has what is taken over of a message: the API would refuse to get other members back.
 type wireMessage struct {
 	Content   Content    `json:"content"`
@@ -268,7 +316,8 @@ type wireMessage struct {
 }
 
 // Complete sends one request and returns the model's answer. If onText is not nil, the answer is streamed and its text
-// passed to onText as it arrives; after an error, that was the beginning of an answer that never came.
+// passed to onText as it arrives. With an error comes what there was of the answer until then, nil for nothing. An
+// answer that was cut off at a length limit is no error: see CutOff.
 //
 // Complete tries again after a refusal that may pass (408, 429, 500, 502, 503, 504) and after a connection that broke
 // before a byte of the answer. It does not repeat what broke later, nor what a silent server may be working on. If the
@@ -281,7 +330,7 @@ func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(stri
 	}
 	answer, err := m.retry(req, onText)
 	if err != nil {
-		return nil, fmt.Errorf("chat completion with %s at %s: %w", m.Model, req.URL.Host, err)
+		return answer, fmt.Errorf("chat completion with %s at %s: %w", m.Model, req.URL.Host, err)
 	}
 	return answer, nil
 }
@@ -296,9 +345,9 @@ func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, 
 		case err == nil:
 			return answer, nil
 		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
+			return answer, context.Cause(ctx)
 		case !again:
-			return nil, err
+			return answer, err
 		}
 		wait := backoff + mathrand.N(time.Second)
 		backoff = min(backoff*3/2, time.Minute)
@@ -353,12 +402,12 @@ func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatRespon
 	if _, err := in.Peek(1); err != nil {
 		return nil, true, fmt.Errorf("no answer: %w", err)
 	}
-	answer, err := m.read(resp, in, onText)
+	answer, err := m.read(resp, req.URL.Host, in, onText)
 	if errors.As(err, new(*http.MaxBytesError)) {
 		err = ErrTooLarge
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("no complete answer: %w", err)
+		return answer, false, fmt.Errorf("no complete answer: %w", err)
 	}
 	return answer, false, nil
 }
@@ -375,34 +424,38 @@ func (p patient) Read(b []byte) (int, error) {
 	return p.ReadCloser.Read(b)
 }
 
-// read adds up the events of a stream. A whole answer is a stream of one event.
-func (m *Mistral) read(resp *http.Response, in *bufio.Reader, onText func(string)) (*ChatResponse, error) {
+// read adds up the events of a stream. A whole answer is a stream of one event. With an error comes what there was.
+func (m *Mistral) read(
+	resp *http.Response, host string, in *bufio.Reader, onText func(string),
+) (*ChatResponse, error) {
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	next, whole := nextData, kind != "text/event-stream" // whatever was requested: not every server can do both
 	if whole {
 		next = func(in *bufio.Reader) ([]byte, error) { return io.ReadAll(in) }
 	}
-	parts := &answerParts{byIndex: make(map[int]int)}
+	parts := &answerParts{host: host, byIndex: make(map[looseInt]int)}
 	for {
 		data, err := next(in)
 		switch {
 		case string(data) == "[DONE]" && parts.begun, err == io.EOF && parts.FinishReason != "":
-			return parts.join(), nil // not every server sends [DONE], but every one sends a finish_reason
+			return parts.end() // not every server sends [DONE], but every one sends a finish_reason
 		case string(data) == "[DONE]", err == io.EOF:
-			return nil, io.ErrUnexpectedEOF
+			return parts.join(), io.ErrUnexpectedEOF
 		case err != nil:
-			return nil, err
+			return parts.join(), err
 		}
 		var event wireAnswer
-		err = json.Unmarshal(data, &event)
-		if err != nil || event.Error != nil || event.Object == "error" || whole && len(event.Choices) == 0 {
-			return nil, m.refusal(resp, data)
+		if json.Unmarshal(data, &event) != nil {
+			return parts.join(), m.refusal(resp, data)
 		}
 		if text := parts.add(&event).Text(); text != "" && onText != nil {
 			onText(text)
 		}
-		if whole {
-			return parts.join(), nil
+		switch {
+		case event.failed(), whole && !parts.begun:
+			return parts.join(), m.refusal(resp, data)
+		case whole:
+			return parts.end()
 		}
 	}
 }
@@ -432,11 +485,13 @@ func nextData(in *bufio.Reader) ([]byte, error) {
 
 // answerParts is an answer that is being read.
 type answerParts struct {
-	ChatResponse             // without the message's content
-	begun        bool        // there was a message, or a delta of one
-	byIndex      map[int]int // where in the message's calls the last one of an index is
-	chunks       []any       // of the content
-	text         []byte      // of strings after the chunks
+	ChatResponse                  // without the message's content, and the arguments of its calls
+	host         string           // that sends it
+	begun        bool             // there was a message, or a delta of one
+	byIndex      map[looseInt]int // where in the message's calls the last one of an index is
+	arguments    [][]byte         // of the message's calls
+	chunks       []any            // of the content
+	text         []byte           // of strings after the chunks
 }
 
 // add adds an event and returns its content.
@@ -450,8 +505,8 @@ func (p *answerParts) add(event *wireAnswer) Content {
 	p.begun, p.FinishReason = true, cmp.Or(first.FinishReason, p.FinishReason)
 	message := cmp.Or(first.Message, first.Delta, &wireMessage{})
 	for i, call := range message.ToolCalls {
-		if first.Message != nil {
-			call.Index = &i // each is a call of its own
+		if index := looseInt(i); first.Message != nil {
+			call.Index = &index // each is a call of its own
 		}
 		p.addCall(&call)
 	}
@@ -477,9 +532,12 @@ func (p *answerParts) allChunks() []any {
 // addCall adds a tool call or a fragment of one. Mistral sends each call whole. Other servers send the arguments in
 // pieces: most with the call's index, some without, and some with index 0 for every call.
 func (p *answerParts) addCall(wire *wireCall) {
-	fragment, index := wire.call(), -1 // -1 stands for no index
+	fragment, index := wire.call(), looseInt(-1) // -1 stands for no index
 	if wire.Index != nil {
 		index = *wire.Index
+	}
+	if fragment.ExtraHost = ""; fragment.Extra != nil {
+		fragment.ExtraHost = p.host
 	}
 	calls := p.Message.ToolCalls
 	at, known := p.byIndex[index]
@@ -487,19 +545,33 @@ func (p *answerParts) addCall(wire *wireCall) {
 	if !known || begins || fragment.ID != "" && calls[at].ID != "" && fragment.ID != calls[at].ID {
 		p.byIndex[index] = len(calls)
 		p.Message.ToolCalls = append(calls, fragment)
+		p.arguments = append(p.arguments, []byte(fragment.Arguments))
 		return
 	}
 	call := &calls[at]
 	call.ID = cmp.Or(call.ID, fragment.ID)
 	call.Name = cmp.Or(call.Name, fragment.Name)
-	call.Arguments += fragment.Arguments
+	p.arguments[at] = append(p.arguments[at], fragment.Arguments...)
 }
 
-// join returns the answer. Its content is a string or, if there are chunks, a list of them, strings as text chunks.
+// end returns the answer if it is whole, as far as its finish_reason says.
+func (p *answerParts) end() (*ChatResponse, error) {
+	if p.FinishReason == "error" || p.FinishReason == "content_filter" {
+		return p.join(), fmt.Errorf("the server ended it with finish_reason %q", p.FinishReason)
+	}
+	return p.join(), nil
+}
+
+// join returns the answer, nil if it has not begun. Its content is a string or, if there are chunks, a list of them,
+// strings as text chunks.
 func (p *answerParts) join() *ChatResponse {
+	if !p.begun {
+		return nil
+	}
 	p.Message.Role = "assistant"
 	calls, taken := p.Message.ToolCalls, map[string]bool{"": true}
 	for i := range calls {
+		calls[i].Arguments = string(replaceSurrogates(p.arguments[i]))
 		for taken[calls[i].ID] { // the results could not be told apart
 			calls[i].ID = rand.Text()[:9] // as Mistral takes it
 		}
@@ -525,6 +597,7 @@ func (m *Mistral) request(ctx context.Context, r *ChatRequest, stream bool) (*ht
 		ChatRequest
 		Stream bool `json:"stream,omitempty"`
 	}{m.Model, *r, stream}
+	wire.Messages = onWire(r.Messages, target.Host)
 	if len(r.Tools) == 0 { // some servers refuse a choice where there is none
 		wire.ToolChoice = ""
 	}
@@ -544,6 +617,27 @@ func (m *Mistral) request(ctx context.Context, r *ChatRequest, stream bool) (*ht
 		req.Header.Set("Authorization", "Bearer "+m.Key)
 	}
 	return req, nil
+}
+
+// onWire returns messages as the server takes them: with ids of calls that Mistral accepts too, and without what
+// another server has added to a call.
+func onWire(messages []ChatMessage, host string) []ChatMessage {
+	messages = slices.Clone(messages)
+	for i := range messages {
+		m := &messages[i]
+		if m.Role == "tool" {
+			m.ToolCallID = CallID(m.ToolCallID)
+		}
+		m.ToolCalls = slices.Clone(m.ToolCalls)
+		for j := range m.ToolCalls {
+			call := &m.ToolCalls[j]
+			if call.ID = CallID(call.ID); call.ExtraHost != host {
+				call.Extra = nil
+			}
+			call.ExtraHost = ""
+		}
+	}
+	return messages
 }
 
 // Endpoint returns the URL that requests go to, or why none can be sent.

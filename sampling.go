@@ -32,6 +32,23 @@ type SampleRequest struct {
 	Metadata         json.RawMessage `json:"metadata,omitempty"`
 }
 
+// Parts returns all that a model would get of the request, for a user to decide about: texts as they are, tools with
+// their schemas, bytes by type and size.
+func (r *SampleRequest) Parts() (parts []string) {
+	if r.SystemPrompt != "" {
+		parts = append(parts, "system: "+r.SystemPrompt)
+	}
+	for _, tool := range r.Tools {
+		parts = append(parts, fmt.Sprintf("tool %s: %s %s", tool.Name, tool.Description, tool.InputSchema))
+	}
+	for _, m := range r.Messages {
+		for i := range m.Content {
+			parts = append(parts, m.Role+": "+ModelText(&ToolResult{Content: m.Content[i : i+1]}))
+		}
+	}
+	return parts
+}
+
 // SampleChoice says whether the model must, may or must not call a tool.
 type SampleChoice struct {
 	Mode string `json:"mode,omitempty"` // auto, required, none
@@ -166,7 +183,10 @@ func (s *sampling) offer(r *SampleRequest) error {
 	for i, name := range FunctionNames("", r.Tools) {
 		tool := &r.Tools[i]
 		s.functions[tool.Name], s.tools[name] = name, tool.Name
-		function := Function{Name: name, Description: tool.Description, Parameters: tool.InputSchema}
+		function, err := ToolFunction(name, tool)
+		if err != nil {
+			return fmt.Errorf("tool %s: %w", tool.Name, err)
+		}
 		s.chat.Tools = append(s.chat.Tools, function)
 	}
 	switch s.chat.ToolChoice = r.ToolChoice.Mode; s.chat.ToolChoice {
@@ -299,8 +319,6 @@ func (s *sampling) result(r *SampleRequest, answer *ChatResponse) (*SampleResult
 		text, calls = text[:stop], nil
 	case answer.CutOff():
 		calls, reason = nil, "maxTokens" // a call that is cut off is not what the model meant
-	case answer.FinishReason == "error":
-		return nil, errors.New("the model failed in the middle of its answer")
 	case s.chat.ToolChoice == "none":
 		calls = nil // from a server that does not know the word
 	case len(calls) > 0:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -68,7 +69,8 @@ func sampleCase(t *testing.T, params, answer string) string {
 		assert.Equal(t, len(server.Requests()), 0)
 		fmt.Fprintf(&out, "error %d %s\n", refusal.Code, refusal.Message)
 	default:
-		fmt.Fprintf(&out, "error %v\n", err)
+		host := regexp.MustCompile(`127\.0\.0\.1:\d+`)
+		fmt.Fprintf(&out, "error %s\n", host.ReplaceAllString(err.Error(), "model.test"))
 	}
 	return out.String()
 }

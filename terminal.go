@@ -304,16 +304,12 @@ func exactly(text string) string {
 	return b.String()
 }
 
-// ApproveSample asks whether a server may use the model, and shows its request. who is the server, as "the server".
-func (t *Terminal) ApproveSample(ctx context.Context, who string, r *SampleRequest) bool {
-	question := who + " asks the model:"
-	if r.SystemPrompt != "" {
-		question += "\n  system: " + indent(r.SystemPrompt)
-	}
-	for _, m := range r.Messages {
-		for _, block := range m.Content {
-			question += "\n  " + indent(m.Role+": "+cmp.Or(block.Text, "["+block.Type+"]"))
-		}
+// ApproveSample asks whether a server may use the model, and shows its request, all of it. what says who asks, as in
+// "the server asks the model".
+func (t *Terminal) ApproveSample(ctx context.Context, what string, r *SampleRequest) bool {
+	question := what + ":"
+	for _, part := range r.Parts() {
+		question += "\n  " + indent(part)
 	}
 	ctx, unlock, err := t.lock(ctx)
 	if err != nil {

@@ -174,7 +174,7 @@ func (v *View) Observe(e Event) {
 	case TurnEnded:
 		v.endText()
 		v.waiting = time.Time{}
-		if e.Response.CutOff() {
+		if e.Err == nil && e.Response.CutOff() {
 			v.line(0, "the model's message was cut off at its length limit")
 		}
 	case CallStarted:
