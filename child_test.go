@@ -24,6 +24,10 @@ import (
 // runChild is the test binary as another program: a server of some kind, or what a server has started. Its
 // result is the exit status.
 func runChild(mode string) int {
+	if era, ok := strings.CutPrefix(mode, "stress-"); ok {
+		time.AfterFunc(time.Hour, func() { os.Exit(9) })
+		return stressChild(era)
+	}
 	// Whatever becomes of the test, no child stays for ever.
 	time.AfterFunc(time.Minute, func() { os.Exit(9) })
 	var lifeline *os.File // open for as long as this process is there
