@@ -699,73 +699,70 @@ func oneLine(text []byte) string {
 func (t *StreamableHTTP) ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error) {
 	var schema, values any
 	_ = json.Unmarshal(inputSchema, &schema) // it is valid
-	params := make(paramPaths)
-	if err := params.find(schema, nil, true); err != nil {
-		return nil, err
-	}
 	if arguments != nil {
 		if err := json.Unmarshal(arguments, &values); err != nil {
 			return nil, fmt.Errorf("arguments: %w", err)
 		}
 	}
-	headers := make(map[string]string)
-	for header, path := range params {
-		value := values
-		for _, name := range path {
-			object, _ := value.(map[string]any)
-			value = object[name]
-		}
-		switch v := value.(type) { // no header for null, or for a value that the schema does not allow
-		case string:
-			headers[header] = headerValue(v)
-		case bool:
-			headers[header] = strconv.FormatBool(v)
-		case float64:
-			if math.Abs(v) > 1<<53-1 {
-				return nil, fmt.Errorf("%s is beyond 2^53-1, the limit for a parameter that is sent as a header",
-					strings.Join(path, "."))
-			}
-			if v == math.Trunc(v) {
-				headers[header] = strconv.FormatInt(int64(v), 10)
-			}
-		}
+	p := &paramHeaders{make(map[string]string), make(map[string]bool)}
+	if err := p.find(schema, values, nil, true); err != nil {
+		return nil, err
 	}
-	return headers, nil
+	return p.headers, nil
 }
 
-// paramPaths are the parameters that are sent as headers: the names that lead from the arguments to each, by header.
-type paramPaths map[string][]string
+// paramHeaders makes headers of parameters.
+type paramHeaders struct {
+	headers map[string]string
+	marked  map[string]bool // the names of all headers that the schema has, with a value or without
+}
 
-// find adds the parameters in a schema. Only a parameter that is reached through properties alone, by path, may be
-// marked.
-func (p paramPaths) find(schema any, path []string, reachable bool) (err error) {
+// param is a property of a schema: name in outer, nil at the top.
+type param struct {
+	name  string
+	outer *param
+}
+
+func (p *param) String() string {
+	path := []string{p.name}
+	for p = p.outer; p != nil; p = p.outer {
+		path = append(path, p.name)
+	}
+	slices.Reverse(path)
+	return strings.Join(path, ".")
+}
+
+// find makes the headers for what is marked in the schema of a value. Only a parameter that is reached through
+// properties alone may be marked. at is the one that the schema is of, nil at the top.
+func (p *paramHeaders) find(schema, value any, at *param, reachable bool) (err error) {
 	switch s := schema.(type) {
 	case []any:
 		for _, part := range s {
-			err = cmp.Or(err, p.find(part, nil, false))
+			err = cmp.Or(err, p.find(part, nil, nil, false))
 		}
 	case map[string]any:
-		if name, ok := s["x-mcp-header"]; ok {
-			err = p.add(name, s["type"], path, reachable && len(path) > 0)
+		if mark, ok := s["x-mcp-header"]; ok {
+			err = p.add(mark, s["type"], value, at, reachable && at != nil)
 		}
+		object, _ := value.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(s)) {
 			switch key {
 			case "default", "const", "enum", "examples": // are values
 			case "properties", "patternProperties", "dependentSchemas", "$defs", "definitions": // have schemas by name
 				named, _ := s[key].(map[string]any)
 				for _, name := range slices.Sorted(maps.Keys(named)) {
-					err = cmp.Or(err, p.find(named[name], append(slices.Clip(path), name), reachable && key == "properties"))
+					err = cmp.Or(err, p.find(named[name], object[name], &param{name, at}, reachable && key == "properties"))
 				}
 			default:
-				err = cmp.Or(err, p.find(s[key], nil, false))
+				err = cmp.Or(err, p.find(s[key], nil, nil, false))
 			}
 		}
 	}
 	return err
 }
 
-// add adds one parameter, of a type or of several types.
-func (p paramPaths) add(mark, kind any, path []string, reachable bool) error {
+// add makes the header for one parameter, of a type or of several types.
+func (p *paramHeaders) add(mark, kind, value any, at *param, reachable bool) error {
 	name, _ := mark.(string)
 	header := http.CanonicalHeaderKey("Mcp-Param-" + name)
 	kinds, ok := kind.([]any)
@@ -781,10 +778,23 @@ func (p paramPaths) add(mark, kind any, path []string, reachable bool) error {
 		return fmt.Errorf("x-mcp-header %q marks what is not reached through properties alone", name)
 	case !slices.ContainsFunc(kinds, isPrimitive) || slices.ContainsFunc(kinds, isOther):
 		return fmt.Errorf("x-mcp-header %q marks what is not a string, integer or boolean", name)
-	case p[header] != nil:
+	case p.marked[header]:
 		return fmt.Errorf("x-mcp-header %q is used twice", name)
 	}
-	p[header] = path
+	p.marked[header] = true
+	switch v := value.(type) { // no header for null, or for a value that the schema does not allow
+	case string:
+		p.headers[header] = headerValue(v)
+	case bool:
+		p.headers[header] = strconv.FormatBool(v)
+	case float64:
+		if math.Abs(v) > 1<<53-1 {
+			return fmt.Errorf("%s is beyond 2^53-1, the limit for a parameter that is sent as a header", at)
+		}
+		if v == math.Trunc(v) {
+			p.headers[header] = strconv.FormatInt(int64(v), 10)
+		}
+	}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -1412,6 +1413,28 @@ func TestHTTPParams(t *testing.T) {
 	assert.ErrorContains(t, err, "arguments: ")
 }
 
+// TestHTTPParamsDeep: what a marked parameter costs does not grow with its depth, in memory, which time follows.
+func TestHTTPParamsDeep(t *testing.T) {
+	allocated := func(depth, marks int) uint64 {
+		schema, arguments := strings.Repeat(`{"properties":{"a":`, depth)+`{"properties":{`, strings.Repeat(`{"a":`, depth)+`{`
+		for i := range marks {
+			comma := strings.Repeat(",", min(i, 1))
+			schema += fmt.Sprintf(`%s"p%d":{"type":"integer","x-mcp-header":"P%d"}`, comma, i, i)
+			arguments += fmt.Sprintf(`%s"p%d":%d`, comma, i, i)
+		}
+		schema, arguments = schema+strings.Repeat("}}", depth+1), arguments+strings.Repeat("}", depth+1)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		headers, err := new(StreamableHTTP).ParamHeaders(json.RawMessage(schema), json.RawMessage(arguments))
+		runtime.ReadMemStats(&after)
+		assert.NilError(t, err)
+		assert.Equal(t, len(headers), marks)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	shallow, deep := allocated(400, 1000), allocated(4000, 1000)
+	assert.Assert(t, deep < 8*shallow, "%d bytes, %d where it is not as deep", deep, shallow)
+}
+
 // TestHTTPParamsClient: a Client leaves out tools whose schemas are not allowed, with one warning for each reason,
 // and sends the headers of the others, as they were listed last. When the server finds the headers wrong, it lists
 // the tools again. In the handshake era nothing of this is.
@@ -1544,16 +1567,21 @@ func FuzzParams(f *testing.F) {
 		for _, c := range []byte(name) {
 			token = token && c > ' ' && c < 0x7f && !strings.ContainsRune(`"(),/:;<=>?@[\]{}`, rune(c))
 		}
-		params := make(paramPaths)
-		err := params.find(schema, nil, true)
+		var value any = "the value"
+		for _, step := range slices.Backward(path) {
+			value = map[string]any{step: value}
+		}
+		params := &paramHeaders{make(map[string]string), make(map[string]bool)}
+		err := params.find(schema, value, nil, true)
 		isPrimitive := slices.Contains([]string{"string", "integer", "boolean"}, kind)
 		switch {
 		case isValue:
 			assert.NilError(t, err)
-			assert.Equal(t, len(params), 0)
+			assert.Equal(t, len(params.marked), 0)
 		case token && only && len(path) > 0 && isPrimitive:
 			assert.NilError(t, err)
-			assert.DeepEqual(t, params, paramPaths{http.CanonicalHeaderKey("Mcp-Param-" + name): path})
+			want := map[string]string{http.CanonicalHeaderKey("Mcp-Param-" + name): "the value"}
+			assert.DeepEqual(t, params.headers, want)
 		default:
 			assert.Assert(t, err != nil, "%v", schema)
 		}
