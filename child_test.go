@@ -65,6 +65,12 @@ func runChild(mode string) int {
 			fmt.Fprintf(os.Stderr, "%063d\n", i)
 		}
 		return p.serve()
+	case "owner": // of a server that stays
+		command := childCommand("stays")
+		command.Env = append(command.Env, "MCPAGENT_LIFELINE="+os.Getenv("MCPAGENT_LIFELINE"))
+		_, err := Connect(context.Background(), command.Start, nil)
+		fmt.Println("connected:", err)
+		select {}
 	case "stays": // after the end of stdin, until SIGTERM
 		p.serve()
 		fmt.Fprintln(os.Stderr, "end of input")

@@ -250,7 +250,7 @@ type Stdio struct {
 	killed chan struct{} // closed when SIGKILL went to the group
 	heard  chan struct{} // closed when stderr has been read to its end
 
-	work sync.WaitGroup // readStderr, reap
+	work sync.WaitGroup // readStderr, run
 
 	closed atomic.Pointer[string] // see ServerExitError; set by the first exitError
 
@@ -298,17 +298,18 @@ func (c Command) Start(context.Context) (Transport, error) {
 		}
 	}
 	s.process.Stdin, s.process.Stdout, s.process.Stderr = theirs[0], theirs[1], theirs[2]
-	err := s.process.Start()
+	s.stdin, s.stdout, s.stderr = ours[0], &childPipe{File: ours[1]}, &childPipe{File: ours[2]}
+	started := make(chan error)
+	s.work.Go(func() { s.run(started) })
+	err := <-started
 	closeAll(theirs[:])
 	if err != nil {
 		closeAll(ours[:])
 		return nil, c.startError(err)
 	}
-	s.stdin, s.stdout, s.stderr = ours[0], &childPipe{File: ours[1]}, &childPipe{File: ours[2]}
 	s.lines = NewLines(s.stdout, s.stdin)
 	s.lines.MaxMessage = c.MaxMessage
 	s.work.Go(s.readStderr)
-	s.work.Go(s.reap)
 	return s, nil
 }
 
@@ -347,7 +348,7 @@ func (s *Stdio) Read() ([]byte, error) {
 func (s *Stdio) Write(ctx context.Context, m Outgoing) error {
 	err := s.lines.Write(ctx, m)
 	lost := isBrokenPipe(err)
-	if errors.Is(err, os.ErrClosed) { // by reap, if it was not Close
+	if errors.Is(err, os.ErrClosed) { // by run, if it was not Close
 		select {
 		case <-s.exited:
 			lost = true
@@ -389,7 +390,7 @@ func (s *Stdio) Close() error {
 	if !within(s.command.Grace, s.exited) {
 		terminateGroup(s.process.Process)
 		if !within(s.command.Grace, s.gone) {
-			close(s.killed) // reap kills what is left of the group, if the process itself has ended
+			close(s.killed) // run kills what is left of the group, if the process itself has ended
 			s.Kill()
 		}
 	}
@@ -412,10 +413,16 @@ func within(d time.Duration, event <-chan struct{}) bool {
 	}
 }
 
-// reap waits for the process, so that no zombie waits for Close, and then for the rest of its group: what the server
-// started goes with it. It signals the group only while it has seen it alive: later, the number could belong to
-// somebody else. It ends within Grace of the process.
-func (s *Stdio) reap() {
+// run starts the process and waits for it, so that no zombie waits for Close, and then for the rest of its group: what
+// the server started goes with it. It signals the group only while it has seen it alive: later, the number could be
+// somebody else's. It ends within Grace of the process.
+func (s *Stdio) run(started chan<- error) {
+	runtime.LockOSThread() // this thread must not end before the process: see startGroup
+	defer runtime.UnlockOSThread()
+	err := s.process.Start()
+	if started <- err; err != nil {
+		return
+	}
 	defer close(s.gone)
 	_ = s.process.Wait() // the state says it all
 	s.state = s.process.ProcessState

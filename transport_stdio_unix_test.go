@@ -117,7 +117,7 @@ func TestLateReader(t *testing.T) {
 	<-s.exited
 	var got []byte
 	for piece := make([]byte, 999); err == nil; {
-		s.stdout.SetReadDeadline(time.Unix(1, 0)) // as if the time that reap grants were over
+		s.stdout.SetReadDeadline(time.Unix(1, 0)) // as if the time that run grants were over
 		var n int
 		n, err = s.stdout.Read(piece)
 		got = append(got, piece[:n]...)
@@ -148,7 +148,7 @@ func TestLateStderr(t *testing.T) {
 	_, err := c.run(t.Context(), "leave", "")
 	assert.NilError(t, err)
 	<-s.exited
-	s.stderr.SetReadDeadline(time.Unix(1, 0)) // as if the time that reap grants were over
+	s.stderr.SetReadDeadline(time.Unix(1, 0)) // as if the time that run grants were over
 	close(busy)
 	assert.NilError(t, c.Close())
 	assert.Equal(t, strings.Join(stderr.all(), ""), want.String()+"leaving\n")
