@@ -360,7 +360,7 @@ func TestModelText(t *testing.T) {
 			"before\n[image: image/gif, 0 bytes]\nafter"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			result, err := decodeToolResult(json.RawMessage(test.result))
+			result, err := decodeToolResult(json.RawMessage(test.result), new(leftOut))
 			assert.NilError(t, err)
 			assert.Equal(t, ModelText(result), test.want)
 		})

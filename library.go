@@ -300,7 +300,7 @@ func (l *Library) listResources(ctx context.Context, r *libraryRequest) (map[str
 	resources := []Resource{}
 	for _, d := range c.documents {
 		resources = append(resources, Resource{
-			URI: documentURI(d.source), Name: d.source, MIMEType: mimeType(d.source), Size: int64(len(d.text)),
+			URI: documentURI(d.source), Name: d.source, MIMEType: mimeType(d.source), Size: Whole(len(d.text)),
 		})
 	}
 	return r.list("resources", resources)

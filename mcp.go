@@ -86,6 +86,10 @@ type ClientOptions struct {
 	// elicitation/create, sampling/createMessage. A method without one is a capability that is not declared.
 	Answers map[string]Responder
 
+	// MaxQuestions bounds what a server may ask before it answers one request, in all its input_required results: 50 if
+	// 0. None is asked of a result that goes beyond it.
+	MaxQuestions int
+
 	// Log receives the server's log messages of LogLevel (info if empty) and above. It runs on the reader of the
 	// connection, so it must return soon and must not call the Client.
 	Log      func(LogMessage)
@@ -93,7 +97,7 @@ type ClientOptions struct {
 
 	Stray func(message []byte, reason error) // see Handler.Stray
 	Trace func(sent bool, text []byte)       // see Handler.Trace
-	Warn  func(text string)                  // receives which tools are left out of a list, and why
+	Warn  func(text string)                  // receives what is left out of a list or a result, and why
 }
 
 // Responder is what the client answers to one method of the server. In the handshake era the method comes as a request
@@ -140,7 +144,7 @@ type Client struct {
 	listens  map[*listener]int64        // Listens at work, with the id of their request; 0 in the handshake era
 	session  int                        // counts the sessions that followed the first
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
-	warned   map[string]string          // the reasons given to Warn, by tool
+	warned   map[string]string          // what Warn received last, by what it is about
 
 	silent   bool          // the server did not answer the probe in time, and after Connect: not at all
 	renewing chan struct{} // one slot, taken to begin a session anew
@@ -231,6 +235,7 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Minute)
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, time.Hour))
 	o.LogLevel = cmp.Or(o.LogLevel, "info")
+	o.MaxQuestions = cmp.Or(o.MaxQuestions, 50)
 	c := &Client{
 		options:  o,
 		requests: make(map[int64]*request),
@@ -341,6 +346,16 @@ type introduction struct {
 	Meta              struct {
 		ServerInfo Implementation `json:"io.modelcontextprotocol/serverInfo"`
 	} `json:"_meta"`
+}
+
+// UnmarshalJSON takes what is of the wrong type for absent.
+func (i *introduction) UnmarshalJSON(text []byte) error {
+	type fields introduction // without this method
+	err := json.Unmarshal(text, (*fields)(i))
+	if errors.As(err, new(*json.UnmarshalTypeError)) {
+		return nil
+	}
+	return err
 }
 
 // discovered is the outcome of server/discover.
@@ -497,19 +512,25 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	result, err := decodeToolResult(raw)
+	var left leftOut
+	result, err := decodeToolResult(raw, &left)
+	c.warnOf(r, &left)
 	return result, r.failed(err)
 }
 
 // ReadResource returns the contents of a resource; a folder can have several. For an unknown URI it returns an *Error
 // with the code CodeInvalidParams, or CodeResourceNotFound from older servers.
 func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceContents, error) {
-	var result struct {
-		Contents []ResourceContents `json:"contents"`
-	}
+	var result struct{ Contents json.RawMessage }
 	params, _ := members("uri", uri) // strings always encode
-	err := c.get(ctx, &request{method: "resources/read", about: uri, params: params, input: true}, &result)
-	return result.Contents, err
+	r := &request{method: "resources/read", about: uri, params: params, input: true}
+	if err := c.get(ctx, r, &result); err != nil {
+		return nil, err
+	}
+	var left leftOut
+	contents, err := parts[ResourceContents](result.Contents, &left)
+	c.warnOf(r, &left)
+	return contents, r.failed(err)
 }
 
 // GetPrompt fills in a prompt.
@@ -518,11 +539,22 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 	if len(arguments) > 0 {
 		params, _ = members("arguments", arguments, "name", name)
 	}
-	result := new(PromptResult)
-	if err := c.get(ctx, &request{method: "prompts/get", about: name, params: params, input: true}, result); err != nil {
+	var result struct {
+		Description string
+		Messages    json.RawMessage
+		Meta        json.RawMessage `json:"_meta"`
+	}
+	r := &request{method: "prompts/get", about: name, params: params, input: true}
+	if err := c.get(ctx, r, &result); err != nil {
 		return nil, err
 	}
-	return result, nil
+	var left leftOut
+	messages, err := parts[PromptMessage](result.Messages, &left)
+	if err != nil {
+		return nil, r.failed(err)
+	}
+	c.warnOf(r, &left)
+	return &PromptResult{result.Description, messages, result.Meta}, nil
 }
 
 // Complete returns values that an argument of a prompt, or a variable of a resource template, could have if it begins
@@ -578,6 +610,30 @@ func (c *Client) get(ctx context.Context, r *request, result any) error {
 	return r.failed(json.Unmarshal(raw, result))
 }
 
+// warnOf names what was left out of a request's result.
+func (c *Client) warnOf(r *request, left *leftOut) {
+	if left.count == 0 {
+		return
+	}
+	about := strings.TrimSpace(r.method + " " + r.about)
+	text := about + ": what cannot be read is left out: " + left.first
+	if left.count > 1 {
+		text += fmt.Sprintf(", and %d more", left.count-1)
+	}
+	c.warn(about, text)
+}
+
+// warn gives ClientOptions.Warn a text, unless it is the same as the last one about this.
+func (c *Client) warn(about, text string) {
+	c.mu.Lock()
+	known := c.warned[about] == text
+	c.warned[about] = text
+	c.mu.Unlock()
+	if !known && c.options.Warn != nil {
+		c.options.Warn(text)
+	}
+}
+
 // failed says which request an error is about.
 func (r *request) failed(err error) error {
 	switch {
@@ -592,7 +648,10 @@ func (r *request) failed(err error) error {
 // do sends a request and returns its complete result. A server may need input first (MCP 2026-07-28, patterns, multi
 // round-trip requests): it comes from ClientOptions.Answers, and a new request is sent with it.
 func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
-	bare := slices.Clip(r.params)
+	if missing := c.Server.missing(r.method); missing != "" {
+		return nil, r.failed(&NotDeclaredError{missing})
+	}
+	bare, asked := slices.Clip(r.params), 0
 	for round := 1; ; round++ {
 		raw, needs, err := c.round(ctx, r)
 		switch {
@@ -605,6 +664,10 @@ func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
 			return nil, r.failed(&ProtocolError{"the server's result is input_required where the protocol does not allow it"})
 		case round > maxRounds: // no question is asked whose answer will not be sent
 			return nil, r.failed(&ProtocolError{fmt.Sprintf("the server asked for input %d times", round)})
+		}
+		if asked += len(needs.InputRequests); asked > c.options.MaxQuestions {
+			return nil, r.failed(&ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d",
+				asked, c.options.MaxQuestions)})
 		}
 		if r.params, err = c.input(ctx, bare, needs); err != nil {
 			return nil, r.failed(err)

@@ -83,6 +83,9 @@ func (c *Client) ListPrompts(ctx context.Context) ([]Prompt, error) {
 // order: nil. changed runs on the reader of the connection: it must return soon and must not call the Client.
 func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change)) error {
 	l := &listener{s, changed}
+	if missing := c.Server.missing("resources/subscribe"); missing != "" && len(s.URIs) > 0 {
+		return fmt.Errorf("resources/subscribe: %w", &NotDeclaredError{missing})
+	}
 	if !c.stateless() {
 		return c.subscribe(ctx, l)
 	}
@@ -181,7 +184,12 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 	if ok && known.holds(stream) {
 		return slices.Clone(known.items.([]T)), nil
 	}
+	if c.Server.missing(method) != "" {
+		return nil, nil // the server has none
+	}
 	var items []T
+	var left leftOut
+	size := 0 // of all pages, in bytes
 	r := &request{method: method}
 	seen := make(map[string]bool)
 	fresh := cachedList{kind: kind, stream: stream}
@@ -191,8 +199,9 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 		if err != nil {
 			return items, err
 		}
+		size += len(raw)
 		var p listPage
-		items, p, err = decodePage(items, raw, member, read)
+		items, p, err = decodePage(items, raw, member, read, &left)
 		if p.NextCursor != nil && *p.NextCursor == "" && !c.stateless() {
 			p.NextCursor = nil // what some servers of the handshake era end with; since then it is a cursor
 		}
@@ -202,6 +211,8 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", *p.NextCursor)}
 		case len(seen) == maxPages:
 			err = &ProtocolError{fmt.Sprintf("the list goes on after %d pages", maxPages)}
+		case size > maxListSize:
+			err = &ProtocolError{fmt.Sprintf("the list goes on after %d bytes", maxListSize)}
 		}
 		if err != nil {
 			return items, r.failed(err)
@@ -217,6 +228,7 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 		seen[*p.NextCursor] = true
 		r.params, _ = members("cursor", *p.NextCursor)
 	}
+	c.warnOf(r, &left)
 	if stream != 0 && !c.stateless() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
 		fresh.until = time.Time{}
 	}
@@ -233,8 +245,9 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 }
 
 const (
-	maxPages = 10_000              // of one list
-	maxTTL   = 24 * 60 * 60 * 1000 // what a server can ask to be taken for fresh, in milliseconds: a day
+	maxPages    = 10_000              // of one list
+	maxListSize = 64 << 20            // bytes of all its pages but the last
+	maxTTL      = 24 * 60 * 60 * 1000 // what a server can ask to be taken for fresh, in milliseconds: a day
 )
 
 // mark takes note of a tool whose schema marks parameters for headers (MCP 2026-07-28, transports, streamable HTTP,
@@ -245,19 +258,13 @@ func (c *Client) mark(tool *Tool) bool {
 	if marked {
 		_, invalid = c.headers.ParamHeaders(tool.InputSchema, nil)
 	}
-	c.mu.Lock()
-	delete(c.marked, tool.Name)
-	warn := false
-	switch {
-	case invalid != nil:
-		warn = c.warned[tool.Name] != invalid.Error()
-		c.warned[tool.Name] = invalid.Error()
-	case marked:
-		c.marked[tool.Name] = tool.InputSchema
+	if invalid != nil {
+		c.warn(tool.Name, fmt.Sprintf("the tool %q is left out: %s", tool.Name, invalid))
 	}
-	c.mu.Unlock()
-	if warn && c.options.Warn != nil {
-		c.options.Warn(fmt.Sprintf("the tool %q is left out: %s", tool.Name, invalid))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if delete(c.marked, tool.Name); marked && invalid == nil {
+		c.marked[tool.Name] = tool.InputSchema
 	}
 	return invalid == nil
 }

@@ -35,7 +35,7 @@ const (
 		`"clientInfo":{"name":"mcpagent","version":"0"},"protocolVersion":"2025-11-25"}}`
 	initializedLine = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	discoveryResult = `{"resultType":"complete","supportedVersions":["2026-07-28"],` +
-		`"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"public",` +
+		`"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"completions":{}},"ttlMs":0,"cacheScope":"public",` +
 		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
 )
 
@@ -104,7 +104,8 @@ func (f *fakeTransport) Close() error {
 func (f *fakeTransport) connectedTo(t *testing.T, o ClientOptions) *Client {
 	t.Helper()
 	connected := inBackground(t, func() (*Client, error) { return connectOver(t.Context(), f, &o) })
-	answer := introduced(o.Protocol, `{"tools":{"listChanged":true}}`)
+	answer := introduced(o.Protocol,
+		`{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"completions":{}}`)
 	if o.Protocol == statelessRevision {
 		answer = discoveryResult
 	}
@@ -353,6 +354,17 @@ func TestLongLists(t *testing.T) {
 	assert.Error(t, err, "prompts/list: the list goes on after 10000 pages")
 	assert.Assert(t, errors.As(err, new(*ProtocolError)))
 	assert.Equal(t, len(prompts), maxPages+1)
+
+	go func() { // bytes are bounded, too
+		page := `{"resources":[{"uri":"u","name":"` + strings.Repeat("n", 8<<20) + `"}],"nextCursor":"%d"}`
+		for i := range maxListSize / (8 << 20) {
+			server.reply(<-server.wrote, fmt.Sprintf(page, i))
+		}
+	}()
+	resources, err := c.ListResources(t.Context())
+	assert.Error(t, err, "resources/list: the list goes on after 67108864 bytes")
+	assert.Assert(t, errors.As(err, new(*ProtocolError)))
+	assert.Equal(t, len(resources), 8)
 }
 
 // TestInputForEver: a server that asks on and on is answered ten times. Nobody is asked for what would not be sent,
@@ -387,6 +399,48 @@ func TestInputForEver(t *testing.T) {
 		assert.ErrorContains(t, err, method)
 		assert.ErrorContains(t, err, "the server asked for input 11 times")
 		assert.Equal(t, asked, maxRounds)
+	}
+}
+
+// TestManyQuestions: no question is asked of a result with too many, nor of one that makes too many with those before.
+func TestManyQuestions(t *testing.T) {
+	checkLeaks(t)
+	questions := func(count int) string {
+		var members []string
+		for i := range count {
+			members = append(members, fmt.Sprintf(`"q%d":{"method":"x"}`, i))
+		}
+		return `{"resultType":"input_required","inputRequests":{` + strings.Join(members, ",") + `}}`
+	}
+	for _, test := range []struct {
+		max, first, second, asked int
+		want                      string
+	}{
+		{0, 10_000, 0, 0, "tools/call t: the server asks 10000 questions; a request may ask 50"},
+		{0, 50, 1, 50, "tools/call t: the server asks 51 questions; a request may ask 50"},
+		{3, 4, 0, 0, "tools/call t: the server asks 4 questions; a request may ask 3"},
+		{100, 60, 40, 100, ""},
+	} {
+		asked := 0
+		server := newFakeTransport()
+		c := server.connectedTo(t, ClientOptions{Protocol: statelessRevision, MaxQuestions: test.max,
+			Answers: map[string]Responder{
+				"x": {Reply: func(context.Context, json.RawMessage) (any, error) { asked++; return asked, nil }},
+			}})
+		done := c.goCall(t.Context(), "t", nil)
+		server.reply(<-server.wrote, questions(test.first))
+		if test.second > 0 {
+			server.reply(<-server.wrote, questions(test.second))
+		}
+		if test.want == "" {
+			server.reply(<-server.wrote, `{"content":[]}`)
+			assert.NilError(t, (<-done).err)
+		} else {
+			err := (<-done).err
+			assert.Error(t, err, test.want)
+			assert.Assert(t, errors.As(err, new(*ProtocolError)))
+		}
+		assert.Equal(t, asked, test.asked)
 	}
 }
 
@@ -531,13 +585,13 @@ func FuzzDecoders(f *testing.F) {
 }
 
 func fuzzToolResult(t *testing.T, raw []byte) {
-	got, err := decodeToolResult(raw)
+	got, err := decodeToolResult(raw, new(leftOut))
 	want := new(ToolResult) // by encoding/json alone
 	wantErr := json.Unmarshal(raw, want)
-	assert.Equal(t, err == nil, wantErr == nil, "%q: %v, encoding/json: %v", raw, err, wantErr)
-	if err != nil {
-		return
+	if wantErr != nil {
+		return // of which what can be read may be left
 	}
+	assert.NilError(t, err, "%q", raw)
 	for i := range min(len(got.Content), len(want.Content)) {
 		if b := &got.Content[i]; b.Type == "text" && b.Raw == nil {
 			b.Raw = want.Content[i].Raw // it was plain: nothing is lost
@@ -557,7 +611,7 @@ func fuzzTools(t *testing.T, raw []byte) {
 		return // which encoding/json takes for an empty list
 	}
 	before := []Tool{{Name: "of the page before"}}
-	got, page, err := decodePage(before, raw, "tools", readTool)
+	got, page, err := decodePage(before, raw, "tools", readTool, new(leftOut))
 	var want struct {
 		Tools      []Tool
 		NextCursor *string
@@ -565,10 +619,10 @@ func fuzzTools(t *testing.T, raw []byte) {
 	}
 	wantErr := json.Unmarshal(raw, &want)
 	assert.DeepEqual(t, got[0], before[0])
-	assert.Equal(t, err == nil, wantErr == nil, "%q: %v, encoding/json: %v", raw, err, wantErr)
-	if err != nil {
-		return
+	if wantErr != nil {
+		return // of which what can be read may be left
 	}
+	assert.NilError(t, err, "%q", raw)
 	assert.DeepEqual(t, page, listPage{want.NextCursor, want.TTLMs})
 	if len(got) > 1 || len(want.Tools) > 0 {
 		assert.Assert(t, reflect.DeepEqual(got[1:], want.Tools), "%q:\n%+v, encoding/json:\n%+v", raw, got[1:], want.Tools)
@@ -592,7 +646,7 @@ func again[T any](t *testing.T, raw []byte) {
 
 func listAgain[T any](t *testing.T, raw []byte, member string) {
 	t.Helper()
-	items, _, err := decodePage[T](nil, raw, member, readItem[T])
+	items, _, err := decodePage[T](nil, raw, member, readItem[T], new(leftOut))
 	if err == nil {
 		again[[]T](t, []byte(unescapedJSON(items)))
 	}

@@ -5,10 +5,13 @@
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // The error codes of MCP 2026-07-28, basic, error codes. Only a server of that era sends them.
@@ -43,6 +46,44 @@ func (s *ServerInfo) Stateless() bool { return s.ProtocolVersion == statelessRev
 func (s *ServerInfo) ListChanged(list string) bool {
 	var capability struct{ ListChanged bool }
 	return json.Unmarshal(s.Capabilities[list], &capability) == nil && capability.ListChanged
+}
+
+// missing returns the capability that a request of that method needs and the server did not declare, or "". A tool is
+// called in any case: there is a list that has it, or the caller knows it.
+func (s *ServerInfo) missing(method string) string {
+	kind, verb, _ := strings.Cut(method, "/")
+	switch {
+	case kind == "completion" && s.ProtocolVersion != "2024-11-05": // which has no such capability
+		kind = "completions"
+	case method == "tools/call" || kind != "tools" && kind != "prompts" && kind != "resources":
+		return ""
+	}
+	declared := s.Capabilities[kind]
+	var resources struct{ Subscribe bool }
+	switch {
+	case declared == nil || string(declared) == "null":
+		return kind
+	case verb == "subscribe" && (json.Unmarshal(declared, &resources) != nil || !resources.Subscribe):
+		return "resources.subscribe"
+	}
+	return ""
+}
+
+// NotDeclaredError reports that a request was not sent, as the server did not declare what it needs.
+type NotDeclaredError struct{ Capability string }
+
+func (e *NotDeclaredError) Error() string {
+	return "the server did not declare the capability " + e.Capability
+}
+
+// Whole is a whole number. Servers whose language has one type for all numbers write it as 1024.0; what is no number
+// counts as absent, as it is for display only.
+type Whole int64
+
+func (w *Whole) UnmarshalJSON(text []byte) error {
+	f, _ := strconv.ParseFloat(string(text), 64)
+	*w = Whole(min(max(f, 0), 1<<53))
+	return nil
 }
 
 // Tool is one tool of a server.
@@ -88,7 +129,7 @@ type ContentBlock struct {
 	Name        string            `json:"name,omitempty"`
 	Title       string            `json:"title,omitempty"`
 	Description string            `json:"description,omitempty"`
-	Size        int64             `json:"size,omitempty"`     // bytes; 0 if unknown
+	Size        Whole             `json:"size,omitempty"`     // bytes; 0 if unknown
 	Resource    *ResourceContents `json:"resource,omitempty"` // an embedded resource
 	Annotations json.RawMessage   `json:"annotations,omitempty"`
 	Meta        json.RawMessage   `json:"_meta,omitempty"`
@@ -102,7 +143,7 @@ type Resource struct {
 	Title       string          `json:"title,omitempty"`
 	Description string          `json:"description,omitempty"`
 	MIMEType    string          `json:"mimeType,omitempty"`
-	Size        int64           `json:"size,omitempty"` // bytes; 0 if unknown
+	Size        Whole           `json:"size,omitempty"` // bytes; 0 if unknown
 	Annotations json.RawMessage `json:"annotations,omitempty"`
 	Icons       json.RawMessage `json:"icons,omitempty"`
 	Meta        json.RawMessage `json:"_meta,omitempty"`
@@ -170,7 +211,7 @@ type Reference struct {
 // Completion is what an argument could be completed to.
 type Completion struct {
 	Values  []string `json:"values"` // at most 100
-	Total   int      `json:"total,omitempty"`
+	Total   Whole    `json:"total,omitempty"`
 	HasMore bool     `json:"hasMore,omitempty"`
 }
 
@@ -224,6 +265,39 @@ func (b ContentBlock) MarshalJSON() ([]byte, error) {
 	return json.Marshal(b.Raw)
 }
 
+// leftOut holds what could not be read of a list or a result. The rest of it counts.
+type leftOut struct {
+	count int
+	first string
+}
+
+func (l *leftOut) add(part []byte, reason error) {
+	if l.count++; l.count == 1 {
+		l.first = fmt.Sprintf("%.80s (%v)", part, reason)
+	}
+}
+
+// parts decodes the elements of an array, without those that cannot be read. null has none.
+func parts[T any](array json.RawMessage, left *leftOut) ([]T, error) {
+	var raw []json.RawMessage
+	if array == nil {
+		return nil, nil
+	}
+	if err := json.Unmarshal(array, &raw); err != nil || raw == nil {
+		return nil, err
+	}
+	items := make([]T, 0, len(raw))
+	for _, part := range raw {
+		var item T
+		if err := json.Unmarshal(part, &item); err != nil {
+			left.add(part, err)
+		} else {
+			items = append(items, item)
+		}
+	}
+	return items, nil
+}
+
 // Lists can be long with large schemas, and results large: their usual shape is read by the scanner. What it cannot
 // read is left to encoding/json, whose error says what is wrong.
 
@@ -234,7 +308,9 @@ type listPage struct {
 }
 
 // decodePage appends the items of one page of a list, which are in the member of that name; read reads one of them.
-func decodePage[T any](items []T, raw json.RawMessage, member string, read readFrom[T]) ([]T, listPage, error) {
+func decodePage[T any](
+	items []T, raw json.RawMessage, member string, read readFrom[T], left *leftOut,
+) ([]T, listPage, error) {
 	before := len(items)
 	var page listPage
 	var err error
@@ -246,14 +322,21 @@ func decodePage[T any](items []T, raw json.RawMessage, member string, read readF
 			items = items[:before] // of members that are there twice the last counts
 			s.array(func() {
 				items = append(items, *new(T))
-				invalid = cmp.Or(invalid, read(&s, &items[len(items)-1]))
+				s.peek()
+				start := s.at
+				if reason := read(&s, &items[len(items)-1]); reason != nil {
+					left.add(raw[start:min(s.at, len(raw))], reason)
+					items = items[:len(items)-1]
+				}
 			})
 		case name == member:
 			invalid = json.Unmarshal(s.value(), new([]T)) // null is no item
 		case name == "nextCursor":
 			invalid = json.Unmarshal(s.value(), &page.NextCursor)
 		case name == "ttlMs":
-			invalid = json.Unmarshal(s.value(), &page.TTLMs)
+			if json.Unmarshal(s.value(), &page.TTLMs) != nil {
+				page.TTLMs = 0 // not said to be fresh
+			}
 		default:
 			s.value()
 		}
@@ -313,47 +396,53 @@ func scanTool(s *scanner) (t Tool) {
 	return t
 }
 
-func decodeToolResult(raw json.RawMessage) (*ToolResult, error) {
+func decodeToolResult(raw json.RawMessage, left *leftOut) (*ToolResult, error) {
 	r := new(ToolResult)
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
+			if s.peek() == 'n' {
+				s.value() // null
+				return
+			}
 			r.Content = []ContentBlock{}
-			s.array(func() { r.Content = append(r.Content, scanContent(&s)) })
+			s.array(func() {
+				s.peek()
+				start := s.at
+				if b, reason := scanContent(&s); reason != nil {
+					left.add(raw[start:s.at], reason)
+				} else {
+					r.Content = append(r.Content, b)
+				}
+			})
 		case "structuredContent":
 			r.StructuredContent = s.value()
 		case "isError":
-			switch string(s.value()) {
-			case "true":
-				r.IsError = true
-			case "false":
-			default:
-				s.fail()
-			}
+			r.IsError = string(bytes.Trim(s.value(), `"`)) == "true"
 		case "_meta":
 			r.Meta = s.value()
 		default:
 			s.value()
 		}
 	})
-	if !s.end() {
-		*r = ToolResult{}
-		if err := json.Unmarshal(raw, r); err != nil {
-			return nil, err
-		}
+	if !s.end() && string(bytes.TrimSpace(raw)) != "null" {
+		return nil, errors.New("the result is not an object with an array of content")
 	}
 	return r, nil
 }
 
 // scanContent reads a block: plain text in one pass, any other as encoding/json does.
-func scanContent(s *scanner) (b ContentBlock) {
-	s.peek()
-	start, typed, plain := s.at, false, true
+func scanContent(s *scanner) (b ContentBlock, reason error) {
+	start, typed, plain := *s, false, true
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "text":
-			b.Text = s.string()
+			if plain = s.peek() == '"'; plain {
+				b.Text = s.string()
+			} else {
+				s.value()
+			}
 		case "type":
 			typed = string(s.value()) == `"text"`
 		default:
@@ -363,11 +452,12 @@ func scanContent(s *scanner) (b ContentBlock) {
 	})
 	if plain && typed {
 		b.Type = "text"
-		return b
+		return b, nil
 	}
-	b = ContentBlock{}
-	if s.ok() && json.Unmarshal(s.text[start:s.at], &b) != nil {
-		s.fail()
+	*s = start
+	if raw := s.value(); s.ok() {
+		b = ContentBlock{}
+		reason = json.Unmarshal(raw, &b)
 	}
-	return b
+	return b, reason
 }

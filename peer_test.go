@@ -213,7 +213,8 @@ func (s *session) expanded(line string) []string {
 	if revision == "both" {
 		revision = s.revision
 	}
-	o := sessionOptions{Capabilities: json.RawMessage("{}")}
+	o := sessionOptions{Capabilities: json.RawMessage(
+		`{"tools":{},"resources":{"subscribe":true},"prompts":{},"completions":{}}`)}
 	_ = json.Unmarshal([]byte(options), &o)
 	connect := fmt.Sprintf(`* Connect {"protocol":%q,%s`, revision, strings.TrimPrefix(cmp.Or(options, "{}"), "{"))
 	connect = strings.Replace(connect, ",}", "}", 1)
@@ -661,6 +662,7 @@ func outcomeOf(value any, err error) string {
 	kind("HTTPError", errors.As(err, new(*HTTPError)))
 	kind("ProtocolError", errors.As(err, new(*ProtocolError)))
 	kind("TimeoutError", errors.As(err, new(*TimeoutError)) && errors.Is(err, context.DeadlineExceeded))
+	kind("NotDeclaredError", errors.As(err, new(*NotDeclaredError)))
 	kind("ours", errors.As(err, new(scripted)))
 	text := cmp.Or(strings.Join(kinds, "+"), "error") + ": " + strings.ReplaceAll(err.Error(), "\n", `\n`)
 	if list := unescapedJSON(value); strings.HasPrefix(list, "[") {

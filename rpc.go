@@ -632,7 +632,7 @@ func (in *Incoming) Parse(message []byte) error {
 		}
 		return nil
 	}
-	if string(in.Error) == "null" && in.Result != nil {
+	if kind := string(in.Error); (kind == "null" || kind == "false") && in.Result != nil {
 		in.Error = nil // some peers write both members always
 	}
 	if in.Result == nil && in.Error == nil {
