@@ -48,6 +48,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MISTRAL_BASE_URL                   any chat-completions API (Ollama, vLLM, …)         Mistral's
   MCP_CONFIG         -config         the servers: a file of mcpServers, as .mcp.json    ./.mcp.json, else ~/.mcp.json,
                                      of most hosts is                                   else the built-in library
+  MCP_TRUST          -trust          1: start the servers of ./.mcp.json without asking  ask on a terminal, else refuse
   MCP_SERVER         -server         one server instead: its command line, where words  none
                                      NAME=VALUE set its environment; or its URL
   MCP_HEADERS                        headers for the URL, one "Name: value" a line      none
@@ -170,6 +171,7 @@ type program struct {
 
 	model, baseURL string
 	config         string      // the file that -config names
+	trust          bool        // the folder's configuration
 	server         string      // a command line, or a URL
 	headers        http.Header // for the URL
 	session        string      // the file that -session names
@@ -276,6 +278,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	f.StringVar(&p.session, "session", "", "")
 	f.Func("http", "", p.listenAt)
 	f.IntVar(&p.maxFile, "max-file", 0, "")
+	f.BoolVar(&p.trust, "trust", !slices.Contains([]string{"", "0", "false"}, os.Getenv("MCP_TRUST")), "")
 	f.BoolVar(&p.json, "json", false, "")
 	f.BoolVar(&p.quiet, "q", false, "")
 	for len(args) > 0 {

@@ -39,7 +39,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if err != nil {
 		return err
 	}
-	host, done, err := p.host()
+	host, done, err := p.host(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,8 +20,8 @@ import (
 )
 
 // withHost runs a command with a host, whose servers it ends.
-func (p *program) withHost(command func(*Host) error) error {
-	host, done, err := p.host()
+func (p *program) withHost(ctx context.Context, command func(*Host) error) error {
+	host, done, err := p.host(ctx)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func (p *program) onHost(
 		if len(servers) > 1 {
 			return usageError("%s takes at most the name of a server", name)
 		}
-		return p.withHost(func(host *Host) error { return list(ctx, host, servers...) })
+		return p.withHost(ctx, func(host *Host) error { return list(ctx, host, servers...) })
 	}
 }
 
@@ -242,7 +242,7 @@ func (p *program) call(ctx context.Context, args []string) error {
 		}
 		arguments = json.RawMessage(args[1])
 	}
-	return p.withHost(func(host *Host) error { return p.callTool(ctx, host, args[0], arguments) })
+	return p.withHost(ctx, func(host *Host) error { return p.callTool(ctx, host, args[0], arguments) })
 }
 
 func (p *program) callTool(ctx context.Context, host *Host, name string, arguments json.RawMessage) error {
@@ -334,7 +334,7 @@ func (p *program) read(ctx context.Context, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return usageError("read takes the URI of a resource")
 	}
-	return p.withHost(func(host *Host) error {
+	return p.withHost(ctx, func(host *Host) error {
 		contents, err := p.readResource(ctx, host, args[0])
 		if err != nil {
 			return err
@@ -445,7 +445,7 @@ func (p *program) prompt(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return p.withHost(func(host *Host) error {
+	return p.withHost(ctx, func(host *Host) error {
 		result, err := p.getPrompt(ctx, host, args[0], arguments)
 		if err != nil {
 			return err

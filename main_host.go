@@ -26,8 +26,8 @@ import (
 )
 
 // host returns the host of the servers, none of which is started yet. done ends them.
-func (p *program) host() (_ *Host, done func(), err error) {
-	if err := p.configure(); err != nil {
+func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
+	if err := p.configure(ctx); err != nil {
 		return nil, nil, err
 	}
 	trace, traceFile, err := p.openTrace()
@@ -204,7 +204,7 @@ func handshakeFile(s *Server) string {
 }
 
 // configure finds out which servers there are to be.
-func (p *program) configure() error {
+func (p *program) configure(ctx context.Context) error {
 	if p.server != "" {
 		return p.oneServer()
 	}
@@ -225,7 +225,10 @@ func (p *program) configure() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	if p.config == "" && filepath.Dir(file) == "." { // the configuration of this folder may be somebody else's
+	if p.config == "" && filepath.Dir(file) == "." {
+		if err := p.trustFolder(ctx, file, text, config.Servers); err != nil {
+			return err
+		}
 		p.note("the servers of %s: %s", file, strings.Join(ServerNames(config.Servers), ", "))
 	}
 	for _, warning := range config.Warnings {

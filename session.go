@@ -41,9 +41,6 @@ func SaveSession(path string, s *Session) (err error) {
 			err = fmt.Errorf("save session: %w", err)
 		}
 	}()
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // so that the file does not replace the link
-	}
 	out := *s
 	out.Version, out.Saved = sessionVersion, time.Now().UTC().Truncate(time.Second)
 	out.History = append([]ChatMessage{}, s.History...) // never null
@@ -51,11 +48,19 @@ func SaveSession(path string, s *Session) (err error) {
 	if err != nil {
 		return err
 	}
+	return ReplaceFile(path, append(text, '\n'))
+}
+
+// ReplaceFile writes a file that only its owner can read. If it fails, the file is as it was before.
+func ReplaceFile(path string, text []byte) error {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // so that the file does not replace the link
+	}
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // of mode 0600
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(append(text, '\n'))
+	_, err = f.Write(text)
 	if err == nil {
 		err = f.Sync() // before the name points to it, or a crash could leave an empty file
 	}

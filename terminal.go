@@ -311,13 +311,18 @@ func (t *Terminal) ApproveSample(ctx context.Context, what string, r *SampleRequ
 	for _, part := range r.Parts() {
 		question += "\n  " + indent(part)
 	}
+	return t.Confirm(ctx, question+"\nlet it?")
+}
+
+// Confirm asks a question that only a clear yes allows.
+func (t *Terminal) Confirm(ctx context.Context, question string) bool {
 	ctx, unlock, err := t.lock(ctx)
 	if err != nil {
 		return false
 	}
 	defer unlock()
 	t.screen.begin(aQuestion)
-	return t.confirm(ctx, question+"\nlet it?") == nil
+	return t.confirm(ctx, question) == nil
 }
 
 // Elicit asks the user what a server wants to know, field by field. A URL is shown, never opened. who is the server,
