@@ -23,6 +23,9 @@ type scanner struct {
 	text  []byte
 	at    int // next byte; len(text)+1 after a mistake
 	depth int // of the value being read; encoding/json allows 10,000
+
+	// loose accepts what is not JSON where it cannot be mistaken, such as NaN. Then the last value may be cut off.
+	loose bool
 }
 
 func validJSON(text []byte) bool {
@@ -128,18 +131,28 @@ func (s *scanner) value() []byte {
 	default:
 		s.number()
 	}
-	if !s.ok() {
+	end := min(s.at, len(s.text))
+	if !s.ok() && !s.loose || start > end {
 		return nil
 	}
-	return s.text[start:s.at:s.at]
+	return s.text[start:end:end]
 }
 
 func (s *scanner) literal(word string) {
 	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
-		s.fail()
+		s.unknown()
 		return
 	}
 	s.at += len(word)
+}
+
+// unknown passes over a word that is not JSON, which is a mistake unless the scanner is loose.
+func (s *scanner) unknown() {
+	if length := bytes.IndexAny(s.text[min(s.at, len(s.text)):], ",]} \t"); s.loose && length > 0 {
+		s.at += length
+	} else {
+		s.fail()
+	}
 }
 
 // number passes over a number (RFC 8259, 6). Most are whole numbers; json.Valid, which is slower, judges the others.
@@ -153,7 +166,8 @@ func (s *scanner) number() {
 		s.at, whole = s.at+1, false
 	}
 	if !whole && (!s.ok() || !json.Valid(s.text[start:s.at])) {
-		s.fail()
+		s.at = start
+		s.unknown()
 	}
 }
 
@@ -173,6 +187,8 @@ func (s *scanner) quoted() (raw []byte, kind int) {
 	for b, i := s.text, s.at; ; i++ {
 		i = special(b, i)
 		switch {
+		case i < len(b) && b[i] < ' ' && s.loose:
+			continue
 		case i == len(b) || b[i] < ' ':
 			s.fail()
 			return nil, plainText
@@ -187,7 +203,7 @@ func (s *scanner) quoted() (raw []byte, kind int) {
 		case len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]):
 			kind = unicodeText
 			i += 4
-		default:
+		case !s.loose || i == len(b):
 			s.fail()
 			return nil, plainText
 		}
@@ -210,42 +226,6 @@ func special(b []byte, i int) int {
 		i++
 	}
 	return i
-}
-
-// outline reads the members of a text that has the shape of an object but is not valid JSON: servers in Python write
-// NaN. A value is the text up to the next comma or brace outside of strings and brackets.
-func outline(text []byte, member func(key string, value []byte)) {
-	if text = bytes.TrimSpace(text); !bytes.HasPrefix(text, []byte("{")) || !bytes.HasSuffix(text, []byte("}")) {
-		return
-	}
-	var key []byte // nil before the colon
-	start, depth := 0, 0
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		switch {
-		case depth == 1 && c == ':' && key == nil:
-			key, start = bytes.Trim(text[start:i], " \t\""), i+1
-		case depth == 1 && (c == ',' || c == '}'):
-			member(string(key), bytes.TrimSpace(text[start:i]))
-			key, start = nil, i+1
-		}
-		switch c {
-		case '"':
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			if depth++; depth == 1 {
-				start = i + 1
-			}
-		case '}', ']':
-			if depth--; depth == 0 {
-				return
-			}
-		}
-	}
 }
 
 // unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to encoding/json.

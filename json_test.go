@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -50,6 +51,12 @@ func checkScanner(t *testing.T, text []byte) {
 	if validJSON(text) != valid {
 		t.Fatalf("validJSON(%q) = %v, encoding/json says %v", text, !valid, valid)
 	}
+	if loose := (scanner{text: text, loose: true}); valid {
+		assert.Equal(t, string(loose.value()), string(bytes.TrimSpace(text)))
+		assert.Assert(t, loose.end())
+	} else {
+		loose.value() // without panic, to some end
+	}
 	got, ok := scanAll(text)
 	if ok != valid {
 		t.Fatalf("reading %q: ok = %v, encoding/json says %v", text, ok, valid)
@@ -67,6 +74,7 @@ var scannerSeeds = []string{
 	`"\u00e9\ud83d\ude00"`, `"\ud800"`, `"\ud800\u0041"`, `"\udc00\ud800"`, "\"\xff\xfe\"",
 	"\"abc\xe2\x28\xa1defghijk\"", `"\"\\\/\b\f\n\r\t"`,
 	`{"\u0061":1,"a":2}`, "{\"\xff\":1}", `"eight bytes at a time, \"then\" one by one"`,
+	`{"a":NaN,"b":[-Infinity,undefined,None],"c":"\x"}`, "{\"a\":\"\t\"b\"}", "\"\x01\"x", "\"\x01\\", "[nul", "NaN",
 	"\"0123456789\x1f\"", "\"0123456\x7f\x80\"", "\v1", "\ufeff{}",
 	strings.Repeat("[", 200) + strings.Repeat("]", 200),
 }

@@ -593,33 +593,15 @@ type Incoming struct {
 }
 
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The error says why it is
-// not a request, a notification or a response (JSON-RPC 2.0, 4 and 5). The members are then what can be made out.
+// not a request, a notification or a response (JSON-RPC 2.0, 4 and 5); the members are then what could be made out.
 func (in *Incoming) Parse(message []byte) error {
-	*in = Incoming{size: len(message)}
-	version := false
 	s := scanner{text: message}
-	s.object(func(key []byte) {
-		switch string(key) {
-		case "jsonrpc":
-			version = string(s.value()) == `"2.0"`
-		case "id":
-			in.ID = s.value()
-		case "method":
-			in.Method = s.string()
-		case "params":
-			in.Params = s.value()
-		case "result":
-			in.Result = s.value()
-		case "error":
-			in.Error = s.value()
-		default:
-			s.value()
-		}
-	})
+	version := in.read(&s)
 	switch isNull := string(in.ID) == "null"; {
 	case !s.end():
-		*in = Incoming{size: len(message)}
-		outline(message, in.guess)
+		if in.read(&scanner{text: message, loose: true}); !bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
+			*in = Incoming{} // a part of a message
+		}
 		return errors.New("not a JSON-RPC object")
 	case !version:
 		return errors.New(`no "jsonrpc":"2.0"`)
@@ -641,16 +623,26 @@ func (in *Incoming) Parse(message []byte) error {
 	return nil
 }
 
-// guess sets a member of a message that is not valid JSON.
-func (in *Incoming) guess(key string, value []byte) {
-	switch key {
-	case "id":
-		in.ID = value
-	case "method":
-		in.Method = string(value)
-	case "result":
-		in.Result = value
-	case "error":
-		in.Error = value
-	}
+// read sets the members, and reports whether the message is of JSON-RPC 2.0.
+func (in *Incoming) read(s *scanner) (version bool) {
+	*in = Incoming{size: len(s.text)}
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "jsonrpc":
+			version = string(s.value()) == `"2.0"`
+		case "id":
+			in.ID = s.value()
+		case "method":
+			in.Method = s.string()
+		case "params":
+			in.Params = s.value()
+		case "result":
+			in.Result = s.value()
+		case "error":
+			in.Error = s.value()
+		default:
+			s.value()
+		}
+	})
+	return version
 }
