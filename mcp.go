@@ -97,7 +97,7 @@ type ClientOptions struct {
 
 	Stray func(message []byte, reason error) // see Handler.Stray
 	Trace func(sent bool, text []byte)       // see Handler.Trace
-	Warn  func(text string)                  // receives what is left out of a list or a result, and why
+	Warn  func(text string)                  // receives what is left out of a list or a result, or not told, and why
 }
 
 // Responder is what the client answers to one method of the server. In the handshake era the method comes as a request
