@@ -169,7 +169,8 @@ type program struct {
 	secrets  *Secrets // the screen's: knows the key, and all secrets of the servers
 	key      string   // never shown
 
-	model, baseURL string
+	model, baseURL string      // the model may change in a chat: see mistral
+	ollamaURL      string      // of models whose names begin with ollama
 	config         string      // the file that -config names
 	trust          bool        // the folder's configuration
 	server         string      // a command line, or a URL
@@ -201,7 +202,7 @@ type program struct {
 	processes sync.Map                                // of servers: *Stdio, also those that have ended
 	logs      map[string]*serverLog                   // by the server's name
 
-	mu       sync.Mutex        // guards reported
+	mu       sync.Mutex        // guards reported, and model in a chat
 	reported map[string]string // by a server's name: the error that the user has been shown
 }
 
@@ -309,9 +310,9 @@ func (p *program) parse(args []string) (rest []string, err error) {
 
 // check reads the options, which help and version do not need.
 func (p *program) check() (err error) {
-	if name, ok := strings.CutPrefix(p.model, "ollama:"); ok { // as mcphost writes it
-		p.model, p.key = name, "" // the key is Mistral's
-		p.baseURL = cmp.Or(p.baseURL, "http://localhost:11434/v1")
+	p.ollamaURL = "http://localhost:11434/v1"
+	if strings.HasPrefix(p.model, ollama) && p.baseURL != "" {
+		p.ollamaURL, p.key = p.baseURL, "" // the key is Mistral's
 	}
 	for _, count := range []struct {
 		into           *int

@@ -32,7 +32,8 @@ func (p *program) ask(ctx context.Context, question string) error {
 			return usageError("the question on stdin is empty")
 		}
 	}
-	if _, err := p.mistral().Endpoint(); err != nil { // before the servers are started
+	model := p.mistral()
+	if _, err := model.Endpoint(); err != nil { // before the servers are started
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
 	session, err := p.resume()
@@ -47,7 +48,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if err := p.startFor(ctx, host, chat); err != nil {
 		return err
 	}
-	if p.key == "" && p.baseURL == "" {
+	if model.Model == offline {
 		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
 	}
 	if chat {
@@ -306,13 +307,29 @@ func (p *program) theServer(s *Server) string {
 	return "the server " + s.Name
 }
 
-// mistral returns the chosen model.
+const (
+	ollama  = "ollama:" // before the name of a model of Ollama, as mcphost writes it
+	offline = "offline" // the name of the stand-in
+)
+
+// mistral returns the chosen model, with the server that has it.
 func (p *program) mistral() *Mistral {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	m := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(err error, wait time.Duration) {
 		p.note("%v; trying again in %s", err, wait.Round(time.Millisecond))
 	}}
-	if p.key == "" && p.baseURL == "" {
-		m.Client, m.Model = &http.Client{Transport: Offline{}}, "offline"
+	if name, ok := strings.CutPrefix(p.model, ollama); ok {
+		m.BaseURL, m.Key, m.Model = p.ollamaURL, "", name
+	} else if p.key == "" && p.baseURL == "" {
+		m.Client, m.Model = &http.Client{Transport: Offline{}}, offline
 	}
 	return m
+}
+
+// choose chooses another model.
+func (p *program) choose(model string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.model = model
 }

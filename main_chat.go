@@ -303,11 +303,20 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 
 func (c *chat) chooseModel(_ context.Context, name string) error {
 	if name != "" {
-		c.model = name
+		c.choose(name)
 		c.agent.Model = c.mistral()
 	}
-	c.say(c.agent.Model.Model)
-	return nil
+	model := c.agent.Model
+	if model.Model == offline {
+		c.say(offline + ", the built-in stand-in: another model needs MISTRAL_API_KEY, or MISTRAL_BASE_URL; " +
+			ollama + "NAME needs neither")
+		return nil
+	}
+	endpoint, err := model.Endpoint()
+	if err == nil {
+		c.say(model.Model + " at " + endpoint.Host)
+	}
+	return err
 }
 
 func (c *chat) showUsage(context.Context, string) error {
