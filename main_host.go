@@ -267,7 +267,7 @@ func (p *program) oneServer() error {
 			p.secrets.AddVariable(name, value)
 		}
 		p.secrets.AddArguments(c.Args)
-		p.servers = []Server{{Name: strings.TrimSuffix(filepath.Base(c.Path), ".exe"), Command: c}}
+		p.servers = []Server{{Name: serverName(c), Command: c}}
 		return nil
 	}
 	u, err := url.Parse(address)
@@ -277,6 +277,32 @@ func (p *program) oneServer() error {
 	p.secrets.AddURL(u)
 	p.servers = []Server{{Name: u.Hostname(), URL: address, Header: p.headers}}
 	return nil
+}
+
+// What names the server of a command line that begins with python or npx, as most do: its script with the folder that
+// it stands in, its module or its package.
+var (
+	scriptFile = regexp.MustCompile(`([^/\\]*)[/\\](?:(?:bin|build|dist|lib|out|src)[/\\])*` +
+		`([^/\\]*)\.(?:[cm]?[jt]s|jar|php|py|rb|sh)$`)
+	packageName = regexp.MustCompile(`^(?:.*/)?([\w.-]+)(?:@[\w.-]*)?$`)
+	programEnd  = regexp.MustCompile(`\.(?:bat|cmd|exe)$`)
+)
+
+// serverName names the server of a command line, so that others have other names: their logs are called so.
+func serverName(c Command) string {
+	command, _, _ := strings.Cut(filepath.Base(c.Path), " ")
+	command = programEnd.ReplaceAllString(command, "")
+	for i, arg := range c.Args {
+		if script := scriptFile.FindStringSubmatch("/" + arg); script != nil {
+			return strings.TrimLeft(script[1]+"-"+script[2], ".-")
+		}
+		isPackage := slices.Contains([]string{"bunx", "npx", "pnpx", "uvx"}, command) && !strings.HasPrefix(arg, "-")
+		name := packageName.FindStringSubmatch(arg)
+		if name != nil && (isPackage || i > 0 && c.Args[i-1] == "-m") {
+			return name[1]
+		}
+	}
+	return command
 }
 
 // readHeaders reads MCP_HEADERS.

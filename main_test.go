@@ -423,3 +423,26 @@ func TestStderrExcerpt(t *testing.T) {
 		})
 	}
 }
+
+func TestServerName(t *testing.T) {
+	for line, want := range map[string]string{
+		"/usr/bin/mcp-server-git --repository /a/b": "mcp-server-git",
+		"A=1 python /srv/library_rag/mcp_server.py": "library_rag-mcp_server",
+		"python3 -u server.py --key sk-1":           "server",
+		"python ./server.py":                        "server",
+		"python -m mcp_server_time --zone UTC":      "mcp_server_time",
+		"node /srv/weather/dist/index.js":           "weather-index",
+		"node dist/index.mjs":                       "index",
+		"npx -y @scope/server-everything@2.0 stdio": "server-everything",
+		"npx.cmd -y foo":                            "foo",
+		"uvx --from git+https://u:token@h tool":     "tool",
+		"uvx mcp-server-fetch":                      "mcp-server-fetch",
+		"docker run -i --rm -e TOKEN=a mcp/fetch":   "docker",
+		`"npx -y foo --key k"`:                      "npx",
+		"server.exe --key k":                        "server",
+	} {
+		c, err := ParseCommand(line)
+		assert.NilError(t, err)
+		assert.Check(t, is.Equal(serverName(c), want), line)
+	}
+}
