@@ -24,12 +24,12 @@ import (
 // corpus holds the files of a library as they were when a request looked at them. It does not change after read.
 type corpus struct {
 	index     *Index
-	documents []document           // in the order of fs.WalkDir
-	known     map[string]document  // by source: the documents, and files that need no second look
+	documents []*document          // in the order of fs.WalkDir
+	known     map[string]*document // by source: the documents, and the files that turned out not to be text
 	leftOut   map[string]*omission // by reason
 }
 
-// document is one file.
+// document is one file. It does not change.
 type document struct {
 	source  string // its path in the folder, with slashes
 	text    string // valid UTF-8
@@ -45,8 +45,10 @@ type omission struct {
 	sources []string // the first of them
 }
 
-// maxNamed bounds omission.sources.
-const maxNamed = 100
+const (
+	maxNamed = 100        // of omission.sources
+	notText  = "not text" // the reason that was found by reading the file
+)
 
 // load returns the files as they are now. Requests look at the folder one after the other; one that is cancelled
 // leaves the corpus as it was. Looking takes a tenth of the time at most: in a large folder a change is seen a little
@@ -86,7 +88,7 @@ func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) 
 func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*corpus, error) {
 	token := r.meta["progressToken"]
 	report := token != nil && string(token) != "null"
-	c := &corpus{index: old.index, known: make(map[string]document), leftOut: make(map[string]*omission)}
+	c := &corpus{index: old.index, known: make(map[string]*document), leftOut: make(map[string]*omission)}
 	room, kept, added, done := cmp.Or(l.MaxTotal, 256<<20), make(map[string]bool), new(Index), 0
 	err := fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -94,7 +96,7 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*co
 		} else if source == "." {
 			return err
 		}
-		d, isNew := document{source: source, reason: l.exclude(source, entry, err)}, false
+		d, isNew := &document{source: source, reason: l.exclude(source, entry, err)}, false
 		switch {
 		case d.reason == "" && entry.IsDir():
 			return nil
@@ -105,7 +107,7 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*co
 		}
 		switch {
 		case d.reason != "":
-			if d.reason != "unreadable" { // that is tried again
+			if d.reason == notText {
 				c.known[source] = d
 			}
 			c.leaveOut(source, d.reason)
@@ -130,9 +132,11 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*co
 		c.documents, c.known[source] = append(c.documents, d), d
 		return nil
 	})
-	if len(kept) == 0 {
+	switch {
+	case done == 0 && len(kept) == len(old.documents): // nothing has changed
+	case len(kept) == 0:
 		c.index = added
-	} else if done > 0 || len(kept) < len(old.documents) {
+	default:
 		c.index = old.index.Merge(func(source string) bool { return kept[source] }, added)
 	}
 	return c, err
@@ -161,9 +165,9 @@ func (l *Library) exclude(source string, entry fs.DirEntry, err error) string {
 
 // open returns the document of a file: the known one, unless the file has another time or size now. room is what is
 // left of MaxTotal.
-func (l *Library) open(source string, entry fs.DirEntry, known document, room int64) (d document, isNew bool) {
+func (l *Library) open(source string, entry fs.DirEntry, known *document, room int64) (d *document, isNew bool) {
 	info, err := entry.Info()
-	d = document{source: source}
+	d = &document{source: source}
 	switch {
 	case err != nil:
 		d.reason = "unreadable"
@@ -171,7 +175,7 @@ func (l *Library) open(source string, entry fs.DirEntry, known document, room in
 		d.reason = "too large"
 	case info.Size() > room:
 		d.reason = "beyond the total size"
-	case known.source != "" && known.size == info.Size() && known.changed.Equal(info.ModTime()):
+	case known != nil && known.size == info.Size() && known.changed.Equal(info.ModTime()):
 		return known, false
 	default:
 		d.size, d.changed = info.Size(), info.ModTime()
@@ -198,7 +202,7 @@ func (l *Library) readFile(source string) (text, reason string) {
 	}
 	text, ok := decodeText(b)
 	if !ok {
-		return "", "not text"
+		return "", notText
 	}
 	return text, ""
 }
@@ -282,11 +286,10 @@ func (c *corpus) omissions(names int) (all []map[string]any) {
 
 // document returns the document with a source, or nil.
 func (c *corpus) document(source string) *document {
-	d, ok := c.known[source]
-	if !ok || d.reason != "" {
-		return nil
+	if d := c.known[source]; d != nil && d.reason == "" {
+		return d
 	}
-	return &d
+	return nil
 }
 
 // String returns the number of documents, and what was left out.
