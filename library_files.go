@@ -295,6 +295,9 @@ func (c *corpus) document(source string) *document {
 // String returns the number of documents, and what was left out.
 func (c *corpus) String() string {
 	text, separator := fmt.Sprintf("%d documents", len(c.documents)), "; left out: "
+	if len(c.documents) == 1 {
+		text = "1 document"
+	}
 	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
 		text += fmt.Sprintf("%s%d %s", separator, c.leftOut[reason].count, reason)
 		separator = ", "

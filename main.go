@@ -12,11 +12,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
+	"maps"
 	"net/http"
 	"os"
 	"os/signal"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,10 +33,12 @@ const version = "0.1.0"
 
 const usage = `mcpagent asks a language model a question that it answers with the tools of MCP servers.
 
-  mcpagent "question"          ask once: the answer on stdout, everything else on stderr
+  mcpagent "question"          ask once: the answer on stdout, everything else on stderr; text on stdin that is a
+                               pipe or a file becomes part of the question; after -- nothing is a command
   mcpagent                     on a terminal: a chat; else the same, with the question read from stdin
   mcpagent tools [SERVER]      list the tools of every server, or of one
-  mcpagent call TOOL [JSON]    call one tool, no model; SERVER__TOOL where several servers have it
+  mcpagent call TOOL [JSON]    call one tool, no model; SERVER__TOOL where several servers have it; @FILE in place of
+                               JSON reads it from a file, - from stdin
   mcpagent resources [SERVER]  list their resources
   mcpagent read URI            print a resource; SERVER:URI where several servers have it
   mcpagent prompts [SERVER]    list their prompts
@@ -149,6 +154,10 @@ func run() int {
 	if ctx.Err() != nil {
 		status, err = exitInterrupted, errors.New("interrupted")
 	}
+	var file *fs.PathError
+	if errors.Is(err, syscall.EPIPE) && errors.As(err, &file) && file.Path == os.Stdout.Name() {
+		return 0 // who reads stdout, as head does, has what it wants
+	}
 	if p.json && !p.printed {
 		_ = p.printJSON(failed{err.Error(), p.report})
 	}
@@ -189,6 +198,7 @@ type program struct {
 	timeout, start time.Duration
 	trace          string
 	json, quiet    bool
+	literal        bool // the arguments are a question, whatever they look like
 
 	// These are set by configure.
 	servers []Server
@@ -214,10 +224,12 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return err
 	}
 	name := ""
-	if len(args) > 0 {
+	if len(args) > 0 && !p.literal {
 		name = args[0]
 	}
-	command, isCommand := map[string]func(context.Context, []string) error{
+	commands := map[string]func(context.Context, []string) error{
+		"help":      func(context.Context, []string) error { return p.screen.Print(usage) },
+		"version":   func(context.Context, []string) error { return p.screen.Print(versionLine(debug.ReadBuildInfo())) },
 		"tools":     p.onHost(name, p.listTools),
 		"resources": p.onHost(name, p.listResources),
 		"prompts":   p.onHost(name, p.listPrompts),
@@ -225,7 +237,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 		"read":      p.read,
 		"prompt":    p.prompt,
 		"serve":     p.serve,
-	}[name]
+	}
+	command, isCommand := commands[name]
+	meant := nearest(name, slices.Sorted(maps.Keys(commands)))
 	switch {
 	case p.http != "" && name != "serve":
 		return usageError("-http goes with serve")
@@ -235,12 +249,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return usageError("-max-file: %d is not a number of MiB", p.maxFile)
 	case p.session != "" && isCommand:
 		return usageError("-session goes with a question")
-	case name == "help":
-		return p.screen.Print(usage)
-	case name == "version":
-		revisions := strings.Join(Revisions(), " ")
-		return p.screen.Print(fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, revisions, runtime.Version()))
-	case name != "serve":
+	case !isCommand && len(args) == 1 && meant != "" && !strings.Contains(name, " "):
+		return usageError("%q is no command: did you mean %s? mcpagent -- %s asks it as a question", name, meant, name)
+	case name != "serve" && name != "help" && name != "version":
 		if err := p.check(); err != nil {
 			return err
 		}
@@ -249,6 +260,48 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return command(ctx, args[1:])
 	}
 	return p.ask(ctx, strings.Join(args, " "))
+}
+
+// versionLine describes the program: its version, that of the module it was built from, and what it speaks.
+func versionLine(info *debug.BuildInfo, ok bool) string {
+	text := "mcpagent " + version
+	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+		text += ", module " + info.Main.Version
+	}
+	return fmt.Sprintf("%s, MCP %s, %s\n", text, strings.Join(Revisions(), " "), runtime.Version())
+}
+
+// nearest returns the command that a word was meant to be: it differs in one letter, or in two if it has more than
+// five. It returns "" for a word that is far from all.
+func nearest(word string, commands []string) string {
+	least, nearest := 3, ""
+	for _, command := range commands {
+		if d := distance(word, command); d < least && (d < 2 || len(word) > 5) {
+			least, nearest = d, command
+		}
+	}
+	return nearest
+}
+
+// distance is the Levenshtein distance: how many bytes have to be added, left out or changed to get b from a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // distances between the bytes of a so far and each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // parse takes the options from the environment and the flags, which may stand anywhere, and returns the rest.
@@ -282,6 +335,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	f.BoolVar(&p.trust, "trust", !slices.Contains([]string{"", "0", "false"}, os.Getenv("MCP_TRUST")), "")
 	f.BoolVar(&p.json, "json", false, "")
 	f.BoolVar(&p.quiet, "q", false, "")
+	showVersion := f.Bool("version", false, "")
 	for len(args) > 0 {
 		if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, err
@@ -290,12 +344,16 @@ func (p *program) parse(args []string) (rest []string, err error) {
 		}
 		stopped := len(f.Args()) < len(args) && args[len(args)-len(f.Args())-1] == "--"
 		if args = f.Args(); stopped {
+			p.literal = len(rest) == 0
 			rest = append(rest, args...)
 			break
 		}
 		if len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
 		}
+	}
+	if *showVersion {
+		return []string{"version"}, nil
 	}
 	given := make(map[string]bool)
 	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
@@ -386,21 +444,4 @@ func (p *program) printJSON(v any) error {
 		return err
 	}
 	return p.screen.Print(text.String())
-}
-
-// readAll reads to the end, or gives up with ctx: the blocked read stays behind, as the program is about to end.
-func readAll(ctx context.Context, r io.Reader) (string, error) {
-	var text []byte
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		text, err = io.ReadAll(r)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return string(text), err
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
 }

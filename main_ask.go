@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -23,12 +22,12 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if chat && p.json {
 		return usageError("-json goes with a question: give it as an argument or on stdin")
 	}
-	if question == "" && !chat {
-		text, err := readAll(ctx, os.Stdin)
+	if !chat && (question == "" || isPiped()) {
+		text, err := p.readStdin(ctx)
 		if err != nil {
 			return err
 		}
-		if question = strings.TrimSpace(text); question == "" {
+		if question = strings.TrimSpace(question + "\n\n" + strings.Trim(text, "\r\n")); question == "" {
 			return usageError("the question on stdin is empty")
 		}
 	}

@@ -351,7 +351,7 @@ func (c *chat) load(_ context.Context, path string) error {
 
 // newView shows what agents do with the host.
 func (p *program) newView(host *Host) *View {
-	return &View{Screen: p.screen, Quiet: p.quiet, Name: func(function string) string {
+	return &View{Screen: p.screen, Quiet: p.quiet, NoFiles: p.json, Name: func(function string) string {
 		t, err := host.Tool(function)
 		if err != nil {
 			return function

@@ -95,7 +95,7 @@ func (p *program) resolve(kind, name string, entries []entry) (entry, error) {
 	}
 	var unresolved *NameError
 	if errors.As(err, &unresolved) && unresolved.Several == nil && len(entries) > 0 {
-		if len(p.servers) == 1 {
+		if len(p.servers) == 1 && kind != "tool" {
 			full = own
 		}
 		return entry{}, exitWith(exitUsage, "%w; there are: %s", err, strings.Join(full, ", "))
@@ -232,15 +232,19 @@ func (p *program) listTools(ctx context.Context, host *Host, servers ...string) 
 // call runs one tool.
 func (p *program) call(ctx context.Context, args []string) error {
 	if len(args) == 0 || len(args) > 2 {
-		return usageError("call takes a tool and, if it has arguments, a JSON object")
+		return usageError("call takes a tool and, if it has arguments, a JSON object, @FILE, or - for stdin")
 	}
 	arguments := json.RawMessage("{}")
 	if len(args) == 2 {
-		var object map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(args[1]), &object); err != nil || object == nil {
-			return usageError("the arguments must be one JSON object, such as '{\"query\": \"text\"}': %s", args[1])
+		text, err := p.readArgument(ctx, args[1])
+		if err != nil {
+			return fmt.Errorf("the arguments of %s: %w", args[0], err)
 		}
-		arguments = json.RawMessage(args[1])
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
+			return usageError("the arguments must be one JSON object, such as '{\"query\": \"text\"}': %s", Clip(text, 200))
+		}
+		arguments = json.RawMessage(text)
 	}
 	return p.withHost(ctx, func(host *Host) error { return p.callTool(ctx, host, args[0], arguments) })
 }

@@ -257,6 +257,11 @@ func defaultConfig() string {
 // oneServer is the server of MCP_SERVER.
 func (p *program) oneServer() error {
 	address := strings.TrimSpace(p.server)
+	scheme := uriScheme.FindString(address)
+	isURL := scheme != "" && strings.HasPrefix(address[len(scheme):], "//")
+	if isURL && scheme != "http:" && scheme != "https:" {
+		return usageError("MCP_SERVER: %s// is not supported: write http:// or https://, or a command line", scheme)
+	}
 	if !strings.HasPrefix(address, "http://") && !strings.HasPrefix(address, "https://") {
 		c, err := ParseCommand(p.server)
 		if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -219,6 +220,59 @@ func TestExplain(t *testing.T) {
 	} {
 		assert.Check(t, is.Error(test.p.explain(HostStatus{Err: test.err}), test.err.Error()+test.want))
 	}
+}
+
+// What is read has a bound, and ends with its context.
+func TestReadAll(t *testing.T) {
+	text, err := readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput)), "stdin")
+	assert.NilError(t, err)
+	assert.Equal(t, len(text), maxInput)
+	_, err = readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)), "stdin")
+	assert.Error(t, err, "stdin has more than 4 MiB: give a part of it")
+
+	open, end := io.Pipe()
+	defer end.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(io.ErrNoProgress)
+	_, err = readAll(ctx, open, "stdin")
+	assert.ErrorIs(t, err, io.ErrNoProgress)
+}
+
+// A stdin that another process holds open is waited for, and the user is told; MCP_TIMEOUT ends the wait.
+func TestSilentStdin(t *testing.T) {
+	checkLeaks(t)
+	home := t.TempDir()
+	p := newProgram(t, home, append(programEnvironment(home), "MCP_TIMEOUT=4s"), "Why?")
+	stdin, err := p.command.StdinPipe()
+	assert.NilError(t, err)
+	defer stdin.Close()
+	assert.NilError(t, p.start())
+	_, err = p.expect(regexp.MustCompile(`^waiting for the end of stdin.* </dev/null`))
+	assert.NilError(t, err)
+	assert.Equal(t, p.end(), exitUsage)
+	assert.Check(t, is.Contains(p.log.String(), "mcpagent: stdin did not end within 4s"))
+}
+
+func TestVersionLine(t *testing.T) {
+	info := new(debug.BuildInfo)
+	assert.Check(t, is.Regexp(`^mcpagent \S+, MCP 2026-07-28 .*, go1\.\S+\n$`, versionLine(info, true)))
+	info.Main.Version = "v1.2.3"
+	assert.Check(t, is.Regexp(`^mcpagent \S+, module v1\.2\.3, MCP 2026-07-28 `, versionLine(info, true)))
+}
+
+// What reads stdout may have enough of it, as head does: that is no failure, and needs no words.
+func TestClosedStdout(t *testing.T) {
+	checkLeaks(t)
+	home := t.TempDir()
+	p := newProgram(t, home, programEnvironment(home), "help")
+	r, w, err := os.Pipe()
+	assert.NilError(t, err)
+	assert.NilError(t, r.Close())
+	p.command.Stdout = w
+	assert.NilError(t, p.start())
+	w.Close()
+	assert.Equal(t, p.end(), 0)
+	assert.Equal(t, p.log.String(), "")
 }
 
 // A Ctrl-C ends the program while it reads the question from stdin.

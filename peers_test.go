@@ -2261,7 +2261,7 @@ func TestNginxReplicaKilled(t *testing.T) {
 	for i, replica := range replicas {
 		assert.Check(t, used[addresses[i]] > 0, "%s answered nothing", addresses[i])
 		if i != 1 {
-			assert.Check(t, is.Contains(replica.stderr.String(), "1 documents\n"))
+			assert.Check(t, is.Contains(replica.stderr.String(), "1 document\n"))
 		}
 	}
 }

@@ -24,6 +24,8 @@ type View struct {
 	Quiet  bool                         // show nothing but the text
 	Name   func(function string) string // how a function is shown: its server and tool; nil: by its own name
 
+	NoFiles bool // images and sounds of results are not written to files
+
 	mu      sync.Mutex // guards the following; held while something is shown
 	calls   []*viewCall
 	model   string      // of this question
@@ -218,7 +220,10 @@ func (v *View) ended(e Event) {
 		outcome = "failed after " + took
 	}
 	result, _ := e.Output.Result.(*ToolResult)
-	files := saveFiles(result)
+	var files []string
+	if !v.NoFiles {
+		files = saveFiles(result)
+	}
 	s := v.Screen
 	switch {
 	case !s.Live && e.Err != nil:
