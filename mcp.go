@@ -822,7 +822,7 @@ func (c *Client) paramHeaders(r *request) (map[string]string, error) {
 
 // A transport can lose a message without being lost itself, as over HTTP. Its errors say so.
 type (
-	// sessionExpired is the error of a transport whose server does not know the session any more.
+	// sessionExpired is the error of a transport whose server does not know the session any more, and has not acted.
 	sessionExpired interface{ SessionExpired() bool }
 	// lostMessage is the error of a transport that cannot know whether the server has acted.
 	lostMessage interface{ Lost() bool }
@@ -844,11 +844,7 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	switch {
 	case ctx.Err() != nil:
 	case errors.As(err, &expired) && expired.SessionExpired():
-		failed := c.renew(ctx, r.session)
-		if failed == nil && errors.As(err, &lost) && lost.Lost() && !r.repeatable(ctx) {
-			return fmt.Errorf("%w; a new session has begun, in which this is not sent again: the server may have acted", err)
-		}
-		return failed
+		return c.renew(ctx, r.session)
 	case errors.As(err, &lost) && lost.Lost() && (c.stateless() || r.meta != nil) && r.repeatable(ctx):
 		return nil
 	case errors.As(err, &refusal) && refusal.Code == CodeHeaderMismatch && r.method == "tools/call":

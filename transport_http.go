@@ -48,18 +48,17 @@ func (e *HTTPError) Error() string {
 
 func (e *HTTPError) Unwrap() error { return e.Err }
 
-// Lost reports whether the server may have acted, or not: the message may not have reached it, or its answer not the
-// client. A proxy says so with the statuses 502 to 504, and a refusal of the session with another status than 404 does
-// not exclude it.
+// Lost reports whether the message may not have reached the server, or its answer not the client. A proxy says so with
+// the statuses 502 to 504.
 func (e *HTTPError) Lost() bool {
 	if e.Status == 0 {
 		return !errors.As(e.Err, new(*MessageTooLongError)) // the answer would be as long the next time
 	}
-	return e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout ||
-		e.expired && e.Status != http.StatusNotFound
+	return e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
 }
 
-// SessionExpired reports whether the server does not know the session any more: a new initialize begins another one.
+// SessionExpired reports whether the server does not know the session any more. It has not acted: a new initialize
+// begins another session.
 func (e *HTTPError) SessionExpired() bool { return e.expired }
 
 const (
@@ -293,7 +292,7 @@ func (t *StreamableHTTP) passRefusal(ctx context.Context, p *httpPost, response 
 	switch {
 	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
 		return refusal
-	case p.session != nil && p.session.id != "" && isExpired(response.StatusCode, &m, p.ID):
+	case p.session != nil && p.session.id != "" && isExpired(response.StatusCode, &m):
 		refusal.expired = true
 		return refusal
 	case p.Method == "initialize" && m.Error != nil && response.StatusCode/100 == 4:
@@ -407,8 +406,9 @@ func isInvalidAnswer(m *Incoming, id int64) bool {
 
 // isExpired reports whether the refusal of a message says that its session is over. The status for that is 404 (MCP
 // 2025-11-25, transports, session management), which can also mean an unknown method. The examples of the official
-// SDKs answer 400, with a JSON-RPC error that is not the answer to the request and says that the session is not valid.
-func isExpired(status int, m *Incoming, id int64) bool {
+// SDKs answer 400, with a JSON-RPC error about the session that has no id: so has only a message that the server did
+// not take for a request (JSON-RPC 2.0, 5).
+func isExpired(status int, m *Incoming) bool {
 	var refusal Error
 	_ = json.Unmarshal(m.Error, &refusal) // a malformed error says nothing
 	text := strings.ToLower(refusal.Message)
@@ -418,7 +418,7 @@ func isExpired(status int, m *Incoming, id int64) bool {
 		return refusal.Code != CodeMethodNotFound
 	case http.StatusBadRequest:
 		reasons := []string{"expired", "invalid", "missing", "no such", "no valid", "not found", "terminated", "unknown"}
-		return !isAnswer(m, id) && says("session") && slices.ContainsFunc(reasons, says)
+		return isErrorWithoutID(m) && says("session") && slices.ContainsFunc(reasons, says)
 	}
 	return false
 }
