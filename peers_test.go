@@ -127,7 +127,8 @@ func peerNpx(t testing.TB) Command {
 // peerScript is the command of a server of testdata/peers.
 func peerScript(t testing.TB, file string, args ...string) Command {
 	t.Helper()
-	program, folder := "node", map[string]string{"library_rag.py": "venv", "modern_server.py": "venv-modern"}[file]
+	program, folder := "node", map[string]string{"library_rag.py": "venv", "modern_server.py": "venv-modern",
+		"fastmcp_server.py": "venv-old"}[file]
 	requirePeers(t, cmp.Or(folder, "node_modules"))
 	if folder != "" {
 		program = peerFile(t, folder, "bin/python")
@@ -930,6 +931,39 @@ func TestPeers(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestPeersUpsetByProbe: a server that server/discover upsets is started once more without it, and where that is
+// remembered it is not asked again.
+func TestPeersUpsetByProbe(t *testing.T) {
+	for name, command := range map[string]func(t *testing.T) Command{
+		"fastmcp": func(t *testing.T) Command { return peerScript(t, "fastmcp_server.py") },
+		"supergateway": func(t *testing.T) Command { // it begins a session of its own for any request
+			gateway := peerFile(t, "node_modules/supergateway/dist/index.js")
+			_, err := os.Stat(gateway)
+			requirePeer(t, err == nil, gateway+" is missing: run "+peerDir+"/install.sh")
+			server := startPeerHTTP(t, peerNode(t, "server-everything", "streamableHttp"))
+			return Command{Path: "node", Args: []string{gateway, "--streamableHttp", server.url, "--logLevel", "none"}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			command := command(t)
+			known := ""
+			for _, asked := range []int{1, 0} {
+				s := openPeer(t, command)
+				assert.NilError(t, s.connect(&ClientOptions{
+					Recall:   func() string { return known },
+					Remember: func(revision string) { known = revision },
+					Stray:    func([]byte, error) {}, // the gateway repeats our own notifications
+				}))
+				s.script("upset", name)
+				assert.Equal(t, len(s.wire.with("> ", `"server/discover"`)), asked)
+				assert.Equal(t, known, s.Server.ProtocolVersion)
+				assert.NilError(t, s.Close())
+			}
+		})
+	}
 }
 
 // testProbe checks that the connection began with one request that was refused, and then the handshake.

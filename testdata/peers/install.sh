@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install.sh - installs the MCP servers that the tests talk to, into node_modules, venv and venv-modern beside this file, and
+# install.sh - installs the MCP servers that the tests talk to, into node_modules and the folders venv* beside this file, and
 # the official conformance suite, into conformance/node_modules. Run it again at any time: what is up to date is left
 # alone. Needs node, npm and Python 3.11 or newer; the suite brings the Node that it needs itself.
 # SPDX-License-Identifier: 0BSD
@@ -63,4 +63,9 @@ make_venv() {
 make_modules . node
 make_venv venv requirements.txt
 make_venv venv-modern requirements-modern.txt
+if python3 -c 'import sys; sys.exit(sys.version_info >= (3, 14))'; then
+	make_venv venv-old requirements-old.txt
+else
+	echo "venv-old is left out: what it needs was not made for $(python3 --version)"
+fi
 make_modules conformance conformance/node_modules/.bin/node
