@@ -32,7 +32,7 @@ const (
 // Bounds on what a peer can make this side hold at once.
 const (
 	maxServing  = 32                     // the peer's requests of one lane at work; more of them wait their turn
-	maxWaiting  = 16 << 20               // bytes of those that wait; a peer that sends more does not read the answers
+	maxWaiting  = 16 << 20               // bytes of those that wait; a peer that sends more is cut off
 	maxID       = 1 << 10                // bytes of the id of a request
 	noticeTime  = 10 * time.Second       // time limit of Handler.Abandoned
 	noticeGrace = 500 * time.Millisecond // time that Close waits for it
@@ -442,9 +442,10 @@ func (c *Conn) route(in *Incoming) error {
 		return nil
 	case in.Method != "":
 		if !c.accept(in) {
-			// The peer keeps sending requests without reading, so no error can be sent to it.
+			// The peer most likely does not read, so no error can be sent to it.
 			c.stopServe()
-			c.finish(fmt.Errorf("%w: the peer sends requests and does not read the answers", ErrClosed))
+			c.finish(fmt.Errorf("%w: more than %d MiB of the peer's requests wait: it sends too many, "+
+				"or does not read the answers", ErrClosed, maxWaiting>>20))
 		}
 		return nil
 	}
