@@ -162,6 +162,7 @@ func (c *ToolCall) UnmarshalJSON(b []byte) error {
 	var wire wireCall
 	err := json.Unmarshal(b, &wire)
 	*c = wire.call()
+	c.Arguments = string(replaceSurrogates([]byte(c.Arguments)))
 	return err
 }
 

@@ -223,8 +223,10 @@ func TestMessageRoundTrip(t *testing.T) {
 			`"function":{"name":"f","arguments":"{ \"x\" : 1 }"},"extra_content":{"b":1,"a":2},"extra_host":"a.test"}]}]`: "",
 		`[{"role":"tool","content":"ok","tool_call_id":"aaaaaaaa1","name":"f"}]`: "",
 		`[{"role":"assistant","content":null,"tool_calls":[{"function":{"name":"f","arguments":{"x":1}}},` +
+			`{"id":7,"function":{"name":"g","arguments":"{\"x\":\"\\ud800\"}"}},` +
 			`{"id":"null","function":{"name":"g"}}]}]`: `[{"role":"assistant","content":"","tool_calls":[` +
 			`{"id":"","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}},` +
+			`{"id":"7","type":"function","function":{"name":"g","arguments":"{\"x\":\"\\ufffd\"}"}},` +
 			`{"id":"","type":"function","function":{"name":"g","arguments":"{}"}}]}]`,
 	} {
 		var messages []ChatMessage

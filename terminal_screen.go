@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -340,7 +341,7 @@ type wrapper struct {
 	columns int
 	out     strings.Builder
 	word    strings.Builder
-	gap     string // the white space before it
+	gap     []byte // the white space before it
 	column  int    // where the gap begins
 	indent  int    // of the lines that follow, so that those of a list stand below each other
 	begun   bool   // the line has a word
@@ -356,10 +357,10 @@ func (w *wrapper) wrap(text string) string {
 		case '\n':
 			w.place()
 			w.out.WriteByte('\n')
-			w.gap, w.column, w.indent, w.begun, w.asIs = "", 0, 0, false, w.fenced
+			w.gap, w.column, w.indent, w.begun, w.asIs = nil, 0, 0, false, w.fenced
 		case ' ', '\t':
 			w.place()
-			w.gap += string(r)
+			w.gap = append(w.gap, byte(r))
 		default:
 			w.word.WriteRune(r)
 		}
@@ -389,18 +390,19 @@ func (w *wrapper) place() {
 			w.fenced, w.asIs = !w.fenced, true
 		case bullet.MatchString(word):
 			w.indent += width(word) + 1
-		case strings.HasPrefix(word, "|") || strings.Contains(w.gap, "\t"):
+		case strings.HasPrefix(word, "|") || bytes.ContainsRune(w.gap, '\t'):
 			w.asIs = true
 		}
 	}
 	columns := width(word)
 	if w.column > w.indent && w.column+len(w.gap)+columns > w.columns && !w.asIs {
 		fmt.Fprintf(&w.out, "\n%*s", w.indent, "")
-		w.gap, w.column = "", w.indent
+		w.gap, w.column = nil, w.indent
 	}
-	w.out.WriteString(w.gap + word)
+	w.out.Write(w.gap)
+	w.out.WriteString(word)
 	w.column += len(w.gap) + columns
-	w.gap = ""
+	w.gap = nil
 }
 
 // IsTerminal reports whether a file is a terminal. The null device is a character device, too.

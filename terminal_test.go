@@ -470,3 +470,21 @@ func TestTerminalTypedAhead(t *testing.T) {
 	assert.Assert(t, !terminal.ApproveSample(t.Context(), "the server", new(SampleRequest)))
 	assert.Check(t, is.Contains(out.takes(), "(ignored, because it was typed before the question: two three four)\n"))
 }
+
+// Time grows as the text does, in however small pieces it comes, and however much white space it has.
+func TestViewSmallPieces(t *testing.T) {
+	const pieces = 500_000
+	for _, piece := range []string{" ", "\n", "x", "word "} {
+		s, out := viewScreen(80, true, "a-secret-0123456789")
+		v := &View{Screen: s}
+		v.Begin("model")
+		for range pieces {
+			v.Text(piece)
+		}
+		v.Text("end")
+		v.Text(strings.Repeat(piece, pieces))
+		v.Text("end")
+		v.End()
+		assert.Equal(t, strings.Count(out.takes(), "end"), 2, "%q", piece)
+	}
+}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ type View struct {
 	waiting time.Time   // when the wait for the model began; zero if there is none
 	text    *MaskWriter // takes the secrets out of the model's text, before showText gets it
 	open    bool        // a text has begun
-	blank   string      // white space at the end of the text so far, which is not shown if nothing follows
+	blank   []byte      // white space at the end of the text so far, which is not shown if nothing follows
 	wrapper wrapper
 
 	stop func() // ends the spinner; nil if there is none
@@ -105,12 +106,13 @@ func (v *View) Text(piece string) {
 type viewText struct{ *View }
 
 func (v viewText) Write(piece []byte) (int, error) {
-	text := v.blank + string(piece)
-	end := len(strings.TrimRight(text, " \r\n\t"))
-	text, v.blank = text[:end], text[end:]
-	if text == "" {
+	end := len(bytes.TrimRight(piece, " \r\n\t"))
+	if end == 0 {
+		v.blank = append(v.blank, piece...)
 		return len(piece), nil
 	}
+	text := string(v.blank) + string(piece[:end])
+	v.blank = append(v.blank[:0], piece[end:]...)
 	if !v.open {
 		v.open, v.waiting = true, time.Time{}
 		v.wrapper = wrapper{columns: min(v.Screen.Columns(), maxAnswerWidth)}
@@ -128,7 +130,7 @@ func (v *View) endText() {
 	if v.open {
 		v.Screen.stream(&v.wrapper, "", true)
 	}
-	v.open, v.blank = false, ""
+	v.open, v.blank = false, nil
 }
 
 // Watch returns Progress for a call that no agent reports, between Begin and End.
