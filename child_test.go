@@ -352,7 +352,11 @@ func (p *scriptPeer) request(ctx context.Context, c *Conn, method string, params
 		if err := json.Unmarshal(params, &offer); err != nil {
 			return nil, err
 		}
-		return json.RawMessage(`{"protocolVersion":"` + offer.ProtocolVersion + `",` + scriptCapabilities +
+		capabilities := scriptCapabilities
+		if p.mode == "only-tools" {
+			capabilities = `"capabilities":{"tools":{}}`
+		}
+		return json.RawMessage(`{"protocolVersion":"` + offer.ProtocolVersion + `",` + capabilities +
 			`,"serverInfo":` + string(modelJSON(Implementation{Name: p.say("name", "peer"), Version: "1"})) +
 			`,"instructions":` + string(modelJSON(p.say("instructions", "Be kind to it."))) + `}`), nil
 	case method == "server/discover" && p.mode == "mortal":
@@ -401,6 +405,8 @@ func (p *scriptPeer) answer(ctx context.Context, c *Conn, method string, params 
 	}
 	switch {
 	case p.mode == "bare":
+	case p.mode == "only-tools" && !strings.HasPrefix(method, "tools/"):
+		return nil, &Error{Code: CodeInternalError, Message: "there are only tools"}
 	case p.mode == "sick" && method != "tools/list" || p.mode == "gossip" && method == "resources/templates/list":
 		return nil, &Error{Code: CodeInternalError, Message: "not today"}
 	case p.mode == "none":

@@ -61,10 +61,16 @@ func (e entry) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"server":`), server, []byte(","), value[1:]), err
 }
 
-// show lists entries, those of each server under its name if there are several.
-func (p *program) show(kind string, entries []entry) error {
-	if len(entries) == 0 {
-		p.note("there are no %s", kind)
+// show lists entries, those of each server under its name if there are several. servers are the names that were asked
+// for, if there were any.
+func (p *program) show(kind string, entries []entry, servers []string) error {
+	if who := "the servers have"; len(entries) == 0 {
+		if len(servers) > 0 {
+			who = fmt.Sprintf("the server %s has", servers[0])
+		} else if len(p.servers) == 1 {
+			who = "the server has"
+		}
+		p.note("%s no %s", who, kind)
 	}
 	text, server := "", ""
 	for _, e := range entries {
@@ -226,7 +232,7 @@ func (p *program) listTools(ctx context.Context, host *Host, servers ...string) 
 	if p.json {
 		return p.printJSON(append([]entry{}, tools...)) // never null
 	}
-	return p.show("tools", tools)
+	return p.show("tools", tools, servers)
 }
 
 // call runs one tool.
@@ -320,7 +326,7 @@ func (p *program) listResources(ctx context.Context, host *Host, servers ...stri
 		return err
 	}
 	if !p.json {
-		return p.show("resources", all)
+		return p.show("resources", all, servers)
 	}
 	lists := map[string][]entry{"resources": {}, "resourceTemplates": {}}
 	for _, e := range all {
@@ -437,7 +443,7 @@ func (p *program) listPrompts(ctx context.Context, host *Host, servers ...string
 	if p.json {
 		return p.printJSON(append([]entry{}, all...))
 	}
-	return p.show("prompts", all)
+	return p.show("prompts", all, servers)
 }
 
 // prompt fills in a prompt and prints its messages.
