@@ -170,19 +170,11 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 	defer p.outlive()
 	defer context.AfterFunc(t.life, func() { cancel(net.ErrClosed) })()
 
-	if m.Answered != nil {
-		written := make(chan struct{})
-		defer close(written)
-		t.work.Go(func() {
-			select {
-			case <-m.Answered:
-				if p.outlive() { // else the answer came here
-					cancel(nil)
-				}
-			case <-written:
-			}
-		})
-	}
+	defer t.onAnswer(m, func() {
+		if p.outlive() { // else the answer came here
+			cancel(nil)
+		}
+	})()
 
 	ready := m.Method == "notifications/initialized" && p.session != nil
 	if ready {
@@ -543,6 +535,23 @@ func (l *lifetime) enter() bool {
 	}
 	l.work.Add(1)
 	return true
+}
+
+// onAnswer calls f if a request is answered while its Write still hangs: by another stream. Write calls over at its
+// end.
+func (l *lifetime) onAnswer(m Outgoing, f func()) (over func()) {
+	if m.Answered == nil {
+		return func() {}
+	}
+	written := make(chan struct{})
+	l.work.Go(func() { // Write is counted: the work is not over
+		select {
+		case <-m.Answered:
+			f()
+		case <-written:
+		}
+	})
+	return func() { close(written) }
 }
 
 // finish ends the life, and waits for what runs in it.

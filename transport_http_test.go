@@ -1689,6 +1689,40 @@ func TestSSEClient(t *testing.T) {
 	assert.NilError(t, c.Close())
 }
 
+// TestSSEAnswered: an answer on the stream ends its call, although the POST is never accepted.
+func TestSSEAnswered(t *testing.T) {
+	checkLeaks(t)
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan string)
+		_, client := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
+			if r.Method == http.MethodPost {
+				if m.ID != nil {
+					asked <- string(m.ID)
+				}
+				<-r.Context().Done()
+				return
+			}
+			htReply(htSSE(htEndpoint("/x")))(w, r, m)
+			for {
+				select {
+				case id := <-asked:
+					result := initializeResult("2024-11-05")
+					htReply(htSSE(htEvent(`{"jsonrpc":"2.0","id":`+id+`,"result":`+result+`}`)))(w, r, m)
+				case <-r.Context().Done():
+					return
+				}
+			}
+		})
+		transport, err := (&HTTP{URL: "http://memory/", Client: client}).StartSSE(t.Context())
+		assert.NilError(t, err)
+		c := NewConn(transport, Handler{})
+		defer c.Close()
+		begun := time.Now()
+		assert.NilError(t, c.Call(t.Context(), "initialize", nil, nil))
+		assert.Check(t, time.Since(begun) <= tailTime)
+	})
+}
+
 // TestSSEEnds: the end of the stream is the end of the connection, each time that it is read, but not io.EOF itself,
 // which would say that the server can still read. ctx bounds the beginning.
 func TestSSEEnds(t *testing.T) {
