@@ -476,6 +476,19 @@ func TestLibraryDecodes(t *testing.T) {
 	}
 }
 
+func FuzzDecodeText(f *testing.F) {
+	for _, seed := range []string{"", "caf\xe9", "\ufeffé", "\xff\xfea\x00", "a\x00b\x00", "\xfe\xff\xd8\x00", "é\xffé\xc3"} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, file []byte) {
+		text, ok := decodeText(bytes.Clone(file))
+		assert.Assert(t, utf8.ValidString(text) && !strings.Contains(text, "\x00") && (ok || text == ""), "%q", text)
+		if plain := bytes.TrimPrefix(file, []byte("\ufeff")); utf8.Valid(file) && bytes.IndexByte(file, 0) < 0 {
+			assert.Assert(t, ok && text == string(plain), "%q", text)
+		}
+	})
+}
+
 // TestLibraryNamesWhatIsLeftOut: in the list, and where nothing was found.
 func TestLibraryNamesWhatIsLeftOut(t *testing.T) {
 	files := fstest.MapFS{
@@ -1477,6 +1490,32 @@ func TestSearchKeepsTheOrderOfEquals(t *testing.T) {
 	for i, h := range libIndex(pairs...).Search("same") {
 		assert.Equal(t, h.Source, fmt.Sprintf("%02d.txt", i))
 	}
+}
+
+// TestMerge: an index from which documents were taken, and to which others were added, finds what a new one does.
+func TestMerge(t *testing.T) {
+	pairs := []string{
+		"a.txt", "apples and pears", "b.md", "# Pears\n\nand plums\n", "c.txt", "plums", "d.go", "func Pears() {}\n",
+	}
+	for from := 0; from <= len(pairs); from += 2 {
+		for to := from; to <= len(pairs); to += 2 {
+			all := libIndex(pairs...)
+			kept := func(source string) bool { return slices.Contains(pairs[from:to], source) }
+			merged := all.Merge(kept, libIndex("e.txt", "pears and plums"))
+			want := libIndex(append(slices.Clone(pairs[from:to]), "e.txt", "pears and plums")...)
+			for _, query := range []string{"pears", "plums and apples", "func"} {
+				assert.Equal(t, fmt.Sprint(libHits(merged, query)), fmt.Sprint(libHits(want, query)))
+			}
+			assert.DeepEqual(t, libHits(all, "pears"), libHits(libIndex(pairs...), "pears")) // it has not changed
+		}
+	}
+}
+
+func libHits(x *Index, query string) (hits []string) {
+	for _, h := range x.Search(query) {
+		hits = append(hits, fmt.Sprint(h.Source, h.Start, h.Similarity))
+	}
+	return hits
 }
 
 func FuzzIndex(f *testing.F) {
