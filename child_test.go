@@ -489,6 +489,9 @@ func (p *scriptPeer) tools() []Tool {
 			tools = append(tools, Tool{Name: fmt.Sprint("tool", i), InputSchema: json.RawMessage(`{"type":"object"}`)})
 		}
 	}
+	if p.mode == "unfit" {
+		tools[0].InputSchema, tools[1].InputSchema = json.RawMessage(`["text"]`), json.RawMessage(`[]`)
+	}
 	if p.mode == "tasks" {
 		for i := range tools[:2] {
 			tools[i].Execution = json.RawMessage(`{"taskSupport":"required"}`)

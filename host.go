@@ -71,9 +71,9 @@ type HostTool struct {
 	Server   string // Server.Name
 	Function string // the name that a model knows it by
 	Tool     Tool
+	Unfit    error // why no model can be offered its schema; nil if one can
 
 	offer  Function // to a model
-	unfit  error    // why no model can be offered it; nil if it can
 	server *hosted
 }
 
@@ -184,7 +184,7 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	for i, s := range h.servers {
 		before := len(functions)
 		for _, t := range lists[i] {
-			if t.unfit == nil && !t.Tool.TaskOnly() && s.Allows(t.Tool.Name) {
+			if t.Unfit == nil && !t.Tool.TaskOnly() && s.Allows(t.Tool.Name) {
 				functions = append(functions, t.offer)
 			}
 		}

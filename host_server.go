@@ -442,7 +442,7 @@ func (s *hosted) describe(tools []Tool) []HostTool {
 	for i, name := range FunctionNames(s.prefix, tools) {
 		function, err := ToolFunction(name, &tools[i])
 		function.Description = Clip(function.Description, maxDescription)
-		described[i] = HostTool{s.Name, name, tools[i], function, err, s}
+		described[i] = HostTool{s.Name, name, tools[i], err, function, s}
 		if err != nil && s.Allows(tools[i].Name) {
 			reasons = append(reasons, fmt.Sprintf("the tool %s is not offered to the model: %v", tools[i].Name, err))
 		}

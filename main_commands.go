@@ -191,7 +191,7 @@ func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) 
 	}
 	p.tellAbsent(host.Status())
 	for _, t := range tools {
-		excluded := t.Tool.TaskOnly() || slices.ContainsFunc(p.servers, func(s Server) bool {
+		excluded := t.Unfit != nil || t.Tool.TaskOnly() || slices.ContainsFunc(p.servers, func(s Server) bool {
 			return s.Name == t.Server && !s.Allows(t.Tool.Name)
 		})
 		shown := t.Function + "(" + parameters(t.Tool.InputSchema) + ")"
