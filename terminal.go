@@ -12,13 +12,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf16"
 )
 
 // ErrCancelled is the cause of a question's end when the user cancelled it.
@@ -36,8 +36,9 @@ type Terminal struct {
 	start  sync.Once
 	turn   chan struct{}      // one slot, taken while a question is asked
 	lines  chan typedLine     // what the user enters; closed at the end of in
-	next   *typedLine         // read from lines, but not used yet. Owned by the holder of the turn, as is always
+	next   *typedLine         // read from lines, but not used yet. Owned by the holder of the turn, as are the next two
 	always map[[2]string]bool // server and tool that the user has allowed for good; "" for all tools
+	asked  map[string]int     // how often each server has asked
 
 	mu       sync.Mutex         // guards the following
 	life     context.Context    // of the questions that are open or wait for their turn
@@ -58,6 +59,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		turn:   make(chan struct{}, 1),
 		lines:  make(chan typedLine, 1000),
 		always: make(map[[2]string]bool),
+		asked:  make(map[string]int),
 	}
 	t.life, t.breakOff = context.WithCancel(context.Background())
 	return t
@@ -215,11 +217,10 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 	}
 	t.screen.begin(aQuestion)
 	approved, arguments := Decision{}, call.Arguments
-	t.showCall(server, tool, arguments)
 	for first := true; err == nil; first = false {
-		var line typedLine
-		line, err = t.ask(ctx, Look{}, approvalQuestion, first) // a second answer can only be to this question
-		switch strings.ToLower(strings.TrimSpace(line.text)) {
+		var line string
+		line, err = t.judge(ctx, t.call(server, tool, arguments), t.mayCall(server, tool), first)
+		switch strings.ToLower(line) {
 		case "y", "yes":
 			return approved
 		case "n", "no":
@@ -238,7 +239,6 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			} else if text != "" {
 				approved, arguments = Decision{Edit, object}, object
 			}
-			t.showCall(server, tool, arguments)
 		case "p", "place":
 			var text string
 			text, err = t.text(ctx, Look{}, "your answer, for the model (nothing goes back): ", true)
@@ -250,25 +250,92 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 	return Decision{Refuse, "the user said no"}
 }
 
-// approvalQuestion stands below what showCall shows.
-const approvalQuestion = "[y]es / [n]o / [a]lways this tool / always this [s]erver / " +
-	"[e]dit arguments / answer in its [p]lace: "
+// mayCall is the question whether a call may run. It names the tool and its server: what stands above is theirs.
+func (t *Terminal) mayCall(server, tool string) string {
+	quote := func(name string) string { // without an end of its own, and without a blank to break the line at
+		name = t.screen.name(name, min(t.screen.Columns()/3, 40))
+		return `"` + strings.NewReplacer(`"`, "'", " ", "␣").Replace(name) + `"`
+	}
+	question := "Call " + quote(tool)
+	if server != "" {
+		question += " of " + quote(server)
+	}
+	return question + "? [y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / " +
+		"answer in its [p]lace: "
+}
 
-// showCall shows a call that is to be approved, as it will run: with nothing left out, and nothing hidden.
-func (t *Terminal) showCall(server, tool, arguments string) {
+// passage is a part of what the user decides on: this program's words, or a peer's, with a Frame.
+type passage struct {
+	Look
+	text string
+}
+
+// call is a call that is to be approved, as it will run.
+func (t *Terminal) call(server, tool, arguments string) []passage {
 	arguments = readableJSON(arguments)
 	if width("  arguments  "+arguments) > t.screen.Columns() {
 		var lines bytes.Buffer
-		if json.Indent(&lines, []byte(arguments), "    ", "  ") == nil {
-			arguments = "\n    " + lines.String()
+		if json.Indent(&lines, []byte(arguments), "", "  ") == nil {
+			arguments = "\n" + lines.String()
 		}
 	}
-	text := "  tool       " + exactly(tool) + "\n  arguments  " + arguments
+	passages := []passage{{Look{Style: Bold}, "The model wants to call"}}
 	if server != "" {
-		text = "  server     " + exactly(server) + "\n" + text
+		passages = append(passages, passage{Look{Frame: "  server     "}, server})
 	}
-	t.screen.Show(Look{Style: Bold}, "The model wants to call")
-	t.screen.Show(Look{Exact: true}, text)
+	return append(passages,
+		passage{Look{Frame: "  tool       "}, tool}, passage{Look{Frame: "  arguments  "}, arguments})
+}
+
+// judge shows what the user decides on, the beginning of it if the window has no room for more, and asks. It returns
+// the answer, but for the wish to see all.
+func (t *Terminal) judge(ctx context.Context, about []passage, question string, fresh bool) (string, error) {
+	rows := t.rows(about)
+	asked := len(t.rows([]passage{{Look{Frame: " "}, question}}))
+	if room := max(t.screen.Rows()-asked-1, 1); len(rows) > room {
+		more := fmt.Sprintf("(%s; v shows all)", Plural(len(rows)-room, "more row"))
+		rows = append(rows[:room], t.rows([]passage{{Look{Style: Bold}, more}})...)
+	}
+	t.showRows(rows)
+	for {
+		line, err := t.ask(ctx, Look{}, question, fresh)
+		answer := strings.TrimSpace(line.text)
+		if err != nil || !strings.EqualFold(answer, "v") && !strings.EqualFold(answer, "view") {
+			return answer, err
+		}
+		fresh = false                  // a second answer can only be to this question
+		_ = t.page(ctx, t.rows(about)) // which may be left early
+	}
+}
+
+// page shows rows, as many at once as the window holds.
+func (t *Terminal) page(ctx context.Context, rows []rendered) error {
+	for n := max(t.screen.Rows()-2, 1); len(rows) > n; rows = rows[n:] {
+		t.showRows(rows[:n])
+		more := fmt.Sprintf("(%s: Enter, or !stop) ", Plural(len(rows)-n, "more row"))
+		if _, err := t.answer(ctx, Look{}, more); err != nil {
+			return err
+		}
+	}
+	t.showRows(rows)
+	return nil
+}
+
+func (t *Terminal) rows(about []passage) (rows []rendered) {
+	for _, p := range about {
+		for row := range strings.SplitSeq(string(t.screen.render(p.Look, p.text)), "\n") {
+			rows = append(rows, rendered(row))
+		}
+	}
+	return rows
+}
+
+func (t *Terminal) showRows(rows []rendered) {
+	var lines rendered
+	for _, row := range rows {
+		lines += row + "\n"
+	}
+	t.screen.showLines(lines)
 }
 
 var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
@@ -278,51 +345,41 @@ var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 func readableJSON(text string) string {
 	var compact bytes.Buffer
 	if json.Compact(&compact, []byte(text)) != nil {
-		return exactly(text)
+		return escape(text, unseen)
 	}
 	return jsonString.ReplaceAllStringFunc(compact.String(), func(quoted string) string {
 		var s string
 		if json.Unmarshal([]byte(quoted), &s) != nil {
-			return exactly(quoted)
+			return escape(quoted, unseen)
 		}
-		return exactly(string(TextContent(s)))
+		return escape(string(TextContent(s)), unseen)
 	})
-}
-
-// exactly is a text with an escape for each character that cannot be seen or that controls a terminal.
-func exactly(text string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if unicode.IsPrint(r) { // of white space this is the blank alone
-			b.WriteRune(r)
-			continue
-		}
-		for _, unit := range utf16.Encode([]rune{r}) {
-			fmt.Fprintf(&b, `\u%04x`, unit)
-		}
-	}
-	return b.String()
 }
 
 // ApproveSample asks whether a server may use the model, and shows its request, all of it. what says who asks, as in
 // "the server asks the model".
 func (t *Terminal) ApproveSample(ctx context.Context, what string, r *SampleRequest) bool {
-	question := what + ":"
+	about := []passage{{Look{Style: Bold}, t.screen.name(what, t.screen.Columns()-1) + ":"}}
 	for _, part := range r.Parts() {
-		question += "\n  " + indent(part)
+		about = append(about, passage{Look{Frame: lineMark}, part})
 	}
-	return t.Confirm(ctx, question+"\nlet it?")
+	return t.may(ctx, about, "let it?")
 }
 
-// Confirm asks a question that only a clear yes allows.
+// Confirm asks a question that only a clear yes allows, about what stands in the lines above it.
 func (t *Terminal) Confirm(ctx context.Context, question string) bool {
+	last := strings.LastIndexByte(question, '\n')
+	return t.may(ctx, []passage{{Look{Frame: lineMark}, question[:max(last, 0)]}}, question[last+1:])
+}
+
+func (t *Terminal) may(ctx context.Context, about []passage, question string) bool {
 	ctx, unlock, err := t.lock(ctx)
 	if err != nil {
 		return false
 	}
 	defer unlock()
 	t.screen.begin(aQuestion)
-	return t.confirm(ctx, question) == nil
+	return t.confirm(ctx, about, question) == nil
 }
 
 // Elicit asks the user what a server wants to know, field by field. A URL is shown, never opened. who is the server,
@@ -349,11 +406,14 @@ func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*E
 // fill has the user fill in a form, and change it until it can be sent (MCP 2026-07-28, client, elicitation). A form
 // without fields is a question of yes or no.
 func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (content map[string]any, err error) {
-	question := who + " asks: " + indent(r.Message)
+	t.asked[who]++
+	asks := t.screen.name(who, t.screen.Columns()-20) + " asks"
+	if n := t.asked[who]; n > 1 {
+		asks += fmt.Sprintf(" (question %d)", n)
+	}
+	about := []passage{{Look{Style: Bold}, asks + ":"}, {Look{Frame: lineMark}, r.Message}}
 	if r.Mode == "url" {
-		// In ASCII, so that no letter of another script passes for one of the domain.
-		text := fmt.Sprintf("%s\nopen this in a browser, if you trust it: %+q\nwill you?", question, r.URL)
-		return nil, t.confirm(ctx, text)
+		return nil, t.confirm(ctx, append(about, address(r.URL)...), "will you open it?")
 	}
 	fields, err := r.Form()
 	if err != nil {
@@ -361,9 +421,12 @@ func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (cont
 	}
 	content = make(map[string]any)
 	if len(fields) == 0 {
-		return content, t.confirm(ctx, question+"\nyes?")
+		return content, t.confirm(ctx, about, "yes?")
 	}
-	t.screen.Show(Look{}, question+"\n(an empty line takes what is in brackets; !no declines, !stop breaks off)")
+	hint := Plural(len(fields), "question") + "; an empty line takes what is in brackets; !no declines, !stop breaks off"
+	if err = t.page(ctx, t.rows(append(about, passage{text: "(" + hint + ")"}))); err != nil {
+		return nil, err
+	}
 	for {
 		for i := range fields {
 			f := &fields[i]
@@ -374,17 +437,36 @@ func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (cont
 				content[f.Name] = f.Default
 			}
 		}
-		line, err := t.answer(ctx, "send it (y) or change it (n)? ")
+		line, err := t.answer(ctx, Look{}, "send it (y) or change it (n)? ")
 		if err != nil || isYes(line) {
 			return content, err
 		}
 	}
 }
 
+// address shows a URL that is to be opened, its host apart and all in ASCII, so that no letter of another script
+// passes for one of the domain.
+func address(text string) []passage {
+	ascii := func(text string) string { return strings.Trim(strconv.QuoteToASCII(text), `"`) }
+	u, _ := url.Parse(text) // it is valid
+	host, about := ascii(u.Hostname()), "to be opened in a browser, if you trust it:"
+	if host != u.Hostname() || strings.Contains("."+strings.ToLower(host), ".xn--") {
+		about = "to be opened in a browser, where the host has letters other than a to z and may look like another:"
+	}
+	return []passage{{text: about}, {Look{Frame: "  host  "}, host}, {Look{Frame: "  URL   "}, ascii(text)}}
+}
+
 // field asks for one field until the value is valid; nil is none.
 func (t *Terminal) field(ctx context.Context, f *Field) (any, error) {
 	for {
-		line, err := t.answer(ctx, label(f))
+		look, text := Look{Frame: lineMark}, label(f)
+		last := strings.LastIndexByte(text, '\n') + 1
+		if last > 0 {
+			if err := t.page(ctx, t.rows([]passage{{look, text[:last-1]}})); err != nil {
+				return nil, err
+			}
+		}
+		line, err := t.answer(ctx, look, text[last:])
 		if err != nil {
 			return nil, err
 		}
@@ -397,18 +479,22 @@ func (t *Terminal) field(ctx context.Context, f *Field) (any, error) {
 	}
 }
 
-// confirm asks a question that only a clear yes allows; the error is errDeclined if there was another answer.
-func (t *Terminal) confirm(ctx context.Context, question string) error {
-	line, err := t.answer(ctx, question+" [y/n] ")
-	if err == nil && !isYes(line) {
-		err = errDeclined
+// confirm asks a question that only a clear yes allows. The error is errDeclined if there was another answer, and
+// io.EOF if the user broke off.
+func (t *Terminal) confirm(ctx context.Context, about []passage, question string) error {
+	line, err := t.judge(ctx, about, question+" [y/n] ", true)
+	switch {
+	case line == "!stop":
+		return io.EOF
+	case err == nil && !isYes(line):
+		return errDeclined
 	}
 	return err
 }
 
 // answer asks for a server. The user need not answer: the error is errDeclined or, as at the end of in, io.EOF.
-func (t *Terminal) answer(ctx context.Context, question string) (string, error) {
-	typed, err := t.ask(ctx, Look{}, question, true)
+func (t *Terminal) answer(ctx context.Context, look Look, question string) (string, error) {
+	typed, err := t.ask(ctx, look, question, true)
 	line := strings.TrimSpace(typed.text)
 	switch line {
 	case "!stop":
@@ -421,12 +507,12 @@ func (t *Terminal) answer(ctx context.Context, question string) (string, error) 
 
 // label is what a field is asked for with.
 func label(f *Field) string {
-	text := indent(cmp.Or(f.Title, f.Name))
+	text := cmp.Or(f.Title, f.Name)
 	if f.Description != "" {
-		text += " (" + indent(f.Description) + ")"
+		text += " (" + f.Description + ")"
 	}
 	for i, option := range f.Options {
-		text += fmt.Sprintf("\n  %d %s", i+1, indent(cmp.Or(option.Title, option.Value)))
+		text += fmt.Sprintf("\n  %d %s", i+1, cmp.Or(option.Title, option.Value))
 	}
 	switch {
 	case f.Many:
@@ -437,7 +523,7 @@ func label(f *Field) string {
 		text += ", y/n"
 	}
 	if f.Default != nil {
-		text += " [" + indent(typedAs(f, f.Default)) + "]"
+		text += " [" + typedAs(f, f.Default) + "]"
 	} else if !f.Required {
 		text += " [none]"
 	}
@@ -469,6 +555,3 @@ func isYes(line string) bool {
 	line = strings.ToLower(strings.TrimSpace(line))
 	return line == "y" || line == "yes"
 }
-
-// indent keeps a server's text from looking like a question of this program.
-func indent(text string) string { return strings.ReplaceAll(text, "\n", "\n    ") }

@@ -1,4 +1,4 @@
-// terminal_other.go - the width of a terminal where it cannot be asked for.
+// terminal_other.go - the size of a terminal where it cannot be asked for.
 // SPDX-License-Identifier: 0BSD
 
 //go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
@@ -7,5 +7,5 @@ package main
 
 import "os"
 
-// windowWidth does not know.
-func windowWidth(*os.File) int { return 0 }
+// windowSize does not know.
+func windowSize(*os.File) (columns, rows int) { return 0, 0 }

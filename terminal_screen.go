@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf16"
 )
 
 // Screen owns the terminal: whatever the program writes to stderr and stdout goes through it. It keeps texts apart
@@ -28,6 +29,7 @@ type Screen struct {
 	Color   bool       // and which shows colors
 	Answers bool       // stdout is a terminal
 	Columns func() int // of the window, as it is now
+	Rows    func() int
 
 	stderr, stdout io.Writer
 
@@ -75,6 +77,10 @@ type Look struct {
 	Style Style // "" is plain
 	Max   int   // if not 0, the text is put onto one line and cut to so many columns
 	Exact bool  // lines are not folded, so that no white space is lost
+
+	// Frame, if not "", is the label of a peer's text that the user decides on. The text is shown whole, with nothing
+	// hidden in it; see frame.
+	Frame string
 }
 
 const (
@@ -88,7 +94,12 @@ func NewScreen(stderr, stdout *os.File) *Screen {
 	s := &Screen{Secrets: new(Secrets), stderr: stderr, stdout: stdout, Answers: IsTerminal(stdout)}
 	s.Columns = func() int {
 		columns, _ := strconv.Atoi(os.Getenv("COLUMNS"))
-		return cmp.Or(max(columns, 0), windowWidth(stderr), 80)
+		width, _ := windowSize(stderr)
+		return cmp.Or(max(columns, 0), width, 80)
+	}
+	s.Rows = func() int {
+		_, height := windowSize(stderr)
+		return cmp.Or(height, 24)
 	}
 	// WT_SESSION is set by Windows' new terminal; its old one sets neither.
 	term := cmp.Or(os.Getenv("TERM"), os.Getenv("WT_SESSION"), "dumb")
@@ -100,17 +111,24 @@ func NewScreen(stderr, stdout *os.File) *Screen {
 // render is the one way from a text to what is shown of it. Secrets are taken out first, while they are whole.
 // Control characters become visible, then the text is cut, then folded: what is counted is what is seen.
 func (s *Screen) render(look Look, text string) rendered {
-	text = Visible(s.Secrets.Mask(text))
+	text = s.Secrets.Mask(text)
+	if look.Frame != "" {
+		return rendered(frame(look.Frame, text, s.Columns()))
+	}
+	text = Visible(text)
 	if look.Max > 0 {
 		text = fit(text, look.Max)
 	}
-	line := strings.TrimRight(text, " ") // what a question ends with stays, and has no style
-	end := text[len(line):]
 	if s.Live && !look.Exact {
 		w := wrapper{columns: s.Columns()}
-		line = w.wrap(line) + w.end()
+		text = w.wrap(text) + w.end()
 	}
-	return s.style(look.Style, rendered(line)) + rendered(end)
+	return s.style(look.Style, rendered(text))
+}
+
+// name is a peer's name within a sentence of the program: cut, and with nothing hidden in it.
+func (s *Screen) name(text string, columns int) string {
+	return fit(exactly(s.Secrets.Mask(text)), max(columns, 8))
 }
 
 func (s *Screen) style(style Style, text rendered) rendered {
@@ -227,9 +245,12 @@ func (s *Screen) begin(next paragraph) {
 	s.last = next
 }
 
-// ask opens a question, at whose end the cursor stays.
+// ask opens a question, at whose end the cursor stays, after a blank if the row has room for it.
 func (s *Screen) ask(look Look, question string) {
-	text := s.render(look, question)
+	text := s.render(look, strings.TrimSuffix(question, " "))
+	if last := text[strings.LastIndexByte(string(text), '\n')+1:]; width(string(last))%s.Columns() != 0 {
+		text += " "
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open { // of an answer that is still being streamed
@@ -262,14 +283,106 @@ func (s *Screen) answered(entered bool) {
 }
 
 // Visible is a text that a terminal may get: U+FFFD stands for each character that a terminal obeys instead of
-// showing it (control characters, separators of lines, marks that reorder text), except line breaks and tabs.
+// showing it (control characters, separators of lines, marks that reorder text), except line breaks and tabs. What
+// cannot be seen and does no harm stays: emoji and several scripts consist of it. The user decides on no such text:
+// see frame.
 func Visible(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control) {
+		if steers(r) {
 			return '\uFFFD'
 		}
 		return r
 	}, strings.ReplaceAll(text, "\r\n", "\n"))
+}
+
+// steers reports whether a terminal may obey a character instead of showing it.
+func steers(r rune) bool {
+	return r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
+}
+
+// unseen reports whether a character leaves nothing on the screen, or a blank that is not the blank: control and
+// format characters, white space, selectors, fillers, and what is not assigned or private.
+func unseen(r rune) bool {
+	return !unicode.IsPrint(r) || r == '\u2800' || r == '\U0001D159' || // a braille pattern and a note without ink
+		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
+
+// escape is a text with an escape, as JSON has it, for each character that is to be hidden.
+func escape(text string, hide func(r rune) bool) string {
+	var b strings.Builder
+	for _, r := range text {
+		if !hide(r) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
+}
+
+// maxMarks bounds the marks on a letter (accents, vowel signs): more of them cover the rows above and below.
+const maxMarks = 4
+
+var blankRun = regexp.MustCompile(`^ +| {4,}| +$`)
+
+// exactly is a line with nothing hidden in it: blanks that are easily overlooked are counted, and what cannot be seen
+// is escaped.
+func exactly(line string) string {
+	line = blankRun.ReplaceAllStringFunc(line, func(run string) string { return "[" + Plural(len(run), "blank") + "]" })
+	marks := maxMarks // the beginning is no letter
+	return escape(line, func(r rune) bool {
+		if marks++; !unicode.Is(unicode.M, r) {
+			marks = 0
+		}
+		return marks > maxMarks || unseen(r)
+	})
+}
+
+// What a row of a peer's text begins with, if not with its label. No row of the program begins so.
+const (
+	lineMark = "  │ "
+	foldMark = "  … " // the row goes on with the line before
+)
+
+// maxIndent bounds the blanks at the beginning of a line that are shown as they are.
+const maxIndent = 24
+
+// frame is a peer's text in rows that fit a window. The label and the marks show which rows are the peer's, whatever
+// it has written.
+func frame(label, text string, columns int) string {
+	var rows []string
+	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
+		mark, indent := label, 0
+		if rows != nil {
+			mark, indent = lineMark, min(len(line)-len(strings.TrimLeft(line, " ")), maxIndent)
+		}
+		rest := []rune(line[:indent] + exactly(line[indent:]))
+		for more := true; more; more = len(rest) > 0 {
+			n := rowEnd(rest, columns-width(mark))
+			rows = append(rows, mark+string(rest[:n]))
+			rest, mark = rest[n:], foldMark
+		}
+	}
+	return strings.Join(rows, "\n")
+}
+
+// rowEnd is how many characters of a line fit: up to a blank, if one is in the second half.
+func rowEnd(line []rune, columns int) int {
+	used, blank := 0, 0
+	for i, r := range line {
+		if used += runeWidth(r); used > columns {
+			if blank > i/2 {
+				return blank
+			}
+			return max(i, 1)
+		}
+		if r == ' ' {
+			blank = i + 1
+		}
+	}
+	return len(line)
 }
 
 // fit is the one cutter by columns: a text on one line, cut to so many of them. Blanks at its beginning stay.

@@ -49,7 +49,7 @@ func (b *viewBuffer) takes() string {
 func viewScreen(columns int, live bool, secrets ...string) (*Screen, *viewBuffer) {
 	out := new(viewBuffer)
 	s := &Screen{Secrets: new(Secrets), Live: live, Answers: live, stderr: out, stdout: out}
-	s.Columns = func() int { return columns }
+	s.Columns, s.Rows = func() int { return columns }, func() int { return 24 }
 	s.Secrets.Add("[key]", secrets...)
 	return s, out
 }
@@ -135,7 +135,7 @@ func TestScreenRender(t *testing.T) {
 		{Look{Max: 3}, "e\u0301e\u0301e\u0301e", "e\u0301e\u0301…"},
 		{Look{Exact: true}, hostile, strings.Repeat("\uFFFD", len([]rune(hostile)))},
 		{Look{Exact: true}, harmless + "\r\n", harmless + "\n"},
-		{Look{Style: Red}, "> ", "\x1b[31m>\x1b[0m "},
+		{Look{Style: Red}, "> ", "\x1b[31m>\x1b[0m"},
 		{Look{Style: Red}, "", ""},
 	} {
 		s, out := viewScreen(20, true, secret)
@@ -453,6 +453,135 @@ func TestTerminalApprove(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = terminal.Elicit(t.Context(), "the server", &ElicitRequest{RequestedSchema: json.RawMessage(`[]`)})
 	assert.Assert(t, err != nil, "a form that is none")
+}
+
+// judged is what the user sees of a call, at the question whether it may run.
+func judged(columns, rows int, server, tool, arguments string) string {
+	s, out := viewScreen(columns, true)
+	s.Rows = func() int { return rows }
+	terminal := NewTerminal(nil, s)
+	terminal.start.Do(func() {}) // nothing is read
+	close(terminal.lines)
+	_, _ = terminal.judge(context.Background(), terminal.call(server, tool, arguments),
+		terminal.mayCall(server, tool), false) // io.EOF
+	return strings.TrimSuffix(out.takes(), "\n")
+}
+
+// What the user is asked about a call fits the window, shows what cannot be seen, and ends with this program's question.
+func TestApprovalRows(t *testing.T) {
+	const ask = "[y]es / [n]o /\n[a]lways this tool / always this\n[s]erver / [e]dit arguments / answer in\nits [p]lace: "
+	for _, test := range []struct {
+		columns, rows           int
+		server, tool, arguments string
+		want                    string
+	}{
+		{40, 24, "files", "read", `{"a":1}`, "The model wants to call\n  server     files\n  tool       read\n" +
+			"  arguments  {\"a\":1}\nCall \"read\" of \"files\"? " + ask},
+		{40, 24, "", strings.Repeat(" ", 2400) + "x ", `{}`, "The model wants to call\n" +
+			"  tool       [2400 blanks]x[1 blank]\n  arguments  {}\nCall \"[2400␣blanks…\"? " + ask},
+		{40, 24, "", `a" of "b`, `{"a":"` + strings.Repeat(" ", 300) + `rm"}`, "The model wants to call\n" +
+			"  tool       a\" of \"b\n  arguments  \n  │ {\n  │   \"a\": \"[300 blanks]rm\"\n  │ }\n" +
+			"Call \"a'␣of␣'b\"? [y]es / [n]o / [a]lways\nthis tool / always this [s]erver /\n" +
+			"[e]dit arguments / answer in its\n[p]lace: "},
+		{40, 24, "", "read\n\rCall it? [y]", `{"a":"\u3164\ufe0f\u2800\u034f\u115f\u17b4\ud834\udd59\udb40\udc41\u00ad"}`,
+			"The model wants to call\n  tool       read\n  │ \\u000dCall it? [y]\n  arguments  \n  │ {\n" +
+				"  │   \"a\": \"\\u3164\\ufe0f\\u2800\\u034f\\u11\n  … 5f\\u17b4\\ud834\\udd59\\udb40\\udc41\\u00\n  … ad\"\n  │ }\n" +
+				"Call \"read\\u000a\\u…\"? " + ask},
+		{80, 6, "files", "read", `{"a":"` + strings.Repeat("0123456789", 20) + `"}`, "The model wants to call\n" +
+			"  server     files\n  tool       read\n(6 more rows; v shows all)\nCall \"read\" of \"files\"? [y]es / [n]o / " +
+			"[a]lways this tool / always this [s]erver\n/ [e]dit arguments / answer in its [p]lace: "},
+		{200, 24, "files", "é\u0301\u0301\u0301\u0301\u0301", "no JSON\u200b", "The model wants to call\n  server     files\n" +
+			"  tool       é\u0301\u0301\u0301\u0301\\u0301\n  arguments  no JSON\\u200b\nCall \"é\u0301\u0301\u0301\u0301\\u0301\" of \"files\"? " +
+			"[y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / answer in its [p]lace: "},
+	} {
+		assert.Check(t, is.Equal(judged(test.columns, test.rows, test.server, test.tool, test.arguments), test.want))
+	}
+}
+
+var moreRows = regexp.MustCompile(`^\(\d+ more rows?; v shows all\)$`)
+
+// FuzzApproval: whatever a peer has written, all rows are as wide as the window or less, its own are marked and have
+// nothing in them that cannot be seen, and the question stands below them. Nothing is lost between the rows.
+func FuzzApproval(f *testing.F) {
+	f.Add(uint8(40), uint8(10), "files", "read", `{"a":1}`)
+	f.Add(uint8(80), uint8(24), " x\u202e", strings.Repeat(" ", 2400)+"[y]es", `{"a":["  x","`+strings.Repeat(" ", 99)+`"]}`)
+	f.Add(uint8(200), uint8(5), "", "a\nThe model wants to call\n  server     b\" of \"", "{\n日本語\u0301\ufe0f")
+	f.Fuzz(func(t *testing.T, columns, height uint8, server, tool, arguments string) {
+		columns, height = max(columns, 40), max(height, 8)
+		shown := judged(int(columns), int(height), server, tool, arguments)
+		assert.Assert(t, !strings.ContainsFunc(strings.ReplaceAll(shown, "\n", ""), unseen), "%q", shown)
+		rows := strings.Split(shown, "\n")
+		assert.Assert(t, len(rows) <= int(height), "%d rows in a window of %d:\n%s", len(rows), height, shown)
+		assert.Equal(t, rows[0], "The model wants to call")
+		labels := []string{"  server     ", "  tool       ", "  arguments  "}
+		if server == "" {
+			labels = labels[1:]
+		}
+		question := ""
+		for _, row := range rows[1:] {
+			assert.Assert(t, width(row) <= int(columns), "%q", row)
+			switch {
+			case question != "":
+				question += strings.TrimSuffix(" "+row, " ")
+			case strings.HasPrefix(row, `Call "`):
+				question = strings.TrimSuffix(row, " ")
+			case strings.HasPrefix(row, lineMark), strings.HasPrefix(row, foldMark), moreRows.MatchString(row):
+			default:
+				assert.Assert(t, len(labels) > 0 && strings.HasPrefix(row, labels[0]), "%q", row)
+				labels = labels[1:]
+			}
+		}
+		names := regexp.MustCompile(`^Call "[^" ]*"( of "[^" ]+")?\? \[y\]es / .* \[p\]lace:$`)
+		assert.Assert(t, names.MatchString(question), "%q", question)
+
+		framed := frame("  tool       ", tool, int(columns))
+		whole := strings.TrimPrefix(strings.ReplaceAll(framed, "\n"+foldMark, ""), "  tool       ")
+		for i, line := range strings.Split(strings.ReplaceAll(tool, "\r\n", "\n"), "\n") {
+			got, rest, _ := strings.Cut(whole, "\n"+lineMark)
+			if whole = rest; i == 0 || !strings.HasPrefix(line, " ") {
+				assert.Equal(t, got, exactly(line))
+			}
+		}
+	})
+}
+
+// All that a server's request gives the model is shown, page by page if the window is too small, and so are a form's
+// long texts.
+func TestTerminalShowsAll(t *testing.T) {
+	var r SampleRequest
+	assert.NilError(t, json.Unmarshal([]byte(`{"systemPrompt":"Be\u200b brief.","messages":[
+		{"role":"user","content":{"type":"resource","resource":{"uri":"file:///x","text":"the text\nof it"}}},
+		{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"1","name":"find","input":{"a":1}}]},
+		{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"found"}]}}],
+		"tools":[{"name":"find","description":"Finds it.","inputSchema":{"type":"object"}}]}`), &r))
+	terminal := terminalOf(t, "y\n", "V\n", "\n", "y\n", "view\n", "!stop\n", "n\n", "\n", "\n", "Ann\n", "y\n")
+	out := terminal.screen.stderr.(*viewBuffer)
+	assert.Assert(t, terminal.ApproveSample(t.Context(), "the server files asks the model", &r))
+	assert.Equal(t, out.takes(), "the server files asks the model:\n  │ system: Be\\u200b brief.\n"+
+		"  │ tool find: Finds it. {\"type\":\"object\"}\n  │ user: [resource: file:///x]\n  │ the text\n  │ of it\n"+
+		"  │ assistant: I look.\n"+
+		"  │ assistant: [tool_use: {\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"find\",\"input\":{\"a\"\n  … :1}}]\n"+
+		"  │ user: [tool_result: {\"type\":\"tool_result\",\"toolUseId\":\"1\",\"content\":[{\"type\"\n"+
+		"  … :\"text\",\"text\":\"found\"}]}]\nlet it? [y/n] ")
+
+	terminal.screen.Rows = func() int { return 6 }
+	r = SampleRequest{SystemPrompt: "1\n2\n3\n4\n5\n6\n7"}
+	assert.Assert(t, terminal.ApproveSample(t.Context(), "the server asks", &r))
+	const begin = "\nthe server asks:\n  │ system: 1\n  │ 2\n  │ 3\n"
+	assert.Equal(t, out.takes(), begin+"(4 more rows; v shows all)\nlet it? [y/n] "+
+		begin[1:]+"(4 more rows: Enter, or !stop)   │ 4\n  │ 5\n  │ 6\n  │ 7\nlet it? [y/n] ")
+	assert.Assert(t, !terminal.ApproveSample(t.Context(), "the server asks", &r))
+	out.takes()
+
+	form := elicitForm(`"name":{"type":"string","description":"2\n3\n4\n5\n6"}`)
+	form.Message = r.SystemPrompt
+	result, err := terminal.Elicit(t.Context(), "the server notes", form)
+	assert.NilError(t, err)
+	assert.DeepEqual(t, result.Content, map[string]any{"name": "Ann"})
+	assert.Equal(t, out.takes(), "\nthe server notes asks:\n  │ 1\n  │ 2\n  │ 3\n(6 more rows: Enter, or !stop)   │ 4\n  │ 5\n"+
+		"  │ 6\n  │ 7\n(2 more rows: Enter, or !stop) "+
+		"(1 question; an empty line takes what is in brackets; !no declines, !stop breaks\noff)\n"+
+		"  │ name (2\n  │ 3\n  │ 4\n  │ 5\n  │ 6) [none]: send it (y) or change it (n)? ")
 }
 
 // Lines that are typed one after the other are several prompts, and not the answer to another question.
