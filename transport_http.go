@@ -281,6 +281,9 @@ func (t *StreamableHTTP) passRefusal(ctx context.Context, p *httpPost, response 
 	refusal := t.server.statusError(response, body)
 	var m Incoming
 	invalid := m.Parse(body)
+	if e := new(Error); invalid == nil && json.Unmarshal(m.Error, e) == nil {
+		e.Message, refusal.Err = oneLine([]byte(e.Message)), e
+	}
 	switch {
 	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
 		return refusal
@@ -289,10 +292,6 @@ func (t *StreamableHTTP) passRefusal(ctx context.Context, p *httpPost, response 
 		return refusal
 	case p.Method == "initialize" && m.Error != nil && response.StatusCode/100 == 4:
 		// By the status a server of HTTP+SSE is recognised (MCP 2025-11-25, transports, backwards compatibility).
-		e := new(Error)
-		if json.Unmarshal(m.Error, e) == nil {
-			refusal.Err = e
-		}
 		return refusal
 	case p.ID == 0 || invalid != nil || m.Method != "":
 		return refusal
