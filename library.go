@@ -30,7 +30,7 @@ var sourceFiles embed.FS
 // symbolic link leads out of it.
 type Library struct {
 	FS        fs.FS
-	Skip      string               // a path.Match pattern of base names to leave out
+	Skip      string               // a path.Match pattern of the base names of files that are not of the library
 	MaxFile   int64                // bytes of one file; 0 means 2 MiB
 	MaxFiles  int                  // 0 means 20,000
 	MaxTotal  int64                // bytes of all files together; 0 means 256 MiB

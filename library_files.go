@@ -96,6 +96,9 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*co
 		} else if source == "." {
 			return err
 		}
+		if skip, _ := path.Match(l.Skip, path.Base(source)); skip {
+			return nil
+		}
 		d, isNew := &document{source: source, reason: l.exclude(source, entry, err)}, false
 		switch {
 		case d.reason == "" && entry.IsDir():
@@ -145,7 +148,6 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*co
 // exclude returns why a file or folder is left out without a look into it, "" if it is not.
 func (l *Library) exclude(source string, entry fs.DirEntry, err error) string {
 	base := path.Base(source)
-	skip, _ := path.Match(l.Skip, base)
 	switch {
 	case err != nil:
 		return "unreadable"
@@ -157,7 +159,7 @@ func (l *Library) exclude(source string, entry fs.DirEntry, err error) string {
 		return ""
 	case !entry.Type().IsRegular():
 		return "links and special files"
-	case skip || !isText(base):
+	case !isText(base):
 		return "of other types"
 	}
 	return ""

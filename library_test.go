@@ -592,10 +592,10 @@ func TestLibraryBounds(t *testing.T) {
 	for want, l := range map[string]*Library{
 		"4 documents; left out: 6 beyond the number of files": {MaxFiles: 4},
 		"3 documents; left out: 7 beyond the total size":      {MaxTotal: 35},
-		"10 documents":                            {MaxTotal: 100, MaxFiles: 10, MaxFile: 10},
-		"0 documents; left out: 10 too large":     {MaxFile: 9},
-		"5 documents; left out: 5 of other types": {Skip: "[0-4].*"},
-		"8 documents; left out: 3 unreadable":     {FS: libBrokenFS{}},
+		"10 documents":                        {MaxTotal: 100, MaxFiles: 10, MaxFile: 10},
+		"0 documents; left out: 10 too large": {MaxFile: 9},
+		"5 documents":                         {Skip: "[0-4].*"},
+		"8 documents; left out: 3 unreadable": {FS: libBrokenFS{}},
 	} {
 		if l.FS == nil {
 			l.FS = files
