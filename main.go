@@ -184,7 +184,8 @@ type program struct {
 	trust          bool        // the folder's configuration
 	server         string      // a command line, or a URL
 	headers        http.Header // for the URL
-	session        string      // the file that -session names
+	session        string      // the file that -session names, or that /load put in its place
+	release        func()      // of the session, for other programs
 	protocol       string
 	system         string
 	approve        string

@@ -35,7 +35,12 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if _, err := model.Endpoint(); err != nil { // before the servers are started
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
-	session, err := p.resume()
+	patience := sessionWait
+	if chat {
+		patience = 0 // who types can end the other
+	}
+	session, err := p.resume(ctx, patience)
+	defer func() { p.release() }()
 	if err != nil {
 		return err
 	}
@@ -136,11 +141,41 @@ func (p *program) startFor(ctx context.Context, host *Host, chat bool) error {
 	return cmp.Or(context.Cause(ctx), p.absent(host.Status()))
 }
 
-// resume returns the conversation that -session continues: an empty one if there is no such file yet.
-func (p *program) resume() (*Session, error) {
+// sessionWait is how long a question waits for a session that another process has.
+const (
+	sessionWait = 5 * time.Minute
+	sessionPoll = 100 * time.Millisecond // between two tries
+)
+
+// resume returns the conversation that -session continues, which is then this program's alone: an empty one if there
+// is no such file yet. It waits for another program to be done with it, as long as patience.
+func (p *program) resume(ctx context.Context, patience time.Duration) (*Session, error) {
+	p.release = func() {}
+	if p.session == "" {
+		return new(Session), nil
+	}
+	late := time.Now().Add(patience)
+	for told := false; ; told = true {
+		release, err := LockSession(p.session)
+		if err == nil {
+			p.release = release
+			break
+		}
+		if !errors.Is(err, ErrSessionBusy) || !time.Now().Before(late) {
+			return nil, fmt.Errorf("-session: %w", err)
+		}
+		if !told {
+			p.note("waiting for another mcpagent, which has the session %s open", p.session)
+		}
+		select {
+		case <-time.After(sessionPoll):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 	session, err := LoadSession(p.session)
 	switch {
-	case p.session == "" || errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist):
 		return new(Session), nil
 	case err != nil:
 		return nil, fmt.Errorf("-session: %w", err)

@@ -327,26 +327,61 @@ func (c *chat) showUsage(context.Context, string) error {
 
 func (c *chat) clear(context.Context, string) error {
 	c.agent.History, c.attached = nil, nil
-	c.say("(a new conversation)")
+	if c.program.session == "" {
+		c.say("(a new conversation)")
+	} else {
+		c.say(fmt.Sprintf("(a new conversation; its first answer replaces the one in %s)", c.program.session))
+	}
 	return nil
 }
 
+// own has a session for this program. It has that of -session already, which release does not give back.
+func (c *chat) own(path string) (release func(), err error) {
+	if c.program.session != "" && SessionLock(path) == SessionLock(c.program.session) {
+		return func() {}, nil
+	}
+	return LockSession(path)
+}
+
 func (c *chat) save(_ context.Context, path string) error {
+	release, err := c.own(path)
+	if err != nil {
+		return err
+	}
+	defer release()
 	session := &Session{Model: c.agent.Model.Model, Usage: c.usage, History: c.agent.History}
-	err := SaveSession(path, session)
+	err = SaveSession(path, session)
 	if err == nil {
 		c.say(fmt.Sprintf("(%s in %s)", Plural(len(session.History), "message"), path))
 	}
 	return err
 }
 
+// load continues another conversation. With -session that is continued in its own file: the one so far keeps what it
+// has.
 func (c *chat) load(_ context.Context, path string) error {
-	session, err := LoadSession(path)
-	if err == nil {
-		c.agent.History, c.usage = session.History, session.Usage
-		c.say(fmt.Sprintf("(%s from %s)", Plural(len(session.History), "message"), path))
+	release, err := func() {}, error(nil)
+	before := c.program.session
+	other := before != "" && SessionLock(path) != SessionLock(before)
+	if other {
+		if release, err = LockSession(path); err != nil {
+			return err
+		}
 	}
-	return err
+	session, err := LoadSession(path)
+	if err != nil {
+		release()
+		return err
+	}
+	c.session, c.agent.History, c.usage = session, session.History, session.Usage
+	said := fmt.Sprintf("(%s from %s)", Plural(len(session.History), "message"), path)
+	if other {
+		c.release()
+		c.program.session, c.release = path, release
+		said += fmt.Sprintf("\n(what follows is kept in %s; %s stays as it is)", path, before)
+	}
+	c.say(said)
+	return nil
 }
 
 // newView shows what agents do with the host.

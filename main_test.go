@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -381,53 +380,6 @@ func TestServeHTTP(t *testing.T) {
 		_, err = client.Get(url)
 		assert.ErrorContains(t, err, "refused")
 	}
-}
-
-// What is saved comes back as it was, also from a link, and over an older file. Where it cannot be written, nothing
-// changes.
-func TestSession(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "birds.json")
-	assert.NilError(t, os.WriteFile(path, []byte("old"), 0o644))
-	s := &Session{Model: "m", Usage: Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}, History: []ChatMessage{
-		{Role: "user", Content: TextContent("Which bird?\n<&>")},
-		{Role: "assistant", Content: TextContent("I look."), ToolCalls: []ToolCall{
-			{ID: "aaaaaaaa1", Name: "search", Arguments: `{"q": "bird"}`, Extra: json.RawMessage(`{"google":{"x":1}}`)},
-			{ID: "aaaaaaaa2", Name: "search", Arguments: `{}`}}},
-		{Role: "tool", ToolCallID: "aaaaaaaa1", Name: "search", Content: TextContent("A heron.")},
-		{Role: "tool", ToolCallID: "aaaaaaaa2", Name: "search", Content: TextContent("Error: no")},
-		{Role: "assistant", Content: Content(`[{"type":"thinking","thinking":[]},{"type":"text","text":"A heron."}]`)},
-	}}
-	assert.NilError(t, SaveSession(path, s))
-	got, err := LoadSession(path)
-	assert.NilError(t, err)
-	assert.Assert(t, !got.Saved.IsZero())
-	assert.Equal(t, s.Version, 0, "the caller's session is not changed")
-	want := *s
-	want.Version, want.Saved = 1, got.Saved
-	assert.DeepEqual(t, *got, want)
-
-	if runtime.GOOS != "windows" {
-		info, err := os.Stat(path)
-		assert.NilError(t, err)
-		assert.Equal(t, info.Mode().Perm(), fs.FileMode(0o600))
-		link := filepath.Join(dir, "link.json")
-		assert.NilError(t, os.Symlink(path, link))
-		assert.NilError(t, SaveSession(link, &Session{Model: "another"})) // an empty conversation is one, too
-		assert.NilError(t, os.Remove(link))
-		got, err = LoadSession(path)
-		assert.NilError(t, err)
-		assert.Equal(t, got.Model, "another")
-		assert.Equal(t, len(got.History), 0)
-	}
-
-	assert.ErrorIs(t, SaveSession(filepath.Join(dir, "no", "such", "folder"), s), fs.ErrNotExist)
-	taken := filepath.Join(dir, "taken", "something")
-	assert.NilError(t, os.MkdirAll(taken, 0o700))
-	assert.ErrorContains(t, SaveSession(filepath.Dir(taken), s), "save session: ")
-	files, err := os.ReadDir(dir)
-	assert.NilError(t, err)
-	assert.Equal(t, len(files), 2, "no half of a file is left")
 }
 
 func TestSessionErrors(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -24,6 +25,9 @@ func (e *NewerSessionError) Error() string {
 		e.Version, sessionVersion)
 }
 
+// ErrSessionBusy reports that another process has a session.
+var ErrSessionBusy = errors.New("another mcpagent has it open")
+
 // Session is a conversation that can be continued another time. It holds what was said, as it was said, and nothing
 // of how a model or a server was reached.
 type Session struct {
@@ -34,13 +38,53 @@ type Session struct {
 	History []ChatMessage `json:"history"`
 }
 
-// SaveSession writes a session to a file that only its owner can read. If it fails, the file is as it was before.
+// SessionLock is the name of the file that a process makes to have a session for itself, whatever path leads to that.
+func SessionLock(path string) string {
+	folder, name := filepath.Split(path)
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		folder, name = filepath.Split(target)
+	}
+	if target, err := filepath.EvalSymlinks(filepath.Clean(folder + ".")); err == nil {
+		folder = target
+	}
+	if absolute, err := filepath.Abs(folder); err == nil {
+		folder = absolute
+	}
+	return filepath.Join(folder, "."+name+".lock")
+}
+
+// LockSession has a session for this process alone, until release. The error wraps ErrSessionBusy if another has it.
+func LockSession(path string) (release func(), err error) {
+	var f *os.File
+	if err = isFile(path); err == nil || errors.Is(err, fs.ErrNotExist) {
+		f, err = lockFile(SessionLock(path))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", path, err)
+	}
+	return func() { unlockFile(f) }, nil
+}
+
+// isFile reports whether a path leads to a file that has an end: to read a pipe or a device might take for ever.
+func isFile(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	return err
+}
+
+// SaveSession writes a session to a file that only its owner can read. If it fails, the file is as it was before. It
+// replaces nothing but a session.
 func SaveSession(path string, s *Session) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("save session: %w", err)
 		}
 	}()
+	if _, err := LoadSession(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("it would replace what is no session: %w", err)
+	}
 	out := *s
 	out.Version, out.Saved = sessionVersion, time.Now().UTC().Truncate(time.Second)
 	out.History = append([]ChatMessage{}, s.History...) // never null
@@ -73,16 +117,28 @@ func ReplaceFile(path string, text []byte) error {
 	return err
 }
 
-// LoadSession reads a session that SaveSession wrote: its history is taken as it is. The error wraps a
-// *NewerSessionError, one of the file system (fs.ErrNotExist), or describes what is wrong with the text.
+// LoadSession reads a session that SaveSession wrote. The error wraps a *NewerSessionError, one of the file system
+// (fs.ErrNotExist), or describes what is wrong with the text: a history that the API would refuse is an error.
 func LoadSession(path string) (*Session, error) {
-	text, err := os.ReadFile(path)
+	var text []byte
+	err := isFile(path)
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load session: %w", err)
 	}
+	s, err := parseSession(text)
+	if err != nil {
+		return nil, fmt.Errorf("load session %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func parseSession(text []byte) (*Session, error) {
 	s := new(Session)
 	var head struct{ Version int } // read first: a later version may have another history
-	err = json.Unmarshal(text, &head)
+	err := json.Unmarshal(text, &head)
 	switch {
 	case err == nil && head.Version > sessionVersion:
 		err = &NewerSessionError{head.Version}
@@ -92,8 +148,47 @@ func LoadSession(path string) (*Session, error) {
 	if err == nil && (s.Version < 1 || s.History == nil) {
 		err = errors.New("not a session: it needs a version from 1 on and a history")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("load session %s: %w", path, err)
+	if err == nil {
+		err = checkHistory(s.History)
 	}
-	return s, nil
+	return s, err
+}
+
+// checkHistory reports what the API would refuse: questions and answers take turns, and each call is answered once
+// before the next message.
+func checkHistory(history []ChatMessage) error {
+	open := make(map[string]bool) // the calls that have no answer yet
+	previous := "assistant"
+	for i, m := range history {
+		var text *string
+		var chunks []struct{}
+		isText := json.Unmarshal(m.Content, &text) == nil && text != nil
+		isList := json.Unmarshal(m.Content, &chunks) == nil && len(chunks) > 0
+		said := isList || isText && (*text != "" || m.Role == "user") || len(m.ToolCalls) > 0
+		ofTool := m.ToolCallID != "" || m.Name != ""
+		switch {
+		case m.Role == "user" && previous == "assistant" && len(open) == 0 && said && !ofTool:
+		case m.Role == "assistant" && previous != "assistant" && len(open) == 0 && said && !ofTool:
+		case m.Role == "tool" && open[m.ToolCallID] && isText && (m.Name == "" || isFunctionName(m.Name)):
+			delete(open, m.ToolCallID)
+		default:
+			return fmt.Errorf("message %d: no conversation has this %s message here", i+1, m.Role)
+		}
+		previous = m.Role
+		for _, call := range m.ToolCalls {
+			_, _, err := ParseArguments(call.Arguments)
+			if m.Role != "assistant" || open[call.ID] || err != nil || !isFunctionName(call.Name) {
+				return fmt.Errorf("message %d has a call that cannot be sent: %.100q", i+1, call.Name)
+			}
+			open[call.ID] = true
+		}
+	}
+	if len(open) > 0 || previous != "assistant" {
+		return errors.New("the history does not end with an answer")
+	}
+	return nil
+}
+
+func isFunctionName(name string) bool {
+	return name != "" && len(name) <= MaxFunctionName && FunctionName(name) == name
 }

@@ -1,0 +1,28 @@
+// session_other.go - a file that one process at a time may have, where an open file cannot be removed, as on Windows.
+// SPDX-License-Identifier: 0BSD
+
+//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// lockFile makes a file that no other process has, or returns ErrSessionBusy. One that a process left behind can be
+// removed.
+func lockFile(path string) (*os.File, error) {
+	_ = os.Remove(path)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		err = ErrSessionBusy
+	}
+	return f, err
+}
+
+func unlockFile(f *os.File) {
+	_ = f.Close()
+	_ = os.Remove(f.Name())
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+)
+
+// What is saved comes back as it was, also from a link, and over an older file. Where it cannot be written, nothing
+// changes.
+func TestSession(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "birds.json")
+	s := &Session{Model: "m", Usage: Usage{PromptTokens: 1, CompletionTokens: 2, TotalTokens: 3}, History: []ChatMessage{
+		{Role: "user", Content: TextContent("Which bird?\n<&>")},
+		{Role: "assistant", Content: TextContent("I look."), ToolCalls: []ToolCall{
+			{ID: "aaaaaaaa1", Name: "search", Arguments: `{"q": "bird"}`, Extra: json.RawMessage(`{"google":{"x":1}}`)},
+			{ID: "aaaaaaaa2", Name: "search", Arguments: `{}`}}},
+		{Role: "tool", ToolCallID: "aaaaaaaa1", Name: "search", Content: TextContent("A heron.")},
+		{Role: "tool", ToolCallID: "aaaaaaaa2", Name: "search", Content: TextContent("Error: no")},
+		{Role: "assistant", Content: Content(`[{"type":"thinking","thinking":[]},{"type":"text","text":"A heron."}]`)},
+	}}
+	assert.NilError(t, SaveSession(path, s))
+	got, err := LoadSession(path)
+	assert.NilError(t, err)
+	assert.Assert(t, !got.Saved.IsZero())
+	assert.Equal(t, s.Version, 0, "the caller's session is not changed")
+	want := *s
+	want.Version, want.Saved = 1, got.Saved
+	assert.DeepEqual(t, *got, want)
+
+	if runtime.GOOS != "windows" {
+		info, err := os.Stat(path)
+		assert.NilError(t, err)
+		assert.Equal(t, info.Mode().Perm(), fs.FileMode(0o600))
+		link := filepath.Join(dir, "link.json")
+		assert.NilError(t, os.Symlink(path, link))
+		assert.NilError(t, SaveSession(link, &Session{Model: "another"})) // an empty conversation is one, too
+		assert.NilError(t, os.Remove(link))
+		got, err = LoadSession(path)
+		assert.NilError(t, err)
+		assert.Equal(t, got.Model, "another")
+		assert.Equal(t, len(got.History), 0)
+	}
+
+	assert.NilError(t, os.WriteFile(path, []byte("a diary"), 0o644))
+	assert.ErrorContains(t, SaveSession(path, s), "save session: it would replace what is no session: ")
+	text, err := os.ReadFile(path)
+	assert.NilError(t, err)
+	assert.Equal(t, string(text), "a diary")
+	assert.ErrorIs(t, SaveSession(filepath.Join(dir, "no", "such", "folder"), s), fs.ErrNotExist)
+	taken := filepath.Join(dir, "taken", "something")
+	assert.NilError(t, os.MkdirAll(taken, 0o700))
+	assert.ErrorContains(t, SaveSession(filepath.Dir(taken), s), "save session: ")
+	if runtime.GOOS != "windows" { // a socket stands for all that is no file: pipes and devices, too
+		socket := filepath.Join(t.TempDir(), "socket")
+		listener, err := net.Listen("unix", socket)
+		assert.NilError(t, err)
+		defer listener.Close()
+		assert.ErrorContains(t, SaveSession(socket, s), "socket is not a regular file")
+		_, err = LoadSession(socket)
+		assert.ErrorContains(t, err, "socket is not a regular file")
+		_, err = LockSession(socket)
+		assert.ErrorContains(t, err, "socket is not a regular file")
+		info, err := os.Lstat(socket)
+		assert.NilError(t, err)
+		assert.Check(t, info.Mode()&fs.ModeSocket != 0)
+	}
+	files, err := os.ReadDir(dir)
+	assert.NilError(t, err)
+	assert.Equal(t, len(files), 2, "no half of a file is left")
+}
+
+// Of questions that are asked at the same time with one session none is lost.
+func TestSessionInParallel(t *testing.T) {
+	checkLeaks(t)
+	home := t.TempDir()
+	var runs []*programRun
+	for i := range 4 {
+		p := newProgram(t, home, programEnvironment(home), "-q", "-session", "s", fmt.Sprintf("What is question %d?", i))
+		assert.NilError(t, p.command.Start())
+		runs = append(runs, p)
+	}
+	for _, p := range runs {
+		assert.NilError(t, p.command.Wait(), p.log.String())
+	}
+	s, err := LoadSession(filepath.Join(home, "s"))
+	assert.NilError(t, err)
+	text, _ := PlainJSON(s.History)
+	for i := range runs {
+		assert.Check(t, is.Contains(string(text), fmt.Sprintf("What is question %d?", i)))
+	}
+}
+
+// A session that another process has is waited for, but not for ever.
+func TestSessionWait(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	release, err := LockSession(path)
+	assert.NilError(t, err)
+	defer release()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := (&program{session: path, quiet: true}).resume(t.Context(), sessionWait)
+		assert.ErrorIs(t, err, ErrSessionBusy)
+		assert.Check(t, time.Since(began) >= sessionWait && time.Since(began) < sessionWait+time.Second)
+		_, err = (&program{session: path, quiet: true}).resume(t.Context(), 0)
+		assert.ErrorIs(t, err, ErrSessionBusy)
+	})
+}
+
+// A history that the API would refuse in every turn is no session.
+func TestCheckHistory(t *testing.T) {
+	const question, answer = `{"role":"user","content":"a"}`, `{"role":"assistant","content":"b"}`
+	const calls = `{"role":"assistant","content":"","tool_calls":[{"id":"1","function":{"name":"f","arguments":"{}"}}]}`
+	const result = `{"role":"tool","tool_call_id":"1","content":"c"}`
+	const order = "no conversation has this "
+	for history, want := range map[string]string{
+		"":                      "",
+		question + "," + answer: "",
+		question + "," + calls + "," + result + "," + answer: "",
+		question:                              "the history does not end with an answer",
+		answer:                                "message 1: " + order + "assistant message here",
+		question + "," + question:             "message 2: " + order + "user message here",
+		question + "," + calls:                "the history does not end with an answer",
+		question + "," + calls + "," + answer: "message 3: " + order + "assistant message here",
+		question + "," + calls + "," + result + "," + result:       "message 4: " + order + "tool message here",
+		question + "," + strings.Replace(calls, `"{}"`, `"{"`, 1):  `message 2 has a call that cannot be sent: "f"`,
+		question + "," + strings.Replace(calls, `"f"`, `"f.g"`, 1): `message 2 has a call that cannot be sent: "f.g"`,
+		question + `,{"role":"assistant","content":""}`:            "message 2: " + order + "assistant message here",
+		`{"role":"system","content":"a"},` + question:              "message 1: " + order + "system message here",
+		`{"role":"user","content":"a","name":"f"}`:                 "message 1: " + order + "user message here",
+		`{"role":"user","content":null}`:                           "message 1: " + order + "user message here",
+	} {
+		_, err := parseSession([]byte(`{"version":1,"history":[` + history + `]}`))
+		if want == "" {
+			assert.Check(t, err, history)
+		} else {
+			assert.Check(t, is.Error(err, want), history)
+		}
+	}
+}
+
+// FuzzLoadSession: whatever the text, it is an error, or the API takes the history with a question after it.
+func FuzzLoadSession(f *testing.F) {
+	for _, history := range []string{
+		`[]`, `[{"role":"user","content":"a"}]`, `[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]`,
+		`[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":[` +
+			`{"id":"call_0","function":{"name":"f","arguments":{}}}]},` +
+			`{"role":"tool","tool_call_id":"call_0","name":"f","content":"c"},` +
+			`{"role":"assistant","content":[{"type":"text","text":"d"}]}]`,
+		`[{"role":"tool","content":"a"},{"role":"system","content":null}]`,
+		`[{"role":"user","content":"a","name":"b"},{"role":"assistant","content":"c","tool_call_id":"d"}]`,
+		`[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[` +
+			`{"id":"","function":{"name":"f g","arguments":"{"}}]},{"role":"tool","name":"f g","content":"c"},` +
+			`{"role":"assistant","content":"d"}]`,
+		`[{"role":"user","content":"\ud800"},{"role":"assistant","content":[{"type":"thinking"}]}]`,
+	} {
+		f.Add([]byte(`{"version":1,"saved":"2026-01-02T03:04:05Z","usage":{},"history":` + history + `}`))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		s, err := parseSession(text)
+		if err != nil {
+			return
+		}
+		question := ChatMessage{Role: "user", Content: TextContent("And now?")}
+		r := &ChatRequest{Messages: append(s.History, question)}
+		request, err := (&Mistral{Model: "m"}).request(t.Context(), r, false)
+		assert.NilError(t, err)
+		var body any
+		assert.NilError(t, json.NewDecoder(request.Body).Decode(&body))
+		check := new(modelCheck)
+		check.value(body, "request", "body")
+		assert.Check(t, is.Len(check.details, 0), "%s", text)
+		if len(check.details) == 0 {
+			refusal := modelRules(body.(map[string]any))
+			assert.Check(t, refusal == nil, "%+v: %s", refusal, text)
+		}
+	})
+}
