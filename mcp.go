@@ -309,7 +309,7 @@ func (c *Client) probe(ctx context.Context) error {
 			return c.accept(found)
 		}
 		if errors.Is(found.err, ErrClosed) {
-			return &probedError{found.err}
+			return c.probed(ctx, found.err)
 		}
 	case <-time.After(probeTime):
 		c.silent = true
@@ -330,7 +330,14 @@ func (c *Client) probe(ctx context.Context) error {
 		case <-time.After(probeTime):
 		}
 	}
-	if isFinal(err) || ctx.Err() != nil || c.headers != nil { // over HTTP no request harms the next one
+	return c.probed(ctx, err)
+}
+
+// probed returns the error of a connection that failed after the probe, as a *probedError if that may be the cause.
+func (c *Client) probed(ctx context.Context, err error) error {
+	var end interface{ Unread() bool } // of a server that has ended before it read anything
+	if isFinal(err) || ctx.Err() != nil || errors.As(err, &end) && end.Unread() ||
+		c.headers != nil { // over HTTP no request harms the next one
 		return err
 	}
 	return &probedError{err}

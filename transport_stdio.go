@@ -26,6 +26,7 @@ type ServerExitError struct {
 	Closed  string           // stdin or stdout: what it has closed, if it still runs
 	Stderr  string           // the last 8 KiB
 	Excerpt string           // of Stderr, made by Command.Excerpt
+	unread  bool
 }
 
 // Error is one line: the command, the exit status and the excerpt of stderr.
@@ -41,6 +42,10 @@ func (e *ServerExitError) Error() string {
 }
 
 func (e *ServerExitError) Unwrap() error { return io.EOF }
+
+// Unread reports that the server has ended before it read anything. Of a server that was sent something only Linux can
+// tell.
+func (e *ServerExitError) Unread() bool { return e.unread }
 
 // Lines carries messages over a reader and a writer, one a line (MCP 2025-11-25, transports, stdio). Blank lines are
 // skipped, CRLF is a line's end too, and a last line needs none.
@@ -246,6 +251,7 @@ type Stdio struct {
 
 	exited chan struct{} // closed when the process has been reaped, just after state is set
 	state  *os.ProcessState
+	unread bool          // it left something in its stdin; set before exited is closed, as state
 	gone   chan struct{} // closed when the rest of its group has ended, too
 	killed chan struct{} // closed when SIGKILL went to the group
 	heard  chan struct{} // closed when stderr has been read to its end
@@ -253,6 +259,7 @@ type Stdio struct {
 	work sync.WaitGroup // readStderr, run
 
 	closed atomic.Pointer[string] // see ServerExitError; set by the first exitError
+	sent   atomic.Bool            // a message was written
 
 	mu    sync.Mutex // guards the following; never held across I/O or a callback
 	tail  []byte     // the last of stderr
@@ -347,6 +354,9 @@ func (s *Stdio) Read() ([]byte, error) {
 // Write sends a message; see Lines.Write. After a broken pipe the error says how the server ended.
 func (s *Stdio) Write(ctx context.Context, m Outgoing) error {
 	err := s.lines.Write(ctx, m)
+	if err == nil {
+		s.sent.Store(true)
+	}
 	lost := isBrokenPipe(err)
 	if errors.Is(err, os.ErrClosed) { // by run, if it was not Close
 		select {
@@ -426,6 +436,7 @@ func (s *Stdio) run(started chan<- error) {
 	defer close(s.gone)
 	_ = s.process.Wait() // the state says it all
 	s.state = s.process.ProcessState
+	s.unread = leftUnread(s.stdin)
 	close(s.exited)
 	// A write that is stuck, because a grandchild holds the pipe and does not read, ends now.
 	_ = s.stdin.Close()
@@ -439,6 +450,21 @@ func (s *Stdio) run(started chan<- error) {
 		killGroup(s.process.Process)
 		groupEnds(s.process.Process, drain, nil) // SIGKILL works fast, but not at once
 	}
+}
+
+// leftUnread reports whether something is left in a pipe whose reader has gone. It looks through another end of the
+// same pipe, which only Linux opens.
+func leftUnread(stdin *os.File) bool {
+	var other *os.File
+	if raw, err := stdin.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { other, _ = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd)) })
+	}
+	if other == nil || other.SetReadDeadline(time.Now().Add(time.Millisecond)) != nil {
+		return false
+	}
+	defer other.Close()
+	n, _ := other.Read(make([]byte, 1))
+	return n > 0
 }
 
 // groupEnds waits for the end of a group, and says whether it came, in time and before stop is closed. It has to look
@@ -531,7 +557,7 @@ func (s *Stdio) readStderr() {
 func (s *Stdio) exitError(closed string) error {
 	e := &ServerExitError{Command: s.command.Path}
 	if within(4*drain, s.exited) {
-		e.State = s.state
+		e.State, e.unread = s.state, s.unread || !s.sent.Load()
 		within(4*drain, s.heard)
 	} else {
 		s.stdout.end()

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -84,4 +86,26 @@ func TestKilled(t *testing.T) {
 	assert.NilError(t, c.Process.Kill())
 	assert.ErrorContains(t, c.Wait(), "killed")
 	alive.wantAllGone(t)
+}
+
+// TestStartedTwice: a server that the probe ends is started a second time, but not one that has ended before it read
+// the probe.
+func TestStartedTwice(t *testing.T) {
+	for script, want := range map[string]int{
+		"exit 3":                      1,
+		"echo no licence >&2; exit 3": 1,
+		"exec <&-; sleep 0.1; exit 3": 1,
+		"read line; exit 3":           2,
+	} {
+		checkLeaks(t)
+		starts := 0
+		_, err := Connect(t.Context(), func(ctx context.Context) (Transport, error) {
+			starts++
+			return Command{Path: "sh", Args: []string{"-c", script}}.Start(ctx)
+		}, nil)
+		var exit *ServerExitError
+		assert.Assert(t, errors.As(err, &exit), "%s: %v", script, err)
+		assert.Equal(t, exit.State.ExitCode(), 3)
+		assert.Equal(t, starts, want, "%s: %v", script, err)
+	}
 }
