@@ -628,7 +628,9 @@ func (h *HTTP) openStream(ctx context.Context, s *httpSession, lastID string) (*
 		defer response.Body.Close()
 		body, _ := readBody(response, h.MaxMessage)
 		refusal := h.statusError(response, body)
-		refusal.expired = response.StatusCode == http.StatusNotFound && s != nil && s.id != ""
+		var m Incoming
+		_ = m.Parse(body) // most refusals are no message
+		refusal.expired = s != nil && s.id != "" && isExpired(response.StatusCode, &m)
 		return nil, refusal
 	}
 	return response, err

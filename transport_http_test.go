@@ -256,9 +256,11 @@ func TestHTTPAnsweredElsewhere(t *testing.T) {
 func TestHTTPLists(t *testing.T) {
 	checkLeaks(t)
 	const list = "POST tools/list"
+	const unknown = `400 json` + "\n\n" + `{"jsonrpc":"2.0","error":{"code":-32000,"message":"No valid session ID"}}`
 	for refusal, want := range map[string][]string{
 		htSSE(": hello\n\n") + htHold: {"GET", list},
 		"405":                         {"GET", list, list},
+		unknown:                       {"GET", "POST initialize", "GET", "POST notifications/initialized", list},
 		"404":                         {"GET", "POST initialize", "GET", "POST notifications/initialized", list},
 		htSSE("data: <forever>") + htForever + strings.Repeat("x", 1000): {"GET", list, list},
 	} {
