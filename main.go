@@ -444,5 +444,5 @@ func (p *program) printJSON(v any) error {
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	return p.screen.Print(text.String())
+	return p.screen.PrintJSON(text.String())
 }

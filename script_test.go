@@ -50,7 +50,7 @@ import (
 //	back                        what follows is about what was started, and not about the last run
 //	terminal COLUMNS mcpagent   start it on a terminal
 //	expect REGEXP [NAME]        wait until stderr, or the terminal, has a match after the last one; keep its group
-//	type TEXT, key ^C|TEXT      type a line, or keys
+//	type TEXT, key ^C|TEXT      type a line, or keys; ^[ is escape
 //	say TEXT...                 wait for the chat's prompt and type the line
 //	signal [-repeat] INT|TERM   send a signal to what was started; or many, until it ends
 //	wait                        wait for the end of what was started
@@ -1012,7 +1012,8 @@ func (p *programRun) keys(text string) error {
 	if p.keyboard == nil {
 		return errors.New("there is no terminal")
 	}
-	_, err := p.keyboard.WriteString(strings.NewReplacer("^C", "\x03", "^D", "\x04", `\n`, "\n").Replace(text))
+	keys := strings.NewReplacer("^C", "\x03", "^D", "\x04", "^L", "\f", "^[", "\x1b", `\n`, "\n")
+	_, err := p.keyboard.WriteString(keys.Replace(text))
 	return err
 }
 

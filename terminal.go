@@ -19,6 +19,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // ErrCancelled is the cause of a question's end when the user cancelled it.
@@ -35,8 +37,8 @@ type Terminal struct {
 	screen *Screen
 	start  sync.Once
 	turn   chan struct{}      // one slot, taken while a question is asked
-	lines  chan typedLine     // what the user enters; closed at the end of in
-	next   *typedLine         // read from lines, but not used yet. Owned by the holder of the turn, as are the next two
+	typed  chan typedLine     // what the user enters; closed at the end of in
+	next   *typedLine         // read from typed, but not used yet. Owned by the holder of the turn, as are the next two
 	always map[[2]string]bool // server and tool that the user has allowed for good; "" for all tools
 	asked  map[string]int     // how often each server has asked
 
@@ -49,6 +51,7 @@ type Terminal struct {
 type typedLine struct {
 	text string
 	at   time.Time
+	bad  string // why it cannot be what the user meant; "" if it can
 }
 
 // NewTerminal asks on the screen and reads the answers from in.
@@ -57,7 +60,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		in:     in,
 		screen: screen,
 		turn:   make(chan struct{}, 1),
-		lines:  make(chan typedLine, 1000),
+		typed:  make(chan typedLine, 1000),
 		always: make(map[[2]string]bool),
 		asked:  make(map[string]int),
 	}
@@ -116,14 +119,25 @@ func (t *Terminal) lock(ctx context.Context) (_ context.Context, unlock func(), 
 	}
 }
 
-// text reads lines that belong together. fresh is as for ask.
+// text reads lines that belong together, until all of them can be taken. fresh is as for ask.
 func (t *Terminal) text(ctx context.Context, look Look, prompt string, fresh bool) (string, error) {
+	for {
+		text, bad, err := t.lines(ctx, look, prompt, fresh)
+		if err != nil || bad == "" {
+			return text, err
+		}
+		t.screen.Show(Look{Style: Red}, "not taken: "+bad)
+		fresh = false
+	}
+}
+
+func (t *Terminal) lines(ctx context.Context, look Look, prompt string, fresh bool) (text, bad string, err error) {
 	line, err := t.ask(ctx, look, prompt, fresh)
-	text := line.text
+	text, bad = line.text, line.bad
 	for err == nil {
 		if more, ok := strings.CutSuffix(text, "\\"); ok {
 			line, err = t.ask(ctx, Look{}, "… ", false)
-			text = more + "\n" + line.text
+			text, bad = more+"\n"+line.text, cmp.Or(bad, line.bad)
 			continue
 		}
 		soon, cancel := context.WithTimeout(ctx, pasteGap)
@@ -137,9 +151,21 @@ func (t *Terminal) text(ctx context.Context, look Look, prompt string, fresh boo
 			break
 		}
 		line = pasted
-		text += "\n" + line.text
+		text, bad = text+"\n"+line.text, cmp.Or(bad, line.bad)
 	}
-	return text, err
+	return text, bad, err
+}
+
+// line asks until a line can be taken.
+func (t *Terminal) line(ctx context.Context, look Look, question string, fresh bool) (string, error) {
+	for {
+		line, err := t.ask(ctx, look, question, fresh)
+		if err != nil || line.bad == "" {
+			return line.text, err
+		}
+		t.screen.Show(Look{Style: Red}, "not taken: "+line.bad)
+		fresh = false
+	}
 }
 
 // ask shows a question and returns the line that answers it. A fresh answer is one that was typed after the question.
@@ -168,7 +194,7 @@ func (t *Terminal) take(ctx context.Context) (typedLine, error) {
 		return line, nil
 	}
 	select {
-	case line, ok := <-t.lines:
+	case line, ok := <-t.typed:
 		if !ok {
 			return line, io.EOF
 		}
@@ -185,7 +211,7 @@ func (t *Terminal) drop() (dropped string) {
 	}
 	for {
 		select {
-		case line, ok := <-t.lines:
+		case line, ok := <-t.typed:
 			if !ok {
 				return dropped
 			}
@@ -198,11 +224,34 @@ func (t *Terminal) drop() (dropped string) {
 
 // read reads all lines. It ends with in.
 func (t *Terminal) read() {
-	defer close(t.lines)
-	in := bufio.NewScanner(t.in)
-	for in.Scan() {
-		t.lines <- typedLine{in.Text(), time.Now()}
+	defer close(t.typed)
+	in := bufio.NewReader(t.in)
+	for {
+		text, err := in.ReadString('\n')
+		if text != "" {
+			text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
+			t.typed <- typedLine{text, time.Now(), notTyped(text)}
+		}
+		if err != nil {
+			return
+		}
 	}
+}
+
+// maxTyped is how many bytes of a line Linux takes from a terminal; without a word, it drops what is beyond them.
+const maxTyped = 4095
+
+// notTyped returns why a line cannot be what the user meant.
+func notTyped(text string) string {
+	control := func(r rune) bool { return r != '\t' && unicode.IsControl(r) }
+	switch {
+	case len(text) >= maxTyped:
+		return fmt.Sprintf("the terminal cuts a line at %d bytes. Break it into shorter ones, each but the last with "+
+			"a backslash at its end, or give a file on stdin", maxTyped)
+	case strings.ContainsFunc(text, control) || !utf8.ValidString(text):
+		return "the line has control characters, as arrow keys and Ctrl-L give them. Type it again"
+	}
+	return ""
 }
 
 // Approve asks whether a call may run, unless the user has allowed it for good.
@@ -298,8 +347,8 @@ func (t *Terminal) judge(ctx context.Context, about []passage, question string, 
 	}
 	t.showRows(rows)
 	for {
-		line, err := t.ask(ctx, Look{}, question, fresh)
-		answer := strings.TrimSpace(line.text)
+		answer, err := t.line(ctx, Look{}, question, fresh)
+		answer = strings.TrimSpace(answer)
 		if err != nil || !strings.EqualFold(answer, "v") && !strings.EqualFold(answer, "view") {
 			return answer, err
 		}
@@ -494,8 +543,8 @@ func (t *Terminal) confirm(ctx context.Context, about []passage, question string
 
 // answer asks for a server. The user need not answer: the error is errDeclined or, as at the end of in, io.EOF.
 func (t *Terminal) answer(ctx context.Context, look Look, question string) (string, error) {
-	typed, err := t.ask(ctx, look, question, true)
-	line := strings.TrimSpace(typed.text)
+	line, err := t.line(ctx, look, question, true)
+	line = strings.TrimSpace(line)
 	switch line {
 	case "!stop":
 		err = io.EOF

@@ -176,6 +176,9 @@ func (s *Screen) Print(text string) error {
 	return s.write(piece{s.stdout, out})
 }
 
+// PrintJSON prints JSON, with escapes for what steers a terminal: so it stays the same JSON.
+func (s *Screen) PrintJSON(text string) error { return s.Print(escape(text, steers)) }
+
 // stream writes a piece of a text, of which another writer has taken out the secrets, to stdout. end is for the last.
 func (s *Screen) stream(w *wrapper, text string, end bool) {
 	if s.Answers {

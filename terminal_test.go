@@ -461,7 +461,7 @@ func judged(columns, rows int, server, tool, arguments string) string {
 	s.Rows = func() int { return rows }
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // nothing is read
-	close(terminal.lines)
+	close(terminal.typed)
 	_, _ = terminal.judge(context.Background(), terminal.call(server, tool, arguments),
 		terminal.mayCall(server, tool), false) // io.EOF
 	return strings.TrimSuffix(out.takes(), "\n")
@@ -590,9 +590,9 @@ func TestTerminalTypedAhead(t *testing.T) {
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // the test types in place of read
 	for i, text := range []string{"one", "two", "three", "four"} {
-		terminal.lines <- typedLine{text, time.Now().Add(time.Duration(i) * 2 * pasteGap)} // slower than a paste
+		terminal.typed <- typedLine{text, time.Now().Add(time.Duration(i) * 2 * pasteGap), ""} // slower than a paste
 	}
-	close(terminal.lines)
+	close(terminal.typed)
 	text, err := terminal.Prompt(t.Context(), "> ")
 	assert.NilError(t, err)
 	assert.Equal(t, text, "one")
