@@ -1470,6 +1470,7 @@ type peerHTTP struct {
 	url, port string
 	stderr    *peerLog
 	process   *exec.Cmd
+	group     processGroup
 	ended     chan struct{} // closed when the process has
 }
 
@@ -1490,8 +1491,9 @@ func (p *peerHTTP) start(port string) {
 	p.process = exec.Command(p.command.Path, p.command.Args...)
 	p.process.Env = slices.Concat(safeEnvironment(os.Environ()), p.command.Env, []string{"PORT=" + port})
 	p.process.Stderr = p.stderr
-	startGroup(p.process)
+	p.group.prepare(p.process)
 	assert.NilError(p.t, p.process.Start())
+	p.group.add(p.process.Process)
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
 	p.ended = make(chan struct{})
@@ -1513,7 +1515,7 @@ func (p *peerHTTP) kill() {
 	select {
 	case <-p.ended:
 	default:
-		killGroup(p.process.Process)
+		p.group.kill()
 		<-p.ended
 	}
 }

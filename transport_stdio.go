@@ -244,6 +244,7 @@ const maxPipe = 1 << 20
 type Stdio struct {
 	command Command
 	process *exec.Cmd
+	group   processGroup // the process and what it starts
 	lines   *Lines
 	stdin   *os.File
 	stdout  *childPipe
@@ -289,7 +290,7 @@ func (c Command) Start(context.Context) (Transport, error) {
 	}
 	s.process.Dir = c.Dir
 	s.process.Env = append(safeEnvironment(os.Environ()), c.Env...)
-	startGroup(s.process)
+	s.group.prepare(s.process)
 
 	// The pipes are our own: exec's Wait would close them under the reader, or wait for a grandchild that holds them.
 	var ours, theirs [3]*os.File
@@ -388,7 +389,7 @@ func (s *Stdio) Kill() {
 	select {
 	case <-s.gone: // the number may be somebody else's by now
 	default:
-		killGroup(s.process.Process)
+		s.group.kill()
 	}
 }
 
@@ -398,7 +399,7 @@ func (s *Stdio) Kill() {
 func (s *Stdio) Close() error {
 	_ = s.lines.closeWriter() // a broken pipe is no news here
 	if !within(s.command.Grace, s.exited) {
-		terminateGroup(s.process.Process)
+		s.group.terminate()
 		if !within(s.command.Grace, s.gone) {
 			close(s.killed) // run kills what is left of the group, if the process itself has ended
 			s.Kill()
@@ -408,6 +409,7 @@ func (s *Stdio) Close() error {
 	s.stdout.Close()
 	s.work.Wait()
 	s.stderr.Close()
+	s.group.close()
 	return nil
 }
 
@@ -427,9 +429,12 @@ func within(d time.Duration, event <-chan struct{}) bool {
 // the server started goes with it. It signals the group only while it has seen it alive: later, the number could be
 // somebody else's. It ends within Grace of the process.
 func (s *Stdio) run(started chan<- error) {
-	runtime.LockOSThread() // this thread must not end before the process: see startGroup
+	runtime.LockOSThread() // this thread must not end before the process: see processGroup.prepare
 	defer runtime.UnlockOSThread()
 	err := s.process.Start()
+	if err == nil {
+		s.group.add(s.process.Process)
+	}
 	if started <- err; err != nil {
 		return
 	}
@@ -442,13 +447,13 @@ func (s *Stdio) run(started chan<- error) {
 	_ = s.stdin.Close()
 	s.stdout.end()
 	s.stderr.end()
-	if !groupAlive(s.process.Process) {
+	if !s.group.alive() {
 		return
 	}
-	terminateGroup(s.process.Process)
-	if !groupEnds(s.process.Process, s.command.Grace, s.killed) {
-		killGroup(s.process.Process)
-		groupEnds(s.process.Process, drain, nil) // SIGKILL works fast, but not at once
+	s.group.terminate()
+	if !s.groupEnds(s.command.Grace, s.killed) {
+		s.group.kill()
+		s.groupEnds(drain, nil) // SIGKILL works fast, but not at once
 	}
 }
 
@@ -467,14 +472,14 @@ func leftUnread(stdin *os.File) bool {
 	return n > 0
 }
 
-// groupEnds waits for the end of a group, and says whether it came, in time and before stop is closed. It has to look
-// again and again: nobody tells of the end of a grandchild.
-func groupEnds(leader *os.Process, d time.Duration, stop <-chan struct{}) bool {
+// groupEnds waits for the end of the group, and reports whether it came in time and before stop is closed. It has to
+// look again and again: nobody tells of the end of a grandchild.
+func (s *Stdio) groupEnds(d time.Duration, stop <-chan struct{}) bool {
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
-	for groupAlive(leader) {
+	for s.group.alive() {
 		select {
 		case <-look.C:
 		case <-stop:

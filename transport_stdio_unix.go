@@ -20,46 +20,54 @@ import (
 
 func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
-// startGroup makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which goes to the whole
+// processGroup is a process and what it started, as far as that has not left it.
+type processGroup struct{ leader *os.Process }
+
+// prepare makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which goes to the whole
 // foreground group, is for us alone to handle.
 //
 // If we are killed, the server gets SIGTERM, in case it does not end with its stdin, where the system can do that: on
 // Linux and FreeBSD, whose SysProcAttr alone has the field. The signal comes at the end of the thread that started the
 // process.
-func startGroup(c *exec.Cmd) {
+func (g *processGroup) prepare(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if signal := reflect.ValueOf(c.SysProcAttr).Elem().FieldByName("Pdeathsig"); signal.IsValid() {
 		signal.Set(reflect.ValueOf(syscall.SIGTERM))
 	}
 }
 
-func terminateGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGTERM) }
+// add takes the process that has just been started.
+func (g *processGroup) add(leader *os.Process) { g.leader = leader }
 
-func killGroup(leader *os.Process) { _ = syscall.Kill(-leader.Pid, syscall.SIGKILL) }
+func (g *processGroup) terminate() { _ = syscall.Kill(-g.leader.Pid, syscall.SIGTERM) }
 
-// groupAlive reports whether any process of the group still runs, once its leader has been reaped. A zombie does not,
+func (g *processGroup) kill() { _ = syscall.Kill(-g.leader.Pid, syscall.SIGKILL) }
+
+func (g *processGroup) close() {}
+
+// alive reports whether any process of the group still runs, once its leader has been reaped. A zombie does not,
 // though signals reach it: it waits for its parent. That may be us, as process 1 of a container is of all orphans, or
 // somebody who is late.
-func groupAlive(leader *os.Process) bool {
-	if syscall.Kill(-leader.Pid, 0) != nil {
+func (g *processGroup) alive() bool {
+	if syscall.Kill(-g.leader.Pid, 0) != nil {
 		return false
 	}
-	alive := groupRuns(leader)
-	for zombie := leader.Pid; zombie > 0; { // those that are ours
-		zombie, _ = syscall.Wait4(-leader.Pid, nil, syscall.WNOHANG, nil)
+	alive := g.runs()
+	for zombie := g.leader.Pid; zombie > 0; { // those that are ours
+		zombie, _ = syscall.Wait4(-g.leader.Pid, nil, syscall.WNOHANG, nil)
 	}
 	return alive
 }
 
-// groupRuns reports whether any process of the group is not a zombie, or that this cannot be known: no /proc is like
-// that of Linux.
-func groupRuns(leader *os.Process) bool {
+// runs reports whether any process of the group is not a zombie, or that this cannot be known: no other system has the
+// /proc of Linux.
+func (g *processGroup) runs() bool {
 	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range processes {
 		text, _ := os.ReadFile(file) // nothing if it has just ended
 		// Its id, (its name), state, parent, group: the name may hold anything.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(fields) > 2 && fields[2] == strconv.Itoa(leader.Pid) && fields[0] != "Z" && fields[0] != "X" {
+		if len(fields) > 2 && fields[2] == strconv.Itoa(g.leader.Pid) && fields[0] != "Z" && fields[0] != "X" {
 			return true
 		}
 	}

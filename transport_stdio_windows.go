@@ -8,10 +8,13 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"strconv"
+	"path/filepath"
 	"strings"
 	"syscall"
+	"unsafe"
 )
+
+func kernel32(name string) *syscall.LazyProc { return syscall.NewLazyDLL("kernel32.dll").NewProc(name) }
 
 // isBrokenPipe knows both numbers that Windows has for it.
 func isBrokenPipe(err error) bool {
@@ -19,23 +22,97 @@ func isBrokenPipe(err error) bool {
 	return errors.Is(err, syscall.ERROR_BROKEN_PIPE) || errors.Is(err, noData)
 }
 
-// startGroup keeps a Ctrl-C in the console from reaching the process: it is for us alone to handle.
-func startGroup(c *exec.Cmd) {
+// processGroup is a process and what it started: a job object. Windows ends all of a job with its last handle, which
+// is ours, however we end.
+type processGroup struct {
+	leader *os.Process
+	job    syscall.Handle // 0 if there is none
+}
+
+// prepare keeps a Ctrl-C in the console from reaching the process: it is for us alone to handle. A batch file, as npx
+// is one, gets a command line that cmd.exe understands.
+func (g *processGroup) prepare(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
+	script, err := exec.LookPath(c.Path)
+	if ext := strings.ToLower(filepath.Ext(script)); err == nil && (ext == ".bat" || ext == ".cmd") {
+		if c.Path, c.Err = exec.LookPath("cmd.exe"); c.Err != nil {
+			return
+		}
+		c.SysProcAttr.CmdLine, c.Err = batchCommandLine(script, c.Args[1:])
+	}
 }
 
-// terminateGroup ends the process and all it started. Windows has no signal that asks first.
-func terminateGroup(leader *os.Process) {
-	_ = exec.Command("taskkill", "/T", "/F", "/PID", strconv.Itoa(leader.Pid)).Run()
+// batchCommandLine returns the command line with which cmd.exe runs a batch file. cmd.exe has rules of its own, which
+// syscall.EscapeArg does not know: a & outside of quotes begins another command, and %NAME% is replaced within quotes,
+// too. So each argument is quoted, a quote is doubled, and a % gets an empty substring of a variable before it, which
+// keeps it from beginning a name. The rules are those of Rust's standard library (CVE-2024-24576).
+func batchCommandLine(script string, args []string) (string, error) {
+	line := `cmd.exe /e:ON /v:OFF /d /c ""` + script + `"`
+	for _, arg := range args {
+		if strings.ContainsAny(arg, "\x00\r\n") {
+			return "", errors.New("a batch file takes no argument with a line break")
+		}
+		line += ` "`
+		backslashes := 0
+		for _, r := range arg {
+			switch r {
+			case '\\':
+				backslashes++
+			case '"': // the program that the batch file starts takes a backslash before it for an escape
+				line += strings.Repeat(`\`, backslashes) + `"`
+			case '%':
+				line += `%%cd:~,`
+			}
+			if r != '\\' {
+				backslashes = 0
+			}
+			line += string(r)
+		}
+		line += strings.Repeat(`\`, backslashes) + `"`
+	}
+	return line + `"`, nil
 }
 
-func killGroup(leader *os.Process) {
-	terminateGroup(leader)
-	_ = leader.Kill()
+// add puts the process into a job. What it starts before that, in its first instants, stays outside.
+func (g *processGroup) add(leader *os.Process) {
+	const (
+		extendedLimits = 9 // JobObjectExtendedLimitInformation
+		killOnClose    = 0x2000
+		setQuota       = 0x0100 // PROCESS_SET_QUOTA
+	)
+	g.leader = leader
+	job, _, _ := kernel32("CreateJobObjectW").Call(0, 0)
+	process, err := syscall.OpenProcess(setQuota|syscall.PROCESS_TERMINATE, false, uint32(leader.Pid))
+	if job == 0 || err != nil {
+		return
+	}
+	defer syscall.CloseHandle(process)
+	g.job = syscall.Handle(job)
+	// JOBOBJECT_EXTENDED_LIMIT_INFORMATION, whose LimitFlags stand at byte 16: 144 bytes, or 112 with pointers of four.
+	limits := [18]uint64{2: killOnClose}
+	size := 80 + 8*unsafe.Sizeof(uintptr(0))
+	_, _, _ = kernel32("SetInformationJobObject").Call(job, extendedLimits, uintptr(unsafe.Pointer(&limits)), size)
+	_, _, _ = kernel32("AssignProcessToJobObject").Call(job, uintptr(process))
 }
 
-// groupAlive is false: once the leader has ended, Windows does not know what it had started.
-func groupAlive(*os.Process) bool { return false }
+// terminate ends the process and all that it started. Windows has no signal that asks first.
+func (g *processGroup) terminate() {
+	_, _, _ = kernel32("TerminateJobObject").Call(uintptr(g.job), 1)
+	_ = g.leader.Kill() // if it is in no job
+}
+
+func (g *processGroup) kill() { g.terminate() }
+
+// alive reports whether any process of the job still runs.
+func (g *processGroup) alive() bool {
+	const accounting = 1      // JobObjectBasicAccountingInformation
+	var information [6]uint64 // JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, whose ActiveProcesses stand at byte 40
+	ok, _, _ := kernel32("QueryInformationJobObject").Call(uintptr(g.job), accounting,
+		uintptr(unsafe.Pointer(&information)), unsafe.Sizeof(information), 0)
+	return ok != 0 && uint32(information[5]) > 0
+}
+
+func (g *processGroup) close() { _ = syscall.CloseHandle(g.job) }
 
 func isSafeVariable(name string) bool {
 	switch strings.ToUpper(name) {
