@@ -305,7 +305,7 @@ type reading struct {
 }
 
 func (r *reading) next(m *MaskWriter, c char) {
-	if r.node == 0 && !m.table.begins[c.b] {
+	if r.node == 0 && m.table.first[c.b] == 0 {
 		return
 	}
 	r.node = m.table.next(r.node, c.b)
@@ -388,18 +388,15 @@ func unescape(text []char) (decoded string, size int) {
 // secretTable finds all secrets in one pass over a text (Aho and Corasick, 1975). Each of its nodes is the beginning
 // of a secret; the first is the empty one.
 type secretTable struct {
-	nodes  []secretNode
-	edges  map[secretEdge]int // from a node, by the next byte, to a longer one
-	begins [256]bool          // the bytes that begin a secret
-}
-
-type secretEdge struct {
-	node int
-	b    byte
+	nodes []secretNode
+	first [256]int // the nodes of one byte; 0 for none
 }
 
 type secretNode struct {
-	depth  int    // the length of the beginning
+	parent int    // the node with one byte less
+	b      byte   // that byte
+	longer []int  // the nodes with one byte more; most have one. Those of the empty node are in first
+	depth  int    // the length
 	fail   int    // the longest other node that this one ends with
 	secret int    // the length of the longest secret that this one ends with, 0 for none
 	mark   string // of that
@@ -407,29 +404,33 @@ type secretNode struct {
 }
 
 func newSecretTable(known []secret) *secretTable {
-	t := &secretTable{nodes: make([]secretNode, 1), edges: make(map[secretEdge]int)}
-	var edges []secretEdge
+	t := &secretTable{nodes: make([]secretNode, 1)}
 	for _, s := range known {
 		node := 0
 		for i := range len(s.text) {
-			edge := secretEdge{node, s.text[i]}
-			next, ok := t.edges[edge]
-			if !ok {
+			next := t.longer(node, s.text[i])
+			if next == 0 {
 				next = len(t.nodes)
-				t.edges[edge], t.nodes[node].open = next, i
-				t.nodes = append(t.nodes, secretNode{depth: i + 1})
-				edges = append(edges, edge)
+				t.nodes = append(t.nodes, secretNode{parent: node, b: s.text[i], depth: i + 1})
+				if t.nodes[node].open = i; node == 0 {
+					t.first[s.text[i]] = next
+				} else {
+					t.nodes[node].longer = append(t.nodes[node].longer, next)
+				}
 			}
 			node = next
 		}
 		t.nodes[node].secret, t.nodes[node].mark = len(s.text), s.mark
-		t.begins[s.text[0]] = true
 	}
-	slices.SortStableFunc(edges, func(a, b secretEdge) int { return t.nodes[a.node].depth - t.nodes[b.node].depth })
-	for _, edge := range edges { // fail is shorter, so it is complete
-		node := &t.nodes[t.edges[edge]]
-		if edge.node != 0 {
-			node.fail = t.next(t.nodes[edge.node].fail, edge.b)
+	shortestFirst := make([]int, len(t.nodes))
+	for i := range shortestFirst {
+		shortestFirst[i] = i
+	}
+	slices.SortFunc(shortestFirst, func(a, b int) int { return t.nodes[a].depth - t.nodes[b].depth })
+	for _, i := range shortestFirst[1:] {
+		node := &t.nodes[i]
+		if node.parent != 0 {
+			node.fail = t.next(t.nodes[node.parent].fail, node.b)
 		}
 		fail := &t.nodes[node.fail]
 		if node.secret == 0 {
@@ -440,10 +441,23 @@ func newSecretTable(known []secret) *secretTable {
 	return t
 }
 
+// longer returns the node with one byte more, 0 if there is none.
+func (t *secretTable) longer(node int, b byte) int {
+	if node == 0 {
+		return t.first[b]
+	}
+	for _, next := range t.nodes[node].longer {
+		if t.nodes[next].b == b {
+			return next
+		}
+	}
+	return 0
+}
+
 // next returns the longest node that a node with one more byte ends with.
 func (t *secretTable) next(node int, b byte) int {
 	for {
-		if next, ok := t.edges[secretEdge{node, b}]; ok || node == 0 {
+		if next := t.longer(node, b); next != 0 || node == 0 {
 			return next
 		}
 		node = t.nodes[node].fail
