@@ -46,7 +46,9 @@ func (p *programRun) openTerminal(columns uint16) error {
 
 	// When the leader of its session ends, a terminal forgets what nobody has read yet. So the leader is a shell, which
 	// ends when everything has been read: it writes NUL, and waits for the end of its descriptor 3.
-	const shell = `trap : INT; "$0" "$@"; status=$?; printf '\000'; read end <&3; exit $status`
+	// ERRORS names a file for stderr.
+	const shell = `trap : INT; [ -z "$ERRORS" ] || exec 2>"$ERRORS"
+"$0" "$@"; status=$?; printf '\000'; read end <&3; exit $status`
 	p.command.Args = append([]string{"sh", "-c", shell}, p.command.Args...)
 	p.command.Path = "/bin/sh"
 	wait, end, err := os.Pipe()

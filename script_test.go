@@ -48,7 +48,7 @@ import (
 //	[!?] mcpagent ARG...        run the program to its end, which is a failure with !, and may be with ?
 //	start mcpagent ARG...       start it
 //	back                        what follows is about what was started, and not about the last run
-//	terminal COLUMNS mcpagent   start it on a terminal
+//	terminal COLUMNS mcpagent   start it on a terminal; the variable ERRORS names a file for stderr
 //	expect REGEXP [NAME]        wait until stderr, or the terminal, has a match after the last one; keep its group
 //	type TEXT, key ^C|TEXT      type a line, or keys; ^[ is escape
 //	say TEXT...                 wait for the chat's prompt and type the line

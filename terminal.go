@@ -34,6 +34,7 @@ var errDeclined = errors.New("declined")
 // another question: the user had not seen that question yet.
 type Terminal struct {
 	in     *os.File
+	user   bool // there is one to ask
 	screen *Screen
 	start  sync.Once
 	turn   chan struct{}      // one slot, taken while a question is asked
@@ -64,12 +65,13 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		always: make(map[[2]string]bool),
 		asked:  make(map[string]int),
 	}
+	t.user = IsTerminal(in) && screen.openUser()
 	t.life, t.breakOff = context.WithCancel(context.Background())
 	return t
 }
 
 // Interactive reports whether there is a user to ask.
-func (t *Terminal) Interactive() bool { return IsTerminal(t.in) }
+func (t *Terminal) Interactive() bool { return t.user }
 
 // pasteGap is the longest time between two lines that were pasted together; nobody types as fast.
 const pasteGap = 15 * time.Millisecond
@@ -126,7 +128,7 @@ func (t *Terminal) text(ctx context.Context, look Look, prompt string, fresh boo
 		if err != nil || bad == "" {
 			return text, err
 		}
-		t.screen.Show(Look{Style: Red}, "not taken: "+bad)
+		t.screen.tell(Look{Style: Red}, "not taken: "+bad)
 		fresh = false
 	}
 }
@@ -163,7 +165,7 @@ func (t *Terminal) line(ctx context.Context, look Look, question string, fresh b
 		if err != nil || line.bad == "" {
 			return line.text, err
 		}
-		t.screen.Show(Look{Style: Red}, "not taken: "+line.bad)
+		t.screen.tell(Look{Style: Red}, "not taken: "+line.bad)
 		fresh = false
 	}
 }
@@ -177,7 +179,7 @@ func (t *Terminal) ask(ctx context.Context, look Look, question string, fresh bo
 		case <-ctx.Done():
 		}
 		if dropped := t.drop(); dropped != "" {
-			t.screen.Show(Look{Max: 160}, "(ignored, because it was typed before the question: "+dropped+")")
+			t.screen.tell(Look{Max: 160}, "(ignored, because it was typed before the question: "+dropped+")")
 		}
 	}
 	t.screen.ask(look, question)
@@ -284,7 +286,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			var text string
 			text, err = t.text(ctx, Look{}, "the arguments, a JSON object (an empty line keeps them): ", true)
 			if object, _, bad := ParseArguments(text); bad != nil {
-				t.screen.Show(Look{Style: Red}, bad.Error())
+				t.screen.tell(Look{Style: Red}, bad.Error())
 			} else if text != "" {
 				approved, arguments = Decision{Edit, object}, object
 			}
@@ -384,7 +386,7 @@ func (t *Terminal) showRows(rows []rendered) {
 	for _, row := range rows {
 		lines += row + "\n"
 	}
-	t.screen.showLines(lines)
+	t.screen.showLines(t.screen.user, lines)
 }
 
 var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
@@ -524,7 +526,7 @@ func (t *Terminal) field(ctx context.Context, f *Field) (any, error) {
 		if !errors.As(err, &bad) {
 			return value, err
 		}
-		t.screen.Show(Look{}, "it "+bad.Reason) // the user knows the field by its title
+		t.screen.tell(Look{}, "it "+bad.Reason) // the user knows the field by its title
 	}
 }
 

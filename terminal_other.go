@@ -9,3 +9,6 @@ import "os"
 
 // windowSize does not know.
 func windowSize(*os.File) (columns, rows int) { return 0, 0 }
+
+// userTerminal is the terminal of the user on Windows; elsewhere there is no such file.
+const userTerminal = "CONOUT$"

@@ -32,6 +32,8 @@ type Screen struct {
 	Rows    func() int
 
 	stderr, stdout io.Writer
+	user           io.Writer // gets the questions: stderr, or else the terminal; see openUser
+	window         *os.File  // the terminal that has the window
 
 	mu       sync.Mutex // guards the following; held during a write
 	status   rendered   // on the last line; empty if there is none
@@ -91,14 +93,15 @@ const (
 // NewScreen returns the screen of a program. What its terminal can do is taken from the environment: NO_COLOR
 // (no-color.org), TERM and COLUMNS.
 func NewScreen(stderr, stdout *os.File) *Screen {
-	s := &Screen{Secrets: new(Secrets), stderr: stderr, stdout: stdout, Answers: IsTerminal(stdout)}
+	s := &Screen{Secrets: new(Secrets), Answers: IsTerminal(stdout)}
+	s.stderr, s.stdout, s.user, s.window = stderr, stdout, stderr, stderr
 	s.Columns = func() int {
 		columns, _ := strconv.Atoi(os.Getenv("COLUMNS"))
-		width, _ := windowSize(stderr)
+		width, _ := windowSize(s.window)
 		return cmp.Or(max(columns, 0), width, 80)
 	}
 	s.Rows = func() int {
-		_, height := windowSize(stderr)
+		_, height := windowSize(s.window)
 		return cmp.Or(height, 24)
 	}
 	// WT_SESSION is set by Windows' new terminal; its old one sets neither.
@@ -106,6 +109,20 @@ func NewScreen(stderr, stdout *os.File) *Screen {
 	s.Live = IsTerminal(stderr) && term != "dumb"
 	s.Color = s.Live && os.Getenv("NO_COLOR") == ""
 	return s
+}
+
+// openUser has questions asked on the terminal itself where stderr is something else: nobody answers a question in a
+// file. It reports whether there is a terminal. It goes before all other methods.
+func (s *Screen) openUser() bool {
+	if IsTerminal(s.window) {
+		return true
+	}
+	terminal, err := os.OpenFile(userTerminal, os.O_WRONLY, 0)
+	if err != nil {
+		return false
+	}
+	s.user, s.window = terminal, terminal // until the program ends
+	return true
 }
 
 // render is the one way from a text to what is shown of it. Secrets are taken out first, while they are whole.
@@ -139,7 +156,10 @@ func (s *Screen) style(style Style, text rendered) rendered {
 }
 
 // Show shows a text, with the end of its line, on stderr.
-func (s *Screen) Show(look Look, text string) { s.showLines(s.render(look, text) + "\n") }
+func (s *Screen) Show(look Look, text string) { s.showLines(s.stderr, s.render(look, text)+"\n") }
+
+// tell shows a text that belongs to a question, where that is asked.
+func (s *Screen) tell(look Look, text string) { s.showLines(s.user, s.render(look, text)+"\n") }
 
 // Preview shows the first lines of a text, each cut to the window.
 func (s *Screen) Preview(text string) {
@@ -156,13 +176,13 @@ func (s *Screen) Preview(text string) {
 	}
 }
 
-func (s *Screen) showLines(lines rendered) {
+func (s *Screen) showLines(w io.Writer, lines rendered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open && !s.asking {
-		_ = s.write(piece{s.stderr, "\n"})
+		_ = s.write(piece{w, "\n"})
 	}
-	s.hold(piece{s.stderr, lines})
+	s.hold(piece{w, lines})
 }
 
 // Print writes a text to stdout, which may be a file: only a terminal's control characters become visible.
@@ -259,7 +279,7 @@ func (s *Screen) ask(look Look, question string) {
 	if s.open { // of an answer that is still being streamed
 		text = "\n" + text
 	}
-	_ = s.write(piece{s.stderr, text})
+	_ = s.write(piece{s.user, text})
 	s.status, s.asking = "", true
 }
 
@@ -276,7 +296,7 @@ func (s *Screen) answered(entered bool) {
 	defer s.mu.Unlock()
 	s.asking = false
 	if !entered {
-		_ = s.write(piece{s.stderr, "\n"})
+		_ = s.write(piece{s.user, "\n"})
 	}
 	s.open = false
 	for _, p := range s.held {

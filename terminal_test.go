@@ -48,7 +48,7 @@ func (b *viewBuffer) takes() string {
 // viewScreen is a screen of which the test sees all that it writes.
 func viewScreen(columns int, live bool, secrets ...string) (*Screen, *viewBuffer) {
 	out := new(viewBuffer)
-	s := &Screen{Secrets: new(Secrets), Live: live, Answers: live, stderr: out, stdout: out}
+	s := &Screen{Secrets: new(Secrets), Live: live, Answers: live, stderr: out, stdout: out, user: out}
 	s.Columns, s.Rows = func() int { return columns }, func() int { return 24 }
 	s.Secrets.Add("[key]", secrets...)
 	return s, out

@@ -11,6 +11,9 @@ import (
 	"unsafe"
 )
 
+// userTerminal is the terminal of the user, whatever the standard streams are.
+const userTerminal = "/dev/tty"
+
 // windowSize is the size of a terminal's window; 0 is what is not known.
 func windowSize(f *os.File) (columns, rows int) {
 	var size struct{ rows, columns, width, height uint16 }
