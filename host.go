@@ -116,13 +116,13 @@ func await(ctx context.Context, servers []*hosted, patience time.Duration, begin
 	var work sync.WaitGroup
 	defer work.Wait()
 	defer cancel()
-	patient := 0
+	awaited := 0 // tasks within the patience
 	for _, s := range servers {
 		task := begin(s)
 		if task == nil {
 			continue
 		}
-		patient++
+		awaited++
 		work.Go(func() {
 			inTime, stop := context.WithDeadline(waiting, task.begun.Add(patience))
 			defer stop()
@@ -133,10 +133,10 @@ func await(ctx context.Context, servers []*hosted, patience time.Duration, begin
 		})
 	}
 	isReady := func(s *hosted) bool { return s.status().Err == nil }
-	for running := patient; running > 0 && (patient > 0 || !slices.ContainsFunc(servers, isReady)); {
+	for running := awaited; running > 0 && (awaited > 0 || !slices.ContainsFunc(servers, isReady)); {
 		select {
 		case <-early:
-			patient--
+			awaited--
 		case <-ended:
 			running--
 		case <-ctx.Done():
@@ -215,15 +215,15 @@ func (h *Host) lists(ctx context.Context, servers []*hosted, patience time.Durat
 	return lists, nil
 }
 
-// Owner returns the name of the server whose functions begin as this one does, whether it has one of that name or not:
-// "" if none do.
-func (h *Host) Owner(function string) string {
+// Owner returns the name of the server whose functions begin as this one does, whether it has one of that name or not,
+// or nothing, which Start and Tools take for all servers.
+func (h *Host) Owner(function string) (server []string) {
 	for _, s := range h.servers {
 		if s.prefix != "" && strings.HasPrefix(function, s.prefix) {
-			return s.Name
+			server = []string{s.Name} // no prefix begins with another one
 		}
 	}
-	return ""
+	return server
 }
 
 // Missing returns why a function is not offered that there may be: its server is not running, or cannot list its
@@ -251,7 +251,7 @@ func (h *Host) Tool(name string) (HostTool, error) {
 			tools, own, full = append(tools, t), append(own, t.Tool.Name), append(full, t.Function)
 		}
 	}
-	if h.Owner(name) != "" {
+	if h.Owner(name) != nil {
 		own = nil
 	}
 	i, err := Resolve("tool", name, own, full)
@@ -269,11 +269,7 @@ func (h *Host) CallTool(
 ) (*ToolResult, error) {
 	t, err := h.Tool(name)
 	if err != nil {
-		var owner []string
-		if name := h.Owner(name); name != "" {
-			owner = append(owner, name)
-		}
-		if _, err := h.Tools(ctx, owner...); err != nil {
+		if _, err := h.Tools(ctx, h.Owner(name)...); err != nil {
 			return nil, err
 		}
 		if t, err = h.Tool(name); err != nil {

@@ -137,8 +137,10 @@ func (p *program) startFor(ctx context.Context, host *Host, chat bool) error {
 	}
 	soon, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
-	host.Start(soon)
-	return cmp.Or(context.Cause(ctx), p.absent(host.Status()))
+	if host.Start(soon); ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return p.absent(host.Status())
 }
 
 // sessionWait is how long a question waits for a session that another process has.

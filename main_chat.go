@@ -251,6 +251,9 @@ func (c *chat) listServers(ctx context.Context, _ string) error {
 }
 
 func (c *chat) reconnect(ctx context.Context, server string) error {
+	if server == "" && len(c.servers) > 1 {
+		return fmt.Errorf("/reconnect takes the name of a server: %s", strings.Join(ServerNames(c.servers), ", "))
+	}
 	if err := c.host.Restart(ctx, server); err != nil {
 		return err
 	}

@@ -256,11 +256,7 @@ func (p *program) call(ctx context.Context, args []string) error {
 }
 
 func (p *program) callTool(ctx context.Context, host *Host, name string, arguments json.RawMessage) error {
-	var owner []string
-	if server := host.Owner(name); server != "" {
-		owner = append(owner, server)
-	}
-	tools, err := p.toolEntries(ctx, host, owner...)
+	tools, err := p.toolEntries(ctx, host, host.Owner(name)...)
 	if err != nil {
 		return err
 	}

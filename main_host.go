@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -77,8 +76,10 @@ func (p *program) startServers(ctx context.Context, host *Host, names ...string)
 			return usageError("there is no server %q; the servers are: %s", name, strings.Join(known, ", "))
 		}
 	}
-	host.Start(ctx, names...)
-	return cmp.Or(context.Cause(ctx), p.absent(statusOf(host, names)))
+	if host.Start(ctx, names...); ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return p.absent(statusOf(host, names))
 }
 
 // statusOf describes the servers of these names, or all if there are none.
