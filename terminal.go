@@ -354,14 +354,14 @@ func (t *Terminal) judge(ctx context.Context, about []passage, question string, 
 		if err != nil || !strings.EqualFold(answer, "v") && !strings.EqualFold(answer, "view") {
 			return answer, err
 		}
-		fresh = false                  // a second answer can only be to this question
-		_ = t.page(ctx, t.rows(about)) // which may be left early
+		fresh = false                         // a second answer can only be to this question
+		_ = t.page(ctx, t.rows(about), asked) // which may be left early
 	}
 }
 
-// page shows rows, as many at once as the window holds.
-func (t *Terminal) page(ctx context.Context, rows []rendered) error {
-	for n := max(t.screen.Rows()-2, 1); len(rows) > n; rows = rows[n:] {
+// page shows rows, as many at once as the window holds above a question of so many rows.
+func (t *Terminal) page(ctx context.Context, rows []rendered, asked int) error {
+	for n := max(t.screen.Rows()-asked-1, 1); len(rows) > n; rows = rows[n:] {
 		t.showRows(rows[:n])
 		more := fmt.Sprintf("(%s: Enter, or !stop) ", Plural(len(rows)-n, "more row"))
 		if _, err := t.answer(ctx, Look{}, more); err != nil {
@@ -475,7 +475,7 @@ func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (cont
 		return content, t.confirm(ctx, about, "yes?")
 	}
 	hint := Plural(len(fields), "question") + "; an empty line takes what is in brackets; !no declines, !stop breaks off"
-	if err = t.page(ctx, t.rows(append(about, passage{text: "(" + hint + ")"}))); err != nil {
+	if err = t.page(ctx, t.rows(append(about, passage{text: "(" + hint + ")"})), 1); err != nil {
 		return nil, err
 	}
 	for {
@@ -513,7 +513,7 @@ func (t *Terminal) field(ctx context.Context, f *Field) (any, error) {
 		look, text := Look{Frame: lineMark}, label(f)
 		last := strings.LastIndexByte(text, '\n') + 1
 		if last > 0 {
-			if err := t.page(ctx, t.rows([]passage{{look, text[:last-1]}})); err != nil {
+			if err := t.page(ctx, t.rows([]passage{{look, text[:last-1]}}), 1); err != nil {
 				return nil, err
 			}
 		}

@@ -554,7 +554,8 @@ func TestTerminalShowsAll(t *testing.T) {
 		{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"1","name":"find","input":{"a":1}}]},
 		{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"found"}]}}],
 		"tools":[{"name":"find","description":"Finds it.","inputSchema":{"type":"object"}}]}`), &r))
-	terminal := terminalOf(t, "y\n", "V\n", "\n", "y\n", "view\n", "!stop\n", "n\n", "\n", "\n", "Ann\n", "y\n")
+	terminal := terminalOf(t, "y\n", "V\n", "\n", "y\n", "view\n", "!stop\n", "n\n", "v\n", "\n", "y\n",
+		"\n", "\n", "Ann\n", "y\n")
 	out := terminal.screen.stderr.(*viewBuffer)
 	assert.Assert(t, terminal.ApproveSample(t.Context(), "the server files asks the model", &r))
 	assert.Equal(t, out.takes(), "the server files asks the model:\n  │ system: Be\\u200b brief.\n"+
@@ -573,6 +574,14 @@ func TestTerminalShowsAll(t *testing.T) {
 	assert.Assert(t, !terminal.ApproveSample(t.Context(), "the server asks", &r))
 	out.takes()
 
+	terminal.screen.Rows = func() int { return 8 }
+	assert.Equal(t, len(terminal.rows([]passage{{Look{Frame: " "}, terminal.mayCall("files", "read")}})), 2)
+	_, err := terminal.judge(t.Context(), []passage{{Look{Frame: lineMark}, "1\n2\n3\n4\n5\n6\n7"}},
+		terminal.mayCall("files", "read"), false)
+	assert.NilError(t, err)
+	assert.Check(t, is.Contains(out.takes(), "\n  │ 5\n(2 more rows: Enter, or !stop)   │ 6\n  │ 7\nCall "))
+
+	terminal.screen.Rows = func() int { return 6 }
 	form := elicitForm(`"name":{"type":"string","description":"2\n3\n4\n5\n6"}`)
 	form.Message = r.SystemPrompt
 	result, err := terminal.Elicit(t.Context(), "the server notes", form)
