@@ -1,7 +1,7 @@
 // terminal_other.go - the size of a terminal where it cannot be asked for.
 // SPDX-License-Identifier: 0BSD
 
-//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
+//go:build !(linux || windows || darwin || freebsd || netbsd || openbsd || dragonfly)
 
 package main
 
@@ -10,5 +10,5 @@ import "os"
 // windowSize does not know.
 func windowSize(*os.File) (columns, rows int) { return 0, 0 }
 
-// userTerminal is the terminal of the user on Windows; elsewhere there is no such file.
-const userTerminal = "CONOUT$"
+// userTerminal is the terminal of the user, whatever the standard streams are.
+const userTerminal = "/dev/tty"
