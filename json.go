@@ -24,7 +24,7 @@ type scanner struct {
 	at    int // next byte; len(text)+1 after a mistake
 	depth int // of the value being read; encoding/json allows 10,000
 
-	// loose accepts what is not JSON where it cannot be mistaken, such as NaN. Then the last value may be cut off.
+	// loose also accepts NaN, any other word, bad escapes and control characters. The last value may be cut off.
 	loose bool
 }
 
@@ -114,43 +114,47 @@ func (s *scanner) string() string { return unquote(s.quoted()) }
 // value passes over one value of any kind and returns its text.
 func (s *scanner) value() []byte {
 	c := s.peek()
-	start := s.at
-	switch c {
-	case '{':
+	start := min(s.at, len(s.text))
+	switch {
+	case c == '{':
 		s.object(func([]byte) { s.value() })
-	case '[':
+	case c == '[':
 		s.array(func() { s.value() })
-	case '"':
+	case c == '"':
 		s.quoted()
-	case 't':
+	case s.loose:
+		s.word()
+	case c == 't':
 		s.literal("true")
-	case 'f':
+	case c == 'f':
 		s.literal("false")
-	case 'n':
+	case c == 'n':
 		s.literal("null")
 	default:
 		s.number()
 	}
-	end := min(s.at, len(s.text))
-	if !s.ok() && !s.loose || start > end {
+	if !s.ok() && !s.loose {
 		return nil
 	}
+	end := min(s.at, len(s.text))
 	return s.text[start:end:end]
 }
 
 func (s *scanner) literal(word string) {
 	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
-		s.unknown()
+		s.fail()
 		return
 	}
 	s.at += len(word)
 }
 
-// unknown passes over a word that is not JSON, which is a mistake unless the scanner is loose.
-func (s *scanner) unknown() {
-	if length := bytes.IndexAny(s.text[min(s.at, len(s.text)):], ",]} \t"); s.loose && length > 0 {
-		s.at += length
-	} else {
+// word passes over a literal or a number, valid or not.
+func (s *scanner) word() {
+	start := s.at
+	for s.at < len(s.text) && strings.IndexByte(",]} \t\r\n", s.text[s.at]) < 0 {
+		s.at++
+	}
+	if s.at == start {
 		s.fail()
 	}
 }
@@ -166,8 +170,7 @@ func (s *scanner) number() {
 		s.at, whole = s.at+1, false
 	}
 	if !whole && (!s.ok() || !json.Valid(s.text[start:s.at])) {
-		s.at = start
-		s.unknown()
+		s.fail()
 	}
 }
 
@@ -282,16 +285,14 @@ func isHex(digits []byte) bool {
 
 // appendJSON appends a value's JSON on one line. Raw JSON stays as it is, but must be valid.
 func appendJSON(b []byte, v any) ([]byte, error) {
+	var text []byte
+	var err error
 	if raw, ok := v.(json.RawMessage); ok {
-		return appendRaw(b, raw)
+		text, err = onOneLine(raw)
+	} else {
+		text, err = json.Marshal(v)
 	}
-	text, err := json.Marshal(v)
 	return append(b, text...), err
-}
-
-func appendRaw(b []byte, raw json.RawMessage) ([]byte, error) {
-	raw, err := onOneLine(raw)
-	return append(b, raw...), err
 }
 
 // onOneLine returns JSON as it is, or compacted if it has line breaks. The error says why it is invalid; nil is null.
@@ -324,17 +325,9 @@ func appendKey(b []byte, name string) []byte {
 // idNumber returns the whole number that a JSON-RPC id or a progress token holds. Peers whose language has one type
 // for all numbers, or that keep ids as text, send a 1 back as 1.0 or "1".
 func idNumber(raw []byte) (id int64, ok bool) {
-	text := string(bytes.Trim(raw, `"`))
-	if strings.Trim(text, "0123456789.") != "" {
-		return 0, false
-	}
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		f, err := strconv.ParseFloat(text, 64)
-		id = int64(f)
-		return id, err == nil && float64(id) == f
-	}
-	return id, true
+	whole, fraction, _ := strings.Cut(string(bytes.Trim(raw, `"`)), ".")
+	n, err := strconv.ParseUint(whole, 10, 63)
+	return int64(n), err == nil && strings.Trim(fraction, "0") == ""
 }
 
 // isID reports whether JSON can be the id of a request: a string or a whole number (MCP 2025-11-25, basic, requests).

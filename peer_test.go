@@ -918,7 +918,7 @@ func requestID(c *Conn, ctx context.Context) json.RawMessage {
 	defer c.mu.Unlock()
 	for _, s := range c.serving {
 		if s.ctx == ctx {
-			return s.id
+			return s.ID
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,7 @@ const (
 
 // Bounds on what a peer can make this side hold at once.
 const (
-	maxServing  = 32                     // the peer's requests of one lane at work; more of them wait their turn
+	maxServing  = 32                     // the peer's requests of one lane that run at once; more of them wait
 	maxWaiting  = 16 << 20               // bytes of those that wait; a peer that sends more is cut off
 	maxID       = 1 << 10                // bytes of the id of a request
 	noticeTime  = 10 * time.Second       // time limit of Handler.Abandoned
@@ -128,8 +129,8 @@ type Conn struct {
 	mu       sync.Mutex         // guards the following; never held across I/O or a callback
 	pending  map[int64]*waiter  // calls that wait; see take
 	serving  map[string]*served // the peer's requests that have no answer yet, by id as it was written
-	ordinary lane               // of the peer's requests
-	brief    lane               // of those that are Handler.Brief
+	ordinary lane               // the peer's requests that Handler.Brief does not name
+	brief    lane               // those that it names
 	queued   int                // bytes of the requests that wait in either lane
 	closed   bool               // no goroutine may be added to notices
 }
@@ -160,11 +161,9 @@ type lane struct {
 
 // served is one request of the peer.
 type served struct {
-	id, params json.RawMessage
-	method     string
-	size       int             // bytes that it keeps while it waits: the whole message, and what is made for it
-	ctx        context.Context // ends with cancel
-	cancel     context.CancelFunc
+	Incoming
+	ctx    context.Context // ends with cancel
+	cancel context.CancelFunc
 }
 
 // NewConn starts a connection on a transport that it owns from now on. The caller must Close it.
@@ -442,7 +441,7 @@ func (c *Conn) route(in *Incoming) error {
 		return nil
 	case in.Method != "":
 		if !c.accept(in) {
-			// The peer most likely does not read, so no error can be sent to it.
+			// No error is sent: the peer most likely does not read.
 			c.stopServe()
 			c.finish(fmt.Errorf("%w: more than %d MiB of the peer's requests wait: it sends too many, "+
 				"or does not read the answers", ErrClosed, maxWaiting>>20))
@@ -477,10 +476,10 @@ func (c *Conn) accept(in *Incoming) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctx, cancel := context.WithCancel(c.serve)
-	s := &served{id: in.ID, params: in.Params, method: in.Method, size: in.size + 512, ctx: ctx, cancel: cancel}
+	s := &served{*in, ctx, cancel}
 	c.serving[string(in.ID)] = s // a peer that uses an id twice can cancel the later one
 	l := &c.ordinary
-	if c.handler.Brief != nil && c.handler.Brief(s.method) {
+	if c.handler.Brief != nil && c.handler.Brief(in.Method) {
 		l = &c.brief
 	}
 	l.waiting = append(l.waiting, s)
@@ -497,21 +496,20 @@ func (c *Conn) accept(in *Incoming) bool {
 func (c *Conn) serveRequests(l *lane) {
 	for s := c.nextRequest(l); s != nil; s = c.nextRequest(l) {
 		var result any
-		var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + s.method}
-		if !isID(s.id) {
+		var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + s.Method}
+		if !isID(s.ID) {
 			err = &Error{Code: CodeInvalidRequest, Message: "the id of a request must be a string or an integer"}
 		} else if c.handler.Request != nil && s.ctx.Err() == nil {
-			result, err = c.handler.Request(s.ctx, c, s.method, s.params)
+			result, err = c.handler.Request(s.ctx, c, s.Method, s.Params)
 		}
 		if !c.cancelled(s) {
-			c.respond(s.id, result, err)
+			c.respond(s.ID, result, err)
 		}
 		s.cancel()
 	}
 }
 
-// nextRequest returns the request that has waited longest, or nil: then the calling worker is counted no more, and
-// must end.
+// nextRequest returns the request that has waited longest. Where none waits it returns nil, and its caller must end.
 func (c *Conn) nextRequest(l *lane) *served {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -529,8 +527,8 @@ func (c *Conn) nextRequest(l *lane) *served {
 func (c *Conn) cancelled(s *served) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.serving[string(s.id)] == s {
-		delete(c.serving, string(s.id))
+	if c.serving[string(s.ID)] == s {
+		delete(c.serving, string(s.ID))
 	}
 	return s.ctx.Err() != nil
 }
@@ -590,7 +588,7 @@ func EncodeResponse(id json.RawMessage, result any, err error) ([]byte, error) {
 type Incoming struct {
 	Method                    string
 	ID, Params, Result, Error json.RawMessage
-	size                      int // bytes of the message
+	size                      int // bytes that a request takes while it waits: the message, and what is made for it
 }
 
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The error says why it is
@@ -598,7 +596,7 @@ type Incoming struct {
 func (in *Incoming) Parse(message []byte) error {
 	s := scanner{text: message}
 	version := in.read(&s)
-	switch isNull := string(in.ID) == "null"; {
+	switch {
 	case !s.end():
 		if in.read(&scanner{text: message, loose: true}); !bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
 			*in = Incoming{} // a part of a message
@@ -606,13 +604,11 @@ func (in *Incoming) Parse(message []byte) error {
 		return errors.New("not a JSON-RPC object")
 	case !version:
 		return errors.New(`no "jsonrpc":"2.0"`)
+	case in.Method != "" && len(in.ID) > maxID:
+		return fmt.Errorf("a request with an id of %d bytes", len(in.ID))
+	case in.Method != "" && in.ID != nil && strings.IndexByte(`"-0123456789`, in.ID[0]) < 0:
+		return fmt.Errorf("a request with the id %s", in.ID)
 	case in.Method != "":
-		if len(in.ID) > maxID {
-			return fmt.Errorf("a request with an id of %d bytes", len(in.ID))
-		}
-		if in.ID != nil && (isNull || in.ID[0] != '"' && in.ID[0] != '-' && (in.ID[0] < '0' || in.ID[0] > '9')) {
-			return fmt.Errorf("a request with the id %s", in.ID)
-		}
 		return nil
 	}
 	if kind := string(in.Error); (kind == "null" || kind == "false") && in.Result != nil {
@@ -626,7 +622,7 @@ func (in *Incoming) Parse(message []byte) error {
 
 // read sets the members, and reports whether the message is of JSON-RPC 2.0.
 func (in *Incoming) read(s *scanner) (version bool) {
-	*in = Incoming{size: len(s.text)}
+	*in = Incoming{size: len(s.text) + 512}
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "jsonrpc":
