@@ -111,7 +111,8 @@ type StreamableHTTP struct {
 	session *httpSession // nil before the answer to initialize, and in the stateless era
 	next    *httpSession // replaces session when the server has been told that the client is ready
 	streams int64        // GET streams opened so far
-	onEnd   func(error)  // see OnStreamEnd
+
+	onEnd func(error) // see OnStreamEnd
 }
 
 // httpSession is what an initialize began.
@@ -119,9 +120,7 @@ type httpSession struct {
 	id, version string             // the id is empty if the server keeps no session
 	life        context.Context    // of its GET stream
 	end         context.CancelFunc //
-
-	stream int64 // number of the GET stream while it is open, else 0; guarded by StreamableHTTP.mu
-	opened bool  // there was such a stream; guarded by StreamableHTTP.mu
+	stream      int64              // number of the GET stream while it is open, else 0; guarded by StreamableHTTP.mu
 }
 
 // httpPost is a message on its way.
@@ -170,12 +169,15 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 	defer p.outlive()
 	defer context.AfterFunc(t.life, func() { cancel(net.ErrClosed) })()
 
-	defer t.onAnswer(m, func() {
-		if p.outlive() { // else the answer came here
-			cancel(nil)
+	t.work.Go(func() {
+		select {
+		case <-m.Answered:
+			if p.outlive() { // the answer came on another stream
+				cancel(nil)
+			}
+		case <-ctx.Done():
 		}
-	})()
-
+	})
 	ready := m.Method == "notifications/initialized" && p.session != nil
 	if ready {
 		t.openGetStream(ctx, p.session)
@@ -278,22 +280,14 @@ func (t *StreamableHTTP) post(ctx context.Context, p *httpPost) error {
 // passRefusal passes on the JSON-RPC response in an HTTP response with a status other than 2xx. An error says that
 // there is none, or that it is about more than this one request.
 func (t *StreamableHTTP) passRefusal(ctx context.Context, p *httpPost, response *http.Response, body []byte) error {
-	refusal := t.server.statusError(response, body)
-	var m Incoming
-	invalid := m.Parse(body)
-	if e := new(Error); invalid == nil && json.Unmarshal(m.Error, e) == nil {
-		e.Message, refusal.Err = oneLine([]byte(e.Message)), e
-	}
+	refusal, m := t.server.refusal(p.session, response, body)
 	switch {
-	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
-		return refusal
-	case p.session != nil && p.session.id != "" && isExpired(response.StatusCode, &m):
-		refusal.expired = true
+	case refusal.expired, response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
 		return refusal
 	case p.Method == "initialize" && m.Error != nil && response.StatusCode/100 == 4:
 		// By the status a server of HTTP+SSE is recognised (MCP 2025-11-25, transports, backwards compatibility).
 		return refusal
-	case p.ID == 0 || invalid != nil || m.Method != "":
+	case p.ID == 0 || m.Method != "":
 		return refusal
 	case m.Error != nil && !isAnswer(&m, p.ID):
 		body = answerWithID(p.ID, m.Error)
@@ -395,18 +389,16 @@ func isInvalidAnswer(m *Incoming, id int64) bool {
 	return isAnswer(m, id) && (m.Result != nil || m.Error != nil)
 }
 
-// isExpired reports whether the refusal of a message says that its session is over. The status for that is 404 (MCP
-// 2025-11-25, transports, session management), which can also mean an unknown method. The examples of the official
-// SDKs answer 400, with a JSON-RPC error about the session that has no id: so has only a message that the server did
-// not take for a request (JSON-RPC 2.0, 5).
-func isExpired(status int, m *Incoming) bool {
-	var refusal Error
-	_ = json.Unmarshal(m.Error, &refusal) // a malformed error says nothing
-	text := strings.ToLower(refusal.Message)
+// isExpired reports whether the refusal of a message says that its session is over; e is the error in m. The status
+// for that is 404 (MCP 2025-11-25, transports, session management), but it can also mean an unknown method. The
+// examples of the official SDKs answer 400, with a JSON-RPC error about the session that has no id. Such an error is
+// the answer only to what the server did not take for a request (JSON-RPC 2.0, 5).
+func isExpired(status int, m *Incoming, e *Error) bool {
+	text := strings.ToLower(e.Message)
 	says := func(word string) bool { return strings.Contains(text, word) }
 	switch status {
 	case http.StatusNotFound:
-		return refusal.Code != CodeMethodNotFound
+		return e.Code != CodeMethodNotFound
 	case http.StatusBadRequest:
 		reasons := []string{"expired", "invalid", "missing", "no such", "no valid", "not found", "terminated", "unknown"}
 		return isErrorWithoutID(m) && says("session") && slices.ContainsFunc(reasons, says)
@@ -467,7 +459,10 @@ func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
 		t.setStream(s, err == nil)
 		close(opened)
 		if refusal := new(HTTPError); err == nil || errors.As(err, &refusal) && refusal.Lost() { // else the server has none
-			t.streamEnded(s, t.follow(s.life, nil, s, response, err))
+			err = t.follow(s.life, nil, s, response, err)
+			if t.onEnd != nil && s.life.Err() == nil {
+				t.onEnd(err)
+			}
 		}
 	}()
 	late := time.NewTimer(openTime)
@@ -479,13 +474,13 @@ func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
 	}
 }
 
-// setStream notes whether the GET stream of a session is open.
+// setStream records whether the GET stream of a session is open.
 func (t *StreamableHTTP) setStream(s *httpSession, open bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.stream = 0; open {
 		t.streams++
-		s.stream, s.opened = t.streams, true
+		s.stream = t.streams
 	}
 }
 
@@ -500,22 +495,9 @@ func (t *StreamableHTTP) Stream() int64 {
 	return t.session.stream
 }
 
-// OnStreamEnd sets what is called, on a goroutine that Close waits for, when a GET stream broke off and is not opened
-// again; the error says why. It is set before the first Write.
+// OnStreamEnd sets a func that is called when a GET stream has ended and is not opened again, with the reason, on a
+// goroutine that Close waits for. It is set before the first Write.
 func (t *StreamableHTTP) OnStreamEnd(f func(error)) { t.onEnd = f }
-
-// streamEnded reports that the GET stream of a session has ended, unless the session has, or never had one.
-func (t *StreamableHTTP) streamEnded(s *httpSession, err error) {
-	t.mu.Lock()
-	report := t.onEnd
-	if !s.opened || t.session != s || s.life.Err() != nil {
-		report = nil
-	}
-	t.mu.Unlock()
-	if report != nil {
-		report(err)
-	}
-}
 
 // lifetime is that of a running transport, with what runs in it.
 type lifetime struct {
@@ -534,23 +516,6 @@ func (l *lifetime) enter() bool {
 	}
 	l.work.Add(1)
 	return true
-}
-
-// onAnswer calls f if a request is answered while its Write still hangs: by another stream. Write calls over at its
-// end.
-func (l *lifetime) onAnswer(m Outgoing, f func()) (over func()) {
-	if m.Answered == nil {
-		return func() {}
-	}
-	written := make(chan struct{})
-	l.work.Go(func() { // Write is counted: the work is not over
-		select {
-		case <-m.Answered:
-			f()
-		case <-written:
-		}
-	})
-	return func() { close(written) }
 }
 
 // finish ends the life, and waits for what runs in it.
@@ -627,10 +592,7 @@ func (h *HTTP) openStream(ctx context.Context, s *httpSession, lastID string) (*
 	if err == nil && (response.StatusCode != http.StatusOK || contentType(response) != "text/event-stream") {
 		defer response.Body.Close()
 		body, _ := readBody(response, h.MaxMessage)
-		refusal := h.statusError(response, body)
-		var m Incoming
-		_ = m.Parse(body) // most refusals are no message
-		refusal.expired = s != nil && s.id != "" && isExpired(response.StatusCode, &m)
+		refusal, _ := h.refusal(s, response, body)
 		return nil, refusal
 	}
 	return response, err
@@ -661,6 +623,23 @@ func (h *HTTP) statusError(response *http.Response, body []byte) *HTTPError {
 		text = fmt.Sprintf("no message, but %q: %s", response.Header.Get("Content-Type"), text)
 	}
 	return &HTTPError{URL: h.String(), Status: response.StatusCode, Header: response.Header, Err: errors.New(text)}
+}
+
+// refusal is the error for a response with a status other than 2xx to a message of the session s. m is the JSON-RPC
+// message in it; no member of it is set if there is none.
+func (h *HTTP) refusal(s *httpSession, response *http.Response, body []byte) (refusal *HTTPError, m Incoming) {
+	refusal = h.statusError(response, body)
+	invalid := m.Parse(body)
+	var e Error
+	if json.Unmarshal(m.Error, &e) == nil && invalid == nil {
+		e.Message = oneLine([]byte(e.Message))
+		refusal.Err = &e
+	}
+	refusal.expired = s != nil && s.id != "" && isExpired(response.StatusCode, &m, &e)
+	if invalid != nil {
+		m = Incoming{}
+	}
+	return refusal, m
 }
 
 func contentType(response *http.Response) string {
@@ -714,8 +693,8 @@ func (t *StreamableHTTP) ParamHeaders(inputSchema, arguments json.RawMessage) (m
 			return nil, fmt.Errorf("arguments: %w", err)
 		}
 	}
-	p := &paramHeaders{make(map[string]string), make(map[string]bool)}
-	if err := p.find(schema, values, nil, true); err != nil {
+	p := paramHeaders{make(map[string]string), make(map[string]bool)}
+	if err := p.find(schema, values, "", true); err != nil {
 		return nil, err
 	}
 	return p.headers, nil
@@ -727,32 +706,17 @@ type paramHeaders struct {
 	marked  map[string]bool // the names of all headers that the schema has, with a value or without
 }
 
-// param is a property of a schema: name in outer, nil at the top.
-type param struct {
-	name  string
-	outer *param
-}
-
-func (p *param) String() string {
-	path := []string{p.name}
-	for p = p.outer; p != nil; p = p.outer {
-		path = append(path, p.name)
-	}
-	slices.Reverse(path)
-	return strings.Join(path, ".")
-}
-
-// find makes the headers for what is marked in the schema of a value. Only a parameter that is reached through
-// properties alone may be marked. at is the one that the schema is of, nil at the top.
-func (p *paramHeaders) find(schema, value any, at *param, reachable bool) (err error) {
+// find makes the headers for what is marked in the schema of a value, which is the parameter with that name, or all
+// arguments if it is empty. Only a parameter that is reachable through properties alone may be marked.
+func (p paramHeaders) find(schema, value any, name string, reachable bool) (err error) {
 	switch s := schema.(type) {
 	case []any:
 		for _, part := range s {
-			err = cmp.Or(err, p.find(part, nil, nil, false))
+			err = cmp.Or(err, p.find(part, nil, "", false))
 		}
 	case map[string]any:
 		if mark, ok := s["x-mcp-header"]; ok {
-			err = p.add(mark, s["type"], value, at, reachable && at != nil)
+			err = p.add(mark, s["type"], value, name, reachable && name != "")
 		}
 		object, _ := value.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(s)) {
@@ -761,10 +725,10 @@ func (p *paramHeaders) find(schema, value any, at *param, reachable bool) (err e
 			case "properties", "patternProperties", "dependentSchemas", "$defs", "definitions": // have schemas by name
 				named, _ := s[key].(map[string]any)
 				for _, name := range slices.Sorted(maps.Keys(named)) {
-					err = cmp.Or(err, p.find(named[name], object[name], &param{name, at}, reachable && key == "properties"))
+					err = cmp.Or(err, p.find(named[name], object[name], name, reachable && key == "properties"))
 				}
 			default:
-				err = cmp.Or(err, p.find(s[key], nil, nil, false))
+				err = cmp.Or(err, p.find(s[key], nil, "", false))
 			}
 		}
 	}
@@ -772,7 +736,7 @@ func (p *paramHeaders) find(schema, value any, at *param, reachable bool) (err e
 }
 
 // add makes the header for one parameter, of a type or of several types.
-func (p *paramHeaders) add(mark, kind, value any, at *param, reachable bool) error {
+func (p paramHeaders) add(mark, kind, value any, param string, reachable bool) error {
 	name, _ := mark.(string)
 	header := http.CanonicalHeaderKey("Mcp-Param-" + name)
 	kinds, ok := kind.([]any)
@@ -799,7 +763,7 @@ func (p *paramHeaders) add(mark, kind, value any, at *param, reachable bool) err
 		p.headers[header] = strconv.FormatBool(v)
 	case float64:
 		if math.Abs(v) > 1<<53-1 {
-			return fmt.Errorf("%s is beyond 2^53-1, the limit for a parameter that is sent as a header", at)
+			return fmt.Errorf("%s is beyond 2^53-1, the limit for a parameter that is sent as a header", param)
 		}
 		if v == math.Trunc(v) {
 			p.headers[header] = strconv.FormatInt(int64(v), 10)

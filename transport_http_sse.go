@@ -102,13 +102,13 @@ func (s *SSE) Write(ctx context.Context, m Outgoing) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(net.ErrClosed) })()
-	defer s.onAnswer(m, func() {
+	s.work.Go(func() {
 		select {
-		case <-time.After(tailTime): // servers accept a message a moment after they have answered it
-			cancel(nil)
+		case <-m.Answered: // servers accept a message a moment after they have answered it
+			time.AfterFunc(tailTime, func() { cancel(nil) })
 		case <-ctx.Done():
 		}
-	})()
+	})
 	response, err := s.posts.do(ctx, http.MethodPost, nil, http.Header{"Content-Type": {"application/json"}}, m.Text)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

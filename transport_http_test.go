@@ -1573,8 +1573,8 @@ func FuzzParams(f *testing.F) {
 		for _, step := range slices.Backward(path) {
 			value = map[string]any{step: value}
 		}
-		params := &paramHeaders{make(map[string]string), make(map[string]bool)}
-		err := params.find(schema, value, nil, true)
+		params := paramHeaders{make(map[string]string), make(map[string]bool)}
+		err := params.find(schema, value, "", true)
 		isPrimitive := slices.Contains([]string{"string", "integer", "boolean"}, kind)
 		switch {
 		case isValue:
