@@ -171,6 +171,7 @@ func (t *Terminal) line(ctx context.Context, look Look, question string, fresh b
 }
 
 // ask shows a question and returns the line that answers it. A fresh answer is one that was typed after the question.
+// When ctx has ended, nobody waits for an answer: the question is not shown.
 func (t *Terminal) ask(ctx context.Context, look Look, question string, fresh bool) (typedLine, error) {
 	t.start.Do(func() { go t.read() }) // until the end of in: a blocked read of a terminal cannot be interrupted
 	if fresh {
@@ -178,6 +179,11 @@ func (t *Terminal) ask(ctx context.Context, look Look, question string, fresh bo
 		case <-time.After(pasteGap):
 		case <-ctx.Done():
 		}
+	}
+	if ctx.Err() != nil {
+		return typedLine{}, context.Cause(ctx)
+	}
+	if fresh {
 		if dropped := t.drop(); dropped != "" {
 			t.screen.tell(Look{Max: 160}, "(ignored, because it was typed before the question: "+dropped+")")
 		}

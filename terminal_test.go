@@ -449,8 +449,11 @@ func TestTerminalApprove(t *testing.T) {
 	_, err = terminal.Prompt(ctx, "> ")
 	assert.ErrorIs(t, err, context.Canceled)
 	unlock()
-	_, err = terminal.ask(ctx, Look{}, "? ", true)
-	assert.ErrorIs(t, err, context.Canceled)
+	for _, fresh := range []bool{true, false} {
+		_, err = terminal.ask(ctx, Look{}, "? ", fresh)
+		assert.ErrorIs(t, err, context.Canceled)
+	}
+	assert.Equal(t, terminal.screen.stderr.(*viewBuffer).takes(), "", "no question that nobody waits for")
 	_, err = terminal.Elicit(t.Context(), "the server", &ElicitRequest{RequestedSchema: json.RawMessage(`[]`)})
 	assert.Assert(t, err != nil, "a form that is none")
 }
