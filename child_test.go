@@ -65,8 +65,11 @@ func runChild(mode string) int {
 			fmt.Fprintf(os.Stderr, "%063d\n", i)
 		}
 		return p.serve()
-	case "owner": // of a server that stays
-		command := childCommand("stays")
+	case "lingers": // after the end of stdin, and writes nothing that would fail
+		p.serve()
+		select {}
+	case "owner": // of a server that lingers
+		command := childCommand("lingers")
 		command.Env = append(command.Env, "MCPAGENT_LIFELINE="+os.Getenv("MCPAGENT_LIFELINE"))
 		_, err := Connect(context.Background(), command.Start, nil)
 		fmt.Println("connected:", err)
