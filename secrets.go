@@ -7,9 +7,11 @@ import (
 	"cmp"
 	"encoding/base64"
 	"io"
+	"maps"
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -53,11 +55,9 @@ func wordsOf(name string) string {
 // Secrets knows the texts that must not be shown, and takes them out of other texts. The zero value knows none.
 // While a method whose name begins with Add runs, no other method may.
 type Secrets struct {
-	known []secret
-	table func() *secretTable // of those known; nil if there are none
+	marks map[string]string   // by text, in each of its forms
+	table func() *secretTable // of these texts; nil if there are none
 }
-
-type secret struct{ text, mark string }
 
 // Add makes the mark stand for each of the texts from now on, also where URLs, JSON or base64 hold them. Texts of less
 // than eight bytes are too short to be secret.
@@ -66,14 +66,15 @@ func (s *Secrets) Add(mark string, texts ...string) {
 		if len(text) < minSecret {
 			continue
 		}
+		if s.marks == nil {
+			s.marks = make(map[string]string)
+		}
 		for _, form := range secretForms(text) {
-			if len(form) >= minSecret && !slices.ContainsFunc(s.known, func(known secret) bool { return known.text == form }) {
-				s.known = append(s.known, secret{form, mark})
+			if _, known := s.marks[form]; !known && len(form) >= minSecret {
+				s.marks[form] = mark
 			}
 		}
-	}
-	if len(s.known) > 0 {
-		s.table = sync.OnceValue(func() *secretTable { return newSecretTable(s.known) })
+		s.table = sync.OnceValue(func() *secretTable { return newSecretTable(s.marks) })
 	}
 }
 
@@ -83,26 +84,29 @@ func (s *Secrets) AddVariable(name, value string) {
 	s.addValue(name, value, secretName.MatchString(wordsOf(name)))
 }
 
-// AddHeader adds a header's value, and what follows its first word: the token of Authorization: Bearer TOKEN.
-func (s *Secrets) AddHeader(name, value string) {
-	s.addValue(name, value, true)
-	if _, token, ok := strings.Cut(value, " "); ok {
-		s.addValue(name, token, true)
-	}
-}
+// AddHeader adds a header's value, unless its name shows that it is not secret.
+func (s *Secrets) AddHeader(name, value string) { s.addValue(name, value, true) }
 
 // AddArguments adds what is secret of a command's arguments, where --name=value, --name value and NAME=value are as a
-// variable.
+// variable, and --header "NAME: VALUE" and -H are as a header.
 func (s *Secrets) AddArguments(arguments []string) {
+	add := func(name, value string) {
+		name = strings.TrimLeft(name, "-")
+		if header, text, ok := strings.Cut(value, ":"); ok && (name == "header" || name == "H") {
+			s.AddHeader(header, strings.TrimSpace(text))
+		} else {
+			s.AddVariable(name, value)
+		}
+	}
 	before := "" // the flag before the argument
 	for _, text := range arguments {
 		name, value, isPair := strings.Cut(text, "=")
-		if isPair {
-			s.AddVariable(strings.TrimLeft(name, "-"), value)
-		}
 		isFlag := strings.HasPrefix(text, "-")
+		if isPair {
+			add(name, value)
+		}
 		if !isFlag {
-			s.AddVariable(strings.TrimLeft(before, "-"), text)
+			add(before, text)
 		}
 		if before = ""; isFlag && !isPair {
 			before = text
@@ -123,8 +127,8 @@ func (s *Secrets) AddURL(u *url.URL) {
 	}
 }
 
-// addValue adds the lines of a value if it is secret, and the passwords and keys in them. URLs come before names: a
-// password in HOOK_ENDPOINT is no less secret.
+// addValue adds the lines of a value if it is secret, also without their first word, which may be Bearer or Basic. It
+// adds the passwords and keys in them in any case, and those in URLs whatever the name: HOOK_ENDPOINT is no other.
 func (s *Secrets) addValue(name, value string, secret bool) {
 	public := publicName.MatchString(wordsOf(name))
 	for line := range strings.Lines(value) { // logs show a text line by line
@@ -142,7 +146,8 @@ func (s *Secrets) addValue(name, value string, secret bool) {
 		}
 		s.addKeys(line)
 		if secret && address != line {
-			s.Add(serverSecret, line)
+			_, token, _ := strings.Cut(line, " ")
+			s.Add(serverSecret, line, token)
 		}
 	}
 }
@@ -150,8 +155,9 @@ func (s *Secrets) addValue(name, value string, secret bool) {
 // addKeys adds the words of a text that look like keys.
 func (s *Secrets) addKeys(text string) {
 	for _, word := range keyWord.FindAllString(text, -1) {
-		run := keyRun.FindString(word)
-		if strings.ContainsAny(run, "0123456789") && strings.Trim(run, "0123456789") != "" {
+		if slices.ContainsFunc(keyRun.FindAllString(word, -1), func(run string) bool {
+			return strings.ContainsAny(run, "0123456789") && strings.Trim(run, "0123456789") != ""
+		}) {
 			s.Add(serverSecret, word)
 		}
 	}
@@ -178,10 +184,7 @@ func withoutEscapes(text string) string {
 	for i := range len(text) {
 		u.next(char{text[i], i, i + 1}, func(c char) { out = append(out, c.b) })
 	}
-	for _, c := range u.pending {
-		out = append(out, c.b)
-	}
-	return string(out)
+	return string(append(out, u.pending...))
 }
 
 // Mask returns a text with marks in the place of the secrets.
@@ -242,11 +245,7 @@ func (m *MaskWriter) Write(piece []byte) (int, error) {
 		m.asIs.next(m, c)
 		m.escapes.next(c, unescaped)
 	}
-	begun := min(m.asIs.begun(m), m.unescaped.begun(m))
-	if len(m.escapes.pending) > 0 {
-		begun = min(begun, m.escapes.pending[0].start)
-	}
-	return len(piece), m.flush(begun)
+	return len(piece), m.flush(min(m.asIs.begun(m), m.unescaped.begun(m), m.read-len(m.escapes.pending)))
 }
 
 // Close writes what was kept back. What is written after it is another text.
@@ -256,7 +255,7 @@ func (m *MaskWriter) Close() error {
 	return err
 }
 
-// add takes note of a secret that has just been read.
+// add adds a secret that was found, which may overlap the last ones.
 func (m *MaskWriter) add(s stretch) {
 	for n := len(m.found); n > 0 && m.found[n-1].end > s.start; n = len(m.found) {
 		last := m.found[n-1]
@@ -269,7 +268,7 @@ func (m *MaskWriter) add(s stretch) {
 	m.found = append(m.found, s)
 }
 
-// flush writes the text before end, where no secret that is not known yet can begin.
+// flush writes the text before end. No secret that begins there is still to be found.
 func (m *MaskWriter) flush(end int) error {
 	var out []byte
 	first := m.read - len(m.kept)
@@ -317,7 +316,7 @@ func (r *reading) next(m *MaskWriter, c char) {
 	}
 }
 
-// begun returns where the first secret may begin that is not known yet.
+// begun returns where a secret may have begun of which the end was not read yet, or else the end of the text.
 func (r *reading) begun(m *MaskWriter) int {
 	if open := m.table.nodes[r.node].open; open > 0 {
 		return r.starts[len(r.starts)-open]
@@ -325,118 +324,110 @@ func (r *reading) begun(m *MaskWriter) int {
 	return m.read
 }
 
-// unescaper takes out of a text what JSON and URLs put into it, however often: \" and \\" become ", \u002B and %2b
-// become +, and so does a space, for which + stands in a query.
-type unescaper struct{ pending []char } // the beginning of an escape
+// unescaper decodes what JSON and URLs make of a text, however often: \" and \\" are read as ", \u002B and %2b as +,
+// and so is a space, for which + stands in a query.
+type unescaper struct{ pending []byte } // the beginning of an escape
 
 func (u *unescaper) next(c char, unescaped func(char)) {
 	if len(u.pending) == 0 && c.b != '\\' && c.b != '%' && c.b != ' ' {
 		unescaped(c)
 		return
 	}
-	text := append(u.pending, c)
+	text := append(u.pending, c.b)
 	for len(text) > 0 {
 		decoded, size := unescape(text)
 		if size == 0 {
 			break
 		}
+		start := c.end - len(text)
 		for i := range len(decoded) {
-			unescaped(char{decoded[i], text[0].start, text[size-1].end})
+			unescaped(char{decoded[i], start, start + size})
 		}
 		text = text[size:]
 	}
 	u.pending = append(u.pending[:0], text...)
 }
 
-// unescape decodes what a text begins with. A size of 0 says that it may go on.
-func unescape(text []char) (decoded string, size int) {
+// unescape decodes the beginning of a text, and returns how many bytes that was: 0 if it may go on.
+func unescape(text []byte) (decoded string, size int) {
 	prefix := 0
-	for prefix < len(text) && prefix < 8 && text[prefix].b == '\\' {
+	for prefix < len(text) && prefix < 8 && text[prefix] == '\\' {
 		prefix++
 	}
 	digits := 4
 	switch {
-	case text[0].b == ' ':
+	case text[0] == ' ':
 		return "+", 1
-	case text[0].b == '%':
+	case text[0] == '%':
 		digits = 2
 	case prefix == len(text):
 		return "", 0
-	case prefix == 0 || text[prefix].b != 'u':
-		return string([]byte{text[prefix].b}), prefix + 1
+	case prefix == 0 || text[prefix] != 'u':
+		return string(text[prefix : prefix+1]), prefix + 1
 	}
-	code := 0
-	for i := prefix + 1; i <= prefix+digits; i++ {
-		if i == len(text) {
-			return "", 0
-		}
-		digit := strings.IndexByte("0123456789abcdefABCDEF", text[i].b)
-		if digit < 0 {
-			return string([]byte{text[prefix].b}), prefix + 1
-		}
-		if digit > 15 {
-			digit -= 6
-		}
-		code = code<<4 | digit
+	first := prefix + 1
+	hex := text[first:min(first+digits, len(text))]
+	switch {
+	case !isHex(hex):
+		return string(text[prefix:first]), first
+	case len(hex) < digits:
+		return "", 0
 	}
+	code, _ := strconv.ParseUint(string(hex), 16, 16)
 	if digits == 2 {
-		return string([]byte{byte(code)}), 3
+		return string([]byte{byte(code)}), first + digits
 	}
-	return string(rune(code)), prefix + 5
+	return string(rune(code)), first + digits
 }
 
 // secretTable finds all secrets in one pass over a text (Aho and Corasick, 1975). Each of its nodes is the beginning
 // of a secret; the first is the empty one.
 type secretTable struct {
 	nodes []secretNode
-	first [256]int // the nodes of one byte; 0 for none
+	first [256]int // the nodes of one byte, found without a search; 0 for none
 }
 
 type secretNode struct {
-	parent int    // the node with one byte less
-	b      byte   // that byte
-	longer []int  // the nodes with one byte more; most have one. Those of the empty node are in first
-	depth  int    // the length
+	b      byte   // the last byte of the beginning
+	depth  int    // the length of the beginning
+	longer []int  // the nodes with one byte more; most have one
 	fail   int    // the longest other node that this one ends with
 	secret int    // the length of the longest secret that this one ends with, 0 for none
 	mark   string // of that
 	open   int    // the length of the longest end that is the beginning of a longer secret
 }
 
-func newSecretTable(known []secret) *secretTable {
+func newSecretTable(marks map[string]string) *secretTable {
 	t := &secretTable{nodes: make([]secretNode, 1)}
-	for _, s := range known {
+	for _, text := range slices.Sorted(maps.Keys(marks)) {
 		node := 0
-		for i := range len(s.text) {
-			next := t.longer(node, s.text[i])
+		for i := range len(text) {
+			next := t.longer(node, text[i])
 			if next == 0 {
 				next = len(t.nodes)
-				t.nodes = append(t.nodes, secretNode{parent: node, b: s.text[i], depth: i + 1})
-				if t.nodes[node].open = i; node == 0 {
-					t.first[s.text[i]] = next
-				} else {
-					t.nodes[node].longer = append(t.nodes[node].longer, next)
+				t.nodes = append(t.nodes, secretNode{b: text[i], depth: i + 1})
+				t.nodes[node].open, t.nodes[node].longer = i, append(t.nodes[node].longer, next)
+				if node == 0 {
+					t.first[text[i]] = next
 				}
 			}
 			node = next
 		}
-		t.nodes[node].secret, t.nodes[node].mark = len(s.text), s.mark
+		t.nodes[node].secret, t.nodes[node].mark = len(text), marks[text]
 	}
-	shortestFirst := make([]int, len(t.nodes))
-	for i := range shortestFirst {
-		shortestFirst[i] = i
-	}
-	slices.SortFunc(shortestFirst, func(a, b int) int { return t.nodes[a].depth - t.nodes[b].depth })
-	for _, i := range shortestFirst[1:] {
-		node := &t.nodes[i]
-		if node.parent != 0 {
-			node.fail = t.next(t.nodes[node.parent].fail, node.b)
+	for queue := []int{0}; len(queue) > 0; queue = queue[1:] { // the shorter nodes first
+		for _, next := range t.nodes[queue[0]].longer {
+			node := &t.nodes[next]
+			if queue[0] != 0 {
+				node.fail = t.next(t.nodes[queue[0]].fail, node.b)
+			}
+			fail := &t.nodes[node.fail]
+			if node.secret == 0 {
+				node.secret, node.mark = fail.secret, fail.mark
+			}
+			node.open = cmp.Or(node.open, fail.open)
+			queue = append(queue, next)
 		}
-		fail := &t.nodes[node.fail]
-		if node.secret == 0 {
-			node.secret, node.mark = fail.secret, fail.mark
-		}
-		node.open = cmp.Or(node.open, fail.open)
 	}
 	return t
 }
