@@ -307,15 +307,8 @@ func (x *questionRun) check(call *ToolCall, cut bool) (*equalCalls, error) {
 	case x.calls > maxCalls:
 		x.last = &LimitError{maxCalls, "calls per question"}
 		return nil, fmt.Errorf("not run: %w", x.last)
-	case at < 0 && x.Missing != nil && x.Missing(name) != nil:
-		return nil, x.Missing(name)
 	case at < 0:
-		names := make([]string, len(x.functions))
-		for i, f := range x.functions {
-			names[i] = f.Name
-		}
-		list := cmp.Or(Clip(strings.Join(names, ", "), 1000), "none")
-		return nil, fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list)
+		return nil, x.unknown(name)
 	case cut:
 		return nil, errCut // even if the arguments are valid: "{}" may be what was left of none
 	case err != nil:
@@ -336,6 +329,21 @@ func (x *questionRun) check(call *ToolCall, cut bool) (*equalCalls, error) {
 	}
 	equal.count++
 	return equal, nil
+}
+
+// unknown tells the model why there is no function of that name.
+func (x *questionRun) unknown(name string) error {
+	if x.Missing != nil {
+		if err := x.Missing(name); err != nil {
+			return err
+		}
+	}
+	names := make([]string, len(x.functions))
+	for i, f := range x.functions {
+		names[i] = f.Name
+	}
+	list := cmp.Or(Clip(strings.Join(names, ", "), 1000), "none")
+	return fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list)
 }
 
 // approve reports whether Decide lets the job run. If not, the job has its outcome.

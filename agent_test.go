@@ -421,6 +421,23 @@ func TestAgentRepeats(t *testing.T) {
 	}
 }
 
+// A function whose server comes back while the model is told that it is away: Missing is asked once for each call.
+func TestAgentMissing(t *testing.T) {
+	a, _ := newAgentTest(t, agentTools{"echo": agentEcho},
+		modelCalls(agentCall("away", 1), agentCall("nix", 2)), modelText("Well."))
+	away := errors.New("the server is not running")
+	a.Missing = func(name string) (err error) {
+		if name == "away" {
+			err, away = away, nil
+		}
+		return err
+	}
+	agentAsk(t, a, "Well.")
+	assert.Equal(t, a.History[2].Content.Text(), "Error: the server is not running")
+	assert.Equal(t, a.History[3].Content.Text(), `Error: there is no tool "nix"; the tools are: echo`)
+	agentHistory(t, a)
+}
+
 // Who has said no to a call three times is not asked about it again in this question.
 func TestAgentRefusals(t *testing.T) {
 	a, server := newAgentTest(t, agentTools{"echo": agentEcho, "other": agentEcho})
