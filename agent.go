@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -131,6 +132,9 @@ type Agent struct {
 	Usage   Usage // of the last question, all its turns together
 }
 
+// acceptedName matches what the API takes as the name of a function.
+var acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
 // maxParallel bounds the calls that run at once.
 const maxParallel = 16
 
@@ -159,7 +163,7 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 		}
 		answer, err := x.ask(ctx)
 		if err != nil {
-			return x.text.String(), err
+			return x.partial, err
 		}
 		message := answer.Message
 		if len(message.ToolCalls) > 0 && x.last == nil {
@@ -185,15 +189,14 @@ type questionRun struct {
 	turn      int                    // from 1
 	last      error                  // why the coming turn is the last; nil while tools may be called
 	functions []Function             // as offered in this turn
-	text      strings.Builder        // of this turn's answer, as long as that is not whole
+	partial   string                 // text of an answer that is not whole
 	calls     int                    // made by the model, whatever became of them
 	equal     map[string]*equalCalls // calls that could run, by name and canonical arguments
 }
 
 // equalCalls counts calls of one function with equal arguments.
 type equalCalls struct {
-	readOnly bool   // see Function
-	count    int    // with equal results, since a call that may have changed something
+	count    int    // with equal results, since something may have changed
 	refusals int    // by Decide
 	result   string // of the last one; "" before it
 }
@@ -223,23 +226,16 @@ func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
 	}
 
 	began := time.Now()
-	var onText func(string)
-	if x.OnText != nil {
-		onText = func(text string) {
-			x.text.WriteString(text)
-			x.OnText(text)
-		}
-	}
-	response, err := x.Model.Complete(ctx, request, onText)
+	response, err := x.Model.Complete(ctx, request, x.OnText)
 	if response == nil {
 		return nil, err
 	}
 	calls := len(response.Message.ToolCalls) > 0 && x.last == nil
-	if err == nil && response.CutOff() && !calls { // of calls, the model is told
+	if err == nil && response.CutOff() && !calls { // calls get errCut as their answer
 		err = ErrCutOff
 	}
-	if x.text.Reset(); err != nil { // else the response has it all
-		x.text.WriteString(response.Message.Content.Text())
+	if err != nil {
+		x.partial = response.Message.Content.Text()
 	}
 	x.Usage.Add(response.Usage)
 	x.observe(Event{Kind: TurnEnded, Response: response, Took: time.Since(began), Err: err})
@@ -255,9 +251,9 @@ func (x *questionRun) callAll(ctx context.Context, response *ChatResponse) {
 	calls := slices.Clone(message.ToolCalls) // the response in Observe's hands stays as it came
 	jobs := make([]*job, len(calls))
 	for i := range calls {
-		jobs[i] = new(job)
-		jobs[i].equal, jobs[i].err = x.check(&calls[i], response.CutOff())
-		jobs[i].call = calls[i]
+		jobs[i] = &job{call: calls[i]}
+		jobs[i].err = x.check(jobs[i], response.CutOff())
+		calls[i] = jobs[i].call
 	}
 	message.ToolCalls = calls
 	x.History = append(x.History, message)
@@ -281,24 +277,24 @@ func (x *questionRun) callAll(ctx context.Context, response *ChatResponse) {
 
 // job is a call on its way to its answer in the history.
 type job struct {
-	call   ToolCall // as it runs
-	note   string   // for the model, before the tool's text: that the arguments are not its own
-	answer *ChatMessage
-	equal  *equalCalls // nil if it cannot run
-	output ToolOutput  // these three are the running goroutine's until it hands the job back
-	err    error
-	took   time.Duration
+	call     ToolCall // as it runs
+	readOnly bool     // see Function
+	note     string   // for the model, before the tool's text: that the arguments are not its own
+	answer   *ChatMessage
+	equal    *equalCalls // nil if it cannot run
+	output   ToolOutput  // these three are the running goroutine's until it hands the job back
+	err      error
+	took     time.Duration
 }
 
-// check brings a call into a form that can be sent again. Its error tells the model why the call is not run.
-func (x *questionRun) check(call *ToolCall, cut bool) (*equalCalls, error) {
-	name, arguments := call.Name, call.Arguments
+// check brings a job's call into a form that can be sent again. Its error tells the model why the call is not run.
+func (x *questionRun) check(j *job, cut bool) error {
+	name, arguments := j.call.Name, j.call.Arguments
 	object, key, err := ParseArguments(arguments)
-	call.Arguments = object
+	j.call.Arguments = object
 	at := slices.IndexFunc(x.functions, func(f Function) bool { return f.Name == name })
-	if at < 0 {
-		allowed := FunctionName(name)
-		call.Name = cmp.Or(allowed[:min(len(allowed), MaxFunctionName)], "unknown")
+	if at < 0 && !acceptedName.MatchString(name) {
+		j.call.Name = "unknown"
 	}
 
 	x.calls++
@@ -306,44 +302,43 @@ func (x *questionRun) check(call *ToolCall, cut bool) (*equalCalls, error) {
 	switch {
 	case x.calls > maxCalls:
 		x.last = &LimitError{maxCalls, "calls per question"}
-		return nil, fmt.Errorf("not run: %w", x.last)
+		return fmt.Errorf("not run: %w", x.last)
 	case at < 0:
-		return nil, x.unknown(name)
+		return x.unknown(name)
 	case cut:
-		return nil, errCut // even if the arguments are valid: "{}" may be what was left of none
+		return errCut // even if the arguments are valid: "{}" may be what was left of none
 	case err != nil:
-		return nil, fmt.Errorf("%w; they were: %s", err, Clip(arguments, 1000))
+		return fmt.Errorf("%w; they were: %s", err, Clip(arguments, 1000))
 	}
 	key = name + " " + key
-	equal := x.equal[key]
-	if equal == nil {
-		equal = &equalCalls{readOnly: x.functions[at].ReadOnly}
-		x.equal[key] = equal
+	if x.equal[key] == nil {
+		x.equal[key] = new(equalCalls)
 	}
+	equal := x.equal[key]
 	switch {
 	case equal.refusals >= maxRefusals:
-		return nil, fmt.Errorf("%w %d times: do without it", ErrRefused, maxRefusals)
+		return fmt.Errorf("%w %d times: do without it", ErrRefused, maxRefusals)
 	case equal.count >= maxRepeats:
 		limit := &LimitError{maxRepeats, "equal calls with equal results"}
-		return nil, fmt.Errorf("not run: %w; use the result that you have, or change something first", limit)
+		return fmt.Errorf("not run: %w; use the result that you have, or change something first", limit)
 	}
 	equal.count++
-	return equal, nil
+	j.equal, j.readOnly = equal, x.functions[at].ReadOnly
+	return nil
 }
 
 // unknown tells the model why there is no function of that name.
 func (x *questionRun) unknown(name string) error {
+	var missing error
 	if x.Missing != nil {
-		if err := x.Missing(name); err != nil {
-			return err
-		}
+		missing = x.Missing(name)
 	}
 	names := make([]string, len(x.functions))
 	for i, f := range x.functions {
 		names[i] = f.Name
 	}
 	list := cmp.Or(Clip(strings.Join(names, ", "), 1000), "none")
-	return fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list)
+	return cmp.Or(missing, fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list))
 }
 
 // approve reports whether Decide lets the job run. If not, the job has its outcome.
@@ -396,8 +391,8 @@ func (x *questionRun) run(ctx context.Context, jobs []*job) {
 			continue
 		}
 		x.observe(Event{Kind: CallStarted, Call: j.call})
-		if !j.equal.readOnly {
-			x.changed(j.equal)
+		if !j.readOnly {
+			x.recountOthers(j.equal)
 		}
 		running++
 		goroutines.Go(func() {
@@ -412,10 +407,10 @@ func (x *questionRun) run(ctx context.Context, jobs []*job) {
 	}
 }
 
-// changed takes note that something may have changed with a call, so that others can have other results.
-func (x *questionRun) changed(with *equalCalls) {
+// recountOthers starts all counts but one anew: something may have changed, so other calls may have other results.
+func (x *questionRun) recountOthers(equal *equalCalls) {
 	for _, other := range x.equal {
-		if other != with {
+		if other != equal {
 			other.count = 0
 		}
 	}
@@ -436,7 +431,7 @@ func (x *questionRun) end(j *job) {
 	if equal := j.equal; equal != nil {
 		if equal.result != "" && equal.result != text { // who waits for a change may go on
 			equal.count = 1
-			x.changed(equal)
+			x.recountOthers(equal)
 		}
 		equal.result = text
 	}
@@ -448,10 +443,10 @@ func (x *questionRun) end(j *job) {
 func (x *questionRun) settle() {
 	switch {
 	case x.History[len(x.History)-1].Role == "assistant":
-	case len(x.History) == x.start+1 && x.text.Len() == 0:
+	case len(x.History) == x.start+1 && x.partial == "":
 		x.History = x.History[:x.start]
 	default:
-		text := strings.TrimSpace(x.text.String() + "\n\n" + cutOff)
+		text := strings.TrimSpace(x.partial + "\n\n" + cutOff)
 		x.History = append(x.History, ChatMessage{Role: "assistant", Content: TextContent(text)})
 	}
 }
@@ -470,21 +465,20 @@ func failure(err error) string { return "Error: " + err.Error() }
 // same for objects that differ only in white space and the order of members. Numbers are compared as they are written.
 func ParseArguments(text string) (object, key string, err error) {
 	text = cmp.Or(strings.TrimSpace(text), "null") // the two forms of no arguments
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber() // as float64, large numbers that differ would be equal
-	var value any
-	// Unmarshal first: it also finds what stands after the value, which Decode leaves unread.
-	if err := cmp.Or(json.Unmarshal([]byte(text), new(json.RawMessage)), decoder.Decode(&value)); err != nil {
+	if err := json.Unmarshal([]byte(text), new(json.RawMessage)); err != nil {
 		return "{}", "", fmt.Errorf("the arguments are not valid JSON (%w)", err)
 	}
-	switch value.(type) {
-	case nil:
-		return "{}", "{}", nil
-	case map[string]any:
-		canonical, err := json.Marshal(value) // sorts the members
-		return text, string(canonical), err
+	decoder := json.NewDecoder(strings.NewReader(text))
+	decoder.UseNumber() // as float64, large numbers that differ would be equal
+	var members map[string]any
+	if decoder.Decode(&members) != nil {
+		return "{}", "", errors.New("the arguments must be a JSON object")
 	}
-	return "{}", "", errors.New("the arguments must be a JSON object")
+	if members == nil {
+		return "{}", "{}", nil
+	}
+	canonical, err := json.Marshal(members) // sorts them
+	return text, string(canonical), err
 }
 
 // Clip shortens text to limit bytes, three quarters of them from its head and the rest from its tail, cut between

@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,16 @@ import (
 
 // MaxFunctions is how many functions the API takes with one request.
 const MaxFunctions = 128
+
+// MaxFunctionName is how many characters the API takes in the name of a function.
+const MaxFunctionName = 64
+
+// FunctionName returns name with _ for each character that the API refuses in it. It can still be empty or too long.
+func FunctionName(name string) string {
+	return refusedInName.ReplaceAllString(name, "_")
+}
+
+var refusedInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
 // maxPrefix is how many characters of a server's name are in the names of its functions: the rest is for the tool's
 // name.
@@ -114,13 +125,12 @@ func ToolFunction(name string, t *Tool) (Function, error) {
 // API would refuse it and the whole request with it, and to the model it is a remark. The error says why the schema
 // cannot be one of an object.
 func functionParameters(schema json.RawMessage) (json.RawMessage, error) {
-	schema = bytes.TrimSpace(schema)
 	s, b, properties, kind := scanner{text: schema}, []byte{'{'}, false, ""
-	switch text := string(schema[:min(len(schema), 100)]); {
-	case text == "", text == "null", text == "true", isEmptyList(schema):
+	switch text := string(bytes.TrimSpace(schema)); {
+	case text == "", text == "null", text == "true", emptyList(s):
 		s.text = []byte("{}")
 	case text[0] != '{':
-		return nil, fmt.Errorf("its inputSchema is not an object: %s", text)
+		return nil, fmt.Errorf("its inputSchema is not an object: %.100s", text)
 	}
 	s.object(func(key []byte) {
 		switch name := string(key); {
@@ -144,35 +154,35 @@ func functionParameters(schema json.RawMessage) (json.RawMessage, error) {
 	return append(appendKey(b, "type"), `"object"}`...), nil
 }
 
-// isEmptyList reports whether a value is [].
-func isEmptyList(raw []byte) bool {
-	return len(raw) > 1 && raw[0] == '[' && len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
-}
+// emptyList reports whether [] is next. It reads a copy of the scanner.
+func emptyList(s scanner) bool { return s.take('[') && s.take(']') }
 
 // appendSchema reads a schema and appends it as draft 7 has it. What is not a schema allows everything.
 func appendSchema(b []byte, s *scanner) []byte {
-	if s.peek() != '{' {
-		if raw := string(s.value()); raw == "true" || raw == "false" {
-			return append(b, raw...)
-		}
-		return append(b, "{}"...)
+	switch s.peek() {
+	case '{':
+		b = append(b, '{')
+		s.object(func(key []byte) { b = appendKeyword(b, string(key), s) })
+		return append(b, '}')
+	case 't', 'f':
+		return append(b, s.value()...)
 	}
-	b = append(b, '{')
-	s.object(func(key []byte) { b = appendKeyword(b, string(key), s) })
-	return append(b, '}')
+	s.value()
+	return append(b, "{}"...)
 }
 
 // appendKeyword reads the value of a schema's member and appends the member as draft 7 has it. null is no member.
 func appendKeyword(b []byte, name string, s *scanner) []byte {
-	form, first, with := keywordForm(name), s.peek(), appendKey(b, name)
+	first, holdsSchemas := draft7(name)
+	fits := first == "" || strings.IndexByte(first, s.peek()) >= 0
+	with := appendKey(b, name)
 	switch {
-	case first == '{' && form == "schemas by name":
-		with = append(with, '{')
-		s.object(func(key []byte) { with = appendSchema(appendKey(with, string(key)), s) })
-		return append(with, '}')
-	case first == '{' && (form == "schema" || form == "items"):
-		return appendSchema(with, s)
-	case first == '[' && (form == "schemas" || form == "items"):
+	case holdsSchemas && emptyList(*s):
+		if s.value(); first == "[" { // it must have one
+			return b
+		}
+		return append(with, "{}"...)
+	case holdsSchemas && fits && s.peek() == '[':
 		with = append(with, '[')
 		s.array(func() {
 			if with[len(with)-1] != '[' {
@@ -180,79 +190,61 @@ func appendKeyword(b []byte, name string, s *scanner) []byte {
 			}
 			with = appendSchema(with, s)
 		})
-		switch empty := with[len(with)-1] == '['; {
-		case !empty:
-			return append(with, ']')
-		case form == "items":
-			return append(with[:len(with)-1], "{}"...)
-		}
-		return b
+		return append(with, ']')
+	case holdsSchemas && fits && first == "{": // by name
+		with = append(with, '{')
+		s.object(func(key []byte) { with = appendSchema(appendKey(with, string(key)), s) })
+		return append(with, '}')
+	case holdsSchemas && fits:
+		return appendSchema(with, s)
 	}
 	raw := s.value()
 	switch {
-	case len(raw) == 0, form == "", fitsForm(form, raw):
+	case fits && (name != "type" || knownTypes(raw)):
 		return append(with, raw...)
 	case string(raw) == "null":
 		return b
-	case isEmptyList(raw) && (form == "schema" || form == "schemas by name"):
-		return append(with, "{}"...)
 	}
 	return append(appendKey(b, "x-"+name), raw...)
 }
 
-// keywordForm returns what draft 7 wants of the value of a keyword; nothing where any value will do, as for keywords
-// that it does not know.
-func keywordForm(name string) string {
-	switch name {
+// draft7 returns the bytes with which the value of a keyword can begin, "" for any, and whether it holds schemas. Any
+// value will do for keywords that draft 7 does not know.
+func draft7(keyword string) (first string, holdsSchemas bool) {
+	switch keyword {
 	case "additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then":
-		return "schema"
+		return "{tf", true
 	case "items":
-		return "items" // a schema, or a list of them
+		return "{[tf", true
 	case "allOf", "anyOf", "oneOf":
-		return "schemas"
+		return "[", true
 	case "$defs", "definitions", "patternProperties", "properties":
-		return "schemas by name"
+		return "{", true
 	case "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf",
 		"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties":
-		return "number"
-	case "$comment", "$id", "$ref", "$schema", "contentEncoding", "contentMediaType", "description", "format", "pattern",
-		"title":
-		return "string"
+		return "-0123456789", false
+	case "$id", "$ref", "$schema", "description", "format", "pattern", "title":
+		return `"`, false
 	case "readOnly", "uniqueItems", "writeOnly":
-		return "boolean"
-	case "enum", "examples":
-		return "list"
-	case "required":
-		return "strings"
+		return "tf", false
+	case "enum", "examples", "required":
+		return "[", false
 	case "type":
-		return "types"
+		return `"[`, false
 	}
-	return ""
+	return "", false
 }
 
-// fitsForm reports whether a value, which is not a schema's own object or a list of schemas, has the form.
-func fitsForm(form string, raw []byte) bool {
-	switch form {
-	case "schema", "items", "boolean":
-		return string(raw) == "true" || string(raw) == "false"
-	case "number":
-		return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9'
-	case "string":
-		return raw[0] == '"'
-	case "list":
-		return raw[0] == '['
-	case "strings":
-		return raw[0] == '[' && json.Unmarshal(raw, new([]string)) == nil
-	case "types":
-		var types []string
-		if raw[0] != '[' {
-			raw = slices.Concat([]byte{'['}, raw, []byte{']'})
-		}
-		const known = " array boolean integer null number object string "
-		unknown := func(t string) bool { return !strings.Contains(known, " "+t+" ") }
-		return json.Unmarshal(raw, &types) == nil && len(types) > 0 && !slices.ContainsFunc(types, unknown)
+// knownTypes reports whether the value of type, a string or a list of strings, names types that draft 7 has.
+func knownTypes(raw []byte) bool {
+	if bytes.HasPrefix(raw, []byte{'"'}) {
+		raw = slices.Concat([]byte{'['}, raw, []byte{']'})
 	}
-	return false
+	var types []string
+	err := json.Unmarshal(raw, &types)
+	known := []string{"array", "boolean", "integer", "null", "number", "object", "string"}
+	unknown := func(t string) bool { return !slices.Contains(known, t) }
+	return err == nil && len(types) > 0 && !slices.ContainsFunc(types, unknown)
 }
 
 // ModelText returns a tool's result as a model reads it: text as it is, bytes as a placeholder, links as URI and

@@ -245,6 +245,8 @@ func TestToolFunction(t *testing.T) {
 		`7`:                   `error its inputSchema is not an object: 7`,
 		`{"type":"string"}`:   `error its inputSchema has the type "string", and not object`,
 		`{"type":`:            `error its inputSchema is not valid JSON`,
+		`{"items":{"type":"`:  `error its inputSchema is not valid JSON`,
+		`[ `:                  `error its inputSchema is not an object: [`,
 	} {
 		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
 		got := string(f.Parameters)

@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -65,6 +64,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MCP_MAX_REPEATS    -max-repeats    equal calls with equal results, nothing changed    10
   MCP_MAX_RESULT     -max-result     bytes of a tool's result that the model gets       65536
   MCP_MAX_SAMPLES    -max-samples    requests of servers to the model per question      20
+  MCP_MAX_QUESTIONS  -max-questions  questions of a server before it answers a request  50
   MCP_TIMEOUT        -timeout        of a request to a server without progress          30m
   MCP_START_TIMEOUT  -start-timeout  of a server's start                                30s; 5m where npx, docker
                                                                                         and the like download it
@@ -168,9 +168,6 @@ func run() int {
 // maxShown bounds an error or a note of the program, in columns: it may hold the text of a server.
 const maxShown = 2000
 
-// given holds options as they were written; check reads them.
-type given struct{ turns, repeats, result, samples, timeout, start string }
-
 // program is one run of the command line.
 type program struct {
 	screen   *Screen
@@ -191,15 +188,16 @@ type program struct {
 	approve        string
 	http           string // where serve listens; empty for stdio
 	maxFile        int    // MiB of a file that serve reads
-	given          given
 	maxTurns       int
 	maxRepeats     int
 	maxResult      int // bytes
 	maxSamples     int
+	maxQuestions   int
 	timeout, start time.Duration
 	trace          string
 	json, quiet    bool
-	literal        bool // the arguments are a question, whatever they look like
+	literal        bool  // the arguments are a question, whatever they look like
+	misset         error // of a variable, which help and version do not need
 
 	// These are set by configure.
 	servers []Server
@@ -246,8 +244,6 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return usageError("-http goes with serve")
 	case p.maxFile != 0 && name != "serve":
 		return usageError("-max-file goes with serve")
-	case p.maxFile < 0:
-		return usageError("-max-file: %d is not a number of MiB", p.maxFile)
 	case p.session != "" && isCommand:
 		return usageError("-session goes with a question")
 	case !isCommand && len(args) == 1 && meant != "" && !strings.Contains(name, " "):
@@ -275,37 +271,30 @@ func versionLine(info *debug.BuildInfo, ok bool) string {
 // nearest returns the command that a word was meant to be: it differs in one letter, or in two if it has more than
 // five. It returns "" for a word that is far from all.
 func nearest(word string, commands []string) string {
-	least, nearest := 3, ""
-	for _, command := range commands {
-		if d := distance(word, command); d < least && (d < 2 || len(word) > 5) {
-			least, nearest = d, command
-		}
-	}
-	return nearest
-}
-
-// distance is the Levenshtein distance: how many bytes have to be added, left out or changed to get b from a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1) // distances between the bytes of a so far and each beginning of b
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
+	for limit := range 2 + min(len(word)/6, 1) {
+		for _, command := range commands {
+			if isNear(limit, word, command) {
+				return command
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, diagonal+1)
 		}
 	}
-	return row[len(b)]
+	return ""
 }
 
-// parse takes the options from the environment and the flags, which may stand anywhere, and returns the rest.
+// isNear reports whether at most limit bytes have to be added, left out or changed to get b from a.
+func isNear(limit int, a, b string) bool {
+	switch {
+	case a == "" || b == "":
+		return len(a)+len(b) <= limit
+	case a[0] == b[0]:
+		return isNear(limit, a[1:], b[1:])
+	}
+	return limit > 0 &&
+		(isNear(limit-1, a[1:], b) || isNear(limit-1, a, b[1:]) || isNear(limit-1, a[1:], b[1:]))
+}
+
+// parse reads the flags, which may stand anywhere, and the variables of those that are not given, and returns the
+// rest.
 func (p *program) parse(args []string) (rest []string, err error) {
 	p.key = os.Getenv("MISTRAL_API_KEY")
 	p.secrets.Add("[key]", p.key)
@@ -313,27 +302,26 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	p.secrets.AddVariable("MISTRAL_BASE_URL", p.baseURL)
 	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	text := func(into *string, name, variable, value string) {
-		f.StringVar(into, name, cmp.Or(os.Getenv(variable), value), "")
-	}
-	text(&p.model, "model", "MISTRAL_MODEL", "mistral-large-latest")
+	// In place of a usage each flag has the name of its variable.
+	f.StringVar(&p.model, "model", "mistral-large-latest", "MISTRAL_MODEL")
 	f.StringVar(&p.model, "m", p.model, "")
-	text(&p.config, "config", "MCP_CONFIG", "")
-	text(&p.server, "server", "MCP_SERVER", "")
-	text(&p.protocol, "protocol", "MCP_PROTOCOL", "auto")
-	text(&p.system, "system", "MCP_SYSTEM", defaultSystem)
-	text(&p.approve, "approve", "MCP_APPROVE", "")
-	text(&p.given.turns, "max-turns", "MCP_MAX_TURNS", "20")
-	text(&p.given.repeats, "max-repeats", "MCP_MAX_REPEATS", "10")
-	text(&p.given.result, "max-result", "MCP_MAX_RESULT", "65536")
-	text(&p.given.samples, "max-samples", "MCP_MAX_SAMPLES", "20")
-	text(&p.given.timeout, "timeout", "MCP_TIMEOUT", "30m")
-	text(&p.given.start, "start-timeout", "MCP_START_TIMEOUT", "")
-	text(&p.trace, "trace", "MCP_TRACE", "")
+	f.StringVar(&p.config, "config", "", "MCP_CONFIG")
+	f.BoolVar(&p.trust, "trust", false, "MCP_TRUST")
+	f.StringVar(&p.server, "server", "", "MCP_SERVER")
+	f.Func("protocol", "MCP_PROTOCOL", oneOf(&p.protocol, append([]string{"auto"}, Revisions()...)...))
+	f.StringVar(&p.system, "system", defaultSystem, "MCP_SYSTEM")
+	f.Func("approve", "MCP_APPROVE", oneOf(&p.approve, "ask", "always", "never"))
+	f.Func("max-turns", "MCP_MAX_TURNS", number(&p.maxTurns, 20))
+	f.Func("max-repeats", "MCP_MAX_REPEATS", number(&p.maxRepeats, 10))
+	f.Func("max-result", "MCP_MAX_RESULT", number(&p.maxResult, 65536))
+	f.Func("max-samples", "MCP_MAX_SAMPLES", number(&p.maxSamples, 20))
+	f.Func("max-questions", "MCP_MAX_QUESTIONS", number(&p.maxQuestions, 50))
+	f.Func("timeout", "MCP_TIMEOUT", duration(&p.timeout, 30*time.Minute))
+	f.Func("start-timeout", "MCP_START_TIMEOUT", duration(&p.start, 0)) // 0: Server's own bounds
+	f.StringVar(&p.trace, "trace", "", "MCP_TRACE")
 	f.StringVar(&p.session, "session", "", "")
 	f.Func("http", "", p.listenAt)
-	f.IntVar(&p.maxFile, "max-file", 0, "")
-	f.BoolVar(&p.trust, "trust", !slices.Contains([]string{"", "0", "false"}, os.Getenv("MCP_TRUST")), "")
+	f.Func("max-file", "", number(&p.maxFile, 0)) // 0: Library's own bound
 	f.BoolVar(&p.json, "json", false, "")
 	f.BoolVar(&p.quiet, "q", false, "")
 	showVersion := f.Bool("version", false, "")
@@ -356,48 +344,27 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	if *showVersion {
 		return []string{"version"}, nil
 	}
+	instead := map[string]string{"m": "model", "server": "config", "config": "server"}
 	given := make(map[string]bool)
-	f.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	switch { // a flag is stronger than a variable
-	case given["server"] && !given["config"]:
-		p.config = ""
-	case given["config"] && !given["server"]:
-		p.server = ""
-	}
+	f.Visit(func(f *flag.Flag) { given[f.Name], given[instead[f.Name]] = true, true })
+	f.VisitAll(func(f *flag.Flag) {
+		if text := os.Getenv(f.Usage); text != "" && !given[f.Name] && p.misset == nil {
+			if err := f.Value.Set(text); err != nil {
+				p.misset = usageError("%s: %q: %w", f.Usage, text, err)
+			}
+		}
+	})
 	return rest, nil
 }
 
-// check reads the options, which help and version do not need.
-func (p *program) check() (err error) {
+// check reports what is wrong with the options, and reads what they refer to. help, version and serve do not need it.
+func (p *program) check() error {
 	p.ollamaURL = "http://localhost:11434/v1"
 	if strings.HasPrefix(p.model, ollama) && p.baseURL != "" {
 		p.ollamaURL, p.key = p.baseURL, "" // the key is Mistral's
 	}
-	for _, count := range []struct {
-		into           *int
-		variable, text string
-	}{
-		{&p.maxTurns, "MCP_MAX_TURNS", p.given.turns},
-		{&p.maxRepeats, "MCP_MAX_REPEATS", p.given.repeats},
-		{&p.maxResult, "MCP_MAX_RESULT", p.given.result},
-		{&p.maxSamples, "MCP_MAX_SAMPLES", p.given.samples},
-	} {
-		if *count.into, err = strconv.Atoi(count.text); err != nil || *count.into < 1 {
-			return usageError("%s: %q is not a whole number above 0", count.variable, count.text)
-		}
-	}
-	if p.timeout, err = duration(p.given.timeout); err != nil {
-		return usageError("MCP_TIMEOUT: %w", err)
-	}
-	if p.start, err = duration(p.given.start); err != nil && p.given.start != "" { // else Server's own bounds
-		return usageError("MCP_START_TIMEOUT: %w", err)
-	}
-	if p.protocol != "auto" && !slices.Contains(Revisions(), p.protocol) {
-		known := strings.Join(Revisions(), ", ")
-		return usageError("MCP_PROTOCOL: %q is not a revision known here: auto, %s", p.protocol, known)
-	}
-	if !slices.Contains([]string{"", "ask", "always", "never"}, p.approve) {
-		return usageError("MCP_APPROVE: %q is none of ask, always, never", p.approve)
+	if p.misset != nil {
+		return p.misset
 	}
 	if p.config != "" && p.server != "" {
 		return usageError("MCP_CONFIG and MCP_SERVER both say which servers there are: give one of them")
@@ -415,16 +382,38 @@ func (p *program) check() (err error) {
 	return nil
 }
 
-// duration reads 90s, 5m, or a number of seconds.
-func duration(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		d, err = time.ParseDuration(text + "s")
+// oneOf, number and duration return functions that read the value of a flag.
+func oneOf(into *string, known ...string) func(string) error {
+	return func(text string) error {
+		if *into = text; !slices.Contains(known, text) {
+			return fmt.Errorf("not one of %s", strings.Join(known, ", "))
+		}
+		return nil
 	}
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is not a duration such as 90s or 5m", text)
+}
+
+func number(into *int, standard int) func(string) error {
+	*into = standard
+	return func(text string) (err error) {
+		if *into, err = strconv.Atoi(text); err != nil || *into < 1 {
+			return errors.New("not a whole number above 0")
+		}
+		return nil
 	}
-	return d, nil
+}
+
+// duration takes 90s, 5m, or a number of seconds.
+func duration(into *time.Duration, standard time.Duration) func(string) error {
+	*into = standard
+	return func(text string) (err error) {
+		if *into, err = time.ParseDuration(text); err != nil {
+			*into, err = time.ParseDuration(text + "s")
+		}
+		if err != nil || *into <= 0 {
+			return errors.New("not a duration such as 90s or 5m")
+		}
+		return nil
+	}
 }
 
 // note tells the user something in passing.

@@ -267,22 +267,14 @@ func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	return ToolOutput{Text: ModelText(result), IsError: result.IsError, Result: result}, nil
 }
 
-// maskedError is an error without secrets, as the model reads it. (A tool's own text goes to the model as it is: what
+// masked returns an error without secrets, as the model reads it. (A tool's own text goes to the model as it is: what
 // the model reads it may write back.)
-type maskedError struct {
-	error
-	text string
-}
-
 func (p *program) masked(err error) error {
 	if err == nil {
 		return nil
 	}
-	return maskedError{err, p.secrets.Mask(err.Error())}
+	return errors.New(p.secrets.Mask(err.Error()))
 }
-
-func (e maskedError) Error() string { return e.text }
-func (e maskedError) Unwrap() error { return e.error }
 
 // decide lets the user decide on a call. The built-in library only reads what is public.
 func (p *program) decide(ctx context.Context, host *Host, call ToolCall) Decision {

@@ -159,10 +159,11 @@ func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) C
 	elicit := func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error) { return p.elicit(ctx, s, r) }
 	sample := func(ctx context.Context, r *SampleRequest) (*SampleResult, error) { return p.sample(ctx, s, r) }
 	o := ClientOptions{
-		Info:    Implementation{Name: "mcpagent", Version: version},
-		Timeout: p.timeout,
-		Warn:    func(text string) { p.note("server %s: %s", s.Name, text) },
-		Answers: map[string]Responder{"elicitation/create": ElicitAnswer(elicit)},
+		Info:         Implementation{Name: "mcpagent", Version: version},
+		Timeout:      p.timeout,
+		Warn:         func(text string) { p.note("server %s: %s", s.Name, text) },
+		Answers:      map[string]Responder{"elicitation/create": ElicitAnswer(elicit)},
+		MaxQuestions: p.maxQuestions,
 	}
 	if p.approve == "always" || p.approve != "never" && p.terminal.Interactive() {
 		o.Answers["sampling/createMessage"] = SampleAnswer(sample)

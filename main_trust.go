@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -18,9 +17,6 @@ import (
 	"strings"
 )
 
-// maxTrustQuestion bounds what the user is asked about at once, in bytes: the beginning of more would not be seen.
-const maxTrustQuestion = 3000
-
 // trustFolder lets the user decide whether the servers of this folder's configuration may be started: a folder that
 // comes from elsewhere brings commands of somebody else. What was allowed is remembered by the path and the text.
 func (p *program) trustFolder(ctx context.Context, file string, text []byte, servers []Server) error {
@@ -28,34 +24,48 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, ser
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
 	}
-	if err != nil {
+	if err != nil || p.trust || len(servers) == 0 || inHome(path) {
 		return err
 	}
-	hash := fmt.Sprintf("%x", sha256.Sum256(text))
-	allowed, store := allowedFolders()
-	if p.trust || len(servers) == 0 || allowed[path] == hash || inHome(path) {
-		return nil
-	}
+	memory, failed := trustFile(path)
+	hash := fmt.Sprintf("%x %s\n", sha256.Sum256(text), path)
+	allowed, _ := os.ReadFile(memory) // what cannot be read allows nothing
 	what := "was found in this folder"
-	if allowed[path] != "" {
+	if string(allowed) == hash {
+		return nil
+	} else if len(allowed) > 0 {
 		what = "has changed since you allowed it"
+	}
+	if !p.terminal.Interactive() {
+		return fmt.Errorf("%s %s; its servers (%s) are not started. Look at it, and allow it: mcpagent asks on a "+
+			"terminal, once; -trust or MCP_TRUST=1 is for one run", word(path), what, strings.Join(ServerNames(servers), ", "))
 	}
 	question := fmt.Sprintf("%s %s. It starts or connects to:", word(path), what)
 	for i := range servers {
 		question += "\n  " + describe(&servers[i])
 	}
-	if !p.terminal.Interactive() || len(question) > maxTrustQuestion {
-		return fmt.Errorf("%s %s; its servers (%s) are not started. Look at it, and allow it with -trust or MCP_TRUST=1",
-			word(path), what, strings.Join(ServerNames(servers), ", "))
-	}
 	if !p.terminal.Confirm(ctx, question+"\nallow this, until the file changes?") {
 		return cmp.Or(context.Cause(ctx), fmt.Errorf("the servers of %s were not allowed", word(path)))
 	}
-	allowed[path] = hash
-	if err := saveAllowed(store, allowed); err != nil {
-		p.note("this cannot be remembered: %v", err)
+	if failed == nil {
+		failed = os.MkdirAll(filepath.Dir(memory), 0o700)
+	}
+	if failed == nil {
+		failed = ReplaceFile(memory, []byte(hash))
+	}
+	if failed != nil {
+		p.note("this cannot be remembered: %v", failed)
 	}
 	return nil
+}
+
+// trustFile returns the file that says which text of a configuration was allowed.
+func trustFile(path string) (string, error) {
+	folder, err := os.UserConfigDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(folder, "mcpagent", fmt.Sprintf("trusted-%.16x", sha256.Sum256([]byte(path)))), nil
 }
 
 // inHome reports whether a file is the configuration of the user's home.
@@ -103,30 +113,4 @@ func word(text string) string {
 		return text
 	}
 	return strconv.QuoteToASCII(text)
-}
-
-// allowedFolders returns the hashes of the texts that were allowed, by path, and the file that has them. What cannot
-// be read there allows nothing.
-func allowedFolders() (allowed map[string]string, store string) {
-	if folder, err := os.UserConfigDir(); err == nil {
-		store = filepath.Join(folder, "mcpagent", "trusted.json")
-	}
-	if text, err := os.ReadFile(store); err == nil {
-		_ = json.Unmarshal(text, &allowed)
-	}
-	if allowed == nil {
-		allowed = make(map[string]string)
-	}
-	return allowed, store
-}
-
-func saveAllowed(store string, allowed map[string]string) error {
-	text, err := PlainJSON(allowed)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(store), 0o700)
-	}
-	if err == nil {
-		err = ReplaceFile(store, append(text, '\n'))
-	}
-	return err
 }

@@ -114,26 +114,23 @@ func (c Content) Text() string {
 
 // MarshalJSON sends null, and no content, as "": beside tool calls the API takes both, older servers only "".
 func (c Content) MarshalJSON() ([]byte, error) {
-	if absent(c) {
+	if len(c) == 0 || string(c) == "null" {
 		c = TextContent("")
 	}
 	return c, nil
 }
 
 func (c *Content) UnmarshalJSON(b []byte) error {
-	*c = replaceSurrogates(slices.Clone(b))
+	*c = replaceSurrogates(b)
 	return nil
 }
 
 // surrogate matches a pair of escaped surrogates, half of a pair, or another escape.
 var surrogate = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)`)
 
-// replaceSurrogates replaces each half of a pair in JSON by U+FFFD. A half is not a character: servers refuse it, or
-// fail, in every turn that repeats it.
+// replaceSurrogates returns a copy of JSON with U+FFFD for each half of a surrogate pair. A half is not a character:
+// servers refuse it, or fail, in every turn that repeats it.
 func replaceSurrogates(text []byte) []byte {
-	if !bytes.Contains(text, []byte(`\ud`)) && !bytes.Contains(text, []byte(`\uD`)) {
-		return text
-	}
 	return surrogate.ReplaceAllFunc(text, func(escape []byte) []byte {
 		if len(escape) == len(`\ud800`) {
 			return []byte(`\ufffd`)
@@ -168,7 +165,7 @@ func (c *ToolCall) UnmarshalJSON(b []byte) error {
 
 // wireCall is a ToolCall on the wire, whole or a fragment of a stream.
 type wireCall struct {
-	Index    *looseInt       `json:"index,omitempty"` // in streams only
+	Index    json.RawMessage `json:"index,omitempty"` // in streams only: a number, from some servers as a string
 	ID       json.RawMessage `json:"id"`              // a string; from some servers a number
 	Type     string          `json:"type"`
 	Function struct {
@@ -177,15 +174,6 @@ type wireCall struct {
 	} `json:"function"`
 	Extra     json.RawMessage `json:"extra_content,omitempty"`
 	ExtraHost string          `json:"extra_host,omitempty"` // in saved histories only
-}
-
-// looseInt is a whole number that some servers send as 12.0 or "12". What is none of these is 0.
-type looseInt int
-
-func (n *looseInt) UnmarshalJSON(b []byte) error {
-	f, _ := strconv.ParseFloat(string(bytes.Trim(b, `"`)), 64)
-	*n = looseInt(f)
-	return nil
 }
 
 func (w *wireCall) call() ToolCall {
@@ -214,25 +202,15 @@ type Function struct {
 
 func (f Function) MarshalJSON() ([]byte, error) {
 	function := map[string]any{"name": f.Name, "description": f.Description, "parameters": f.Parameters}
-	if absent(f.Parameters) {
+	if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
 		function["parameters"] = json.RawMessage(`{"properties":{},"type":"object"}`)
 	}
 	return PlainJSON(map[string]any{"type": "function", "function": function})
 }
 
-// MaxFunctionName is how many characters the API takes in the name of a function.
-const MaxFunctionName = 64
-
-// FunctionName returns name with _ for each character that the API refuses in it. It can still be empty or too long.
-func FunctionName(name string) string {
-	return refusedInName.ReplaceAllString(name, "_")
-}
-
-var refusedInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
-
-// CallID returns id if Mistral takes it as the id of a call: nine letters and digits. Otherwise it returns such an id,
+// callID returns id if Mistral takes it as the id of a call: nine letters and digits. Otherwise it returns such an id,
 // the same one for the same id.
-func CallID(id string) string {
+func callID(id string) string {
 	if acceptedID.MatchString(id) {
 		return id
 	}
@@ -274,11 +252,15 @@ type Usage struct {
 	TotalTokens      int `json:"total_tokens"`
 }
 
-// UnmarshalJSON takes counts of any form. What is not a count is 0: it does not make an answer invalid.
+// UnmarshalJSON takes counts in the forms 12, 12.0 and "12". Any other is 0: it does not make an answer invalid.
 func (u *Usage) UnmarshalJSON(b []byte) error {
-	var counts map[string]looseInt
-	_ = json.Unmarshal(b, &counts)
-	*u = Usage{int(counts["prompt_tokens"]), int(counts["completion_tokens"]), int(counts["total_tokens"])}
+	var members map[string]any
+	_ = json.Unmarshal(b, &members)
+	count := func(name string) int {
+		f, _ := strconv.ParseFloat(fmt.Sprint(members[name]), 64)
+		return int(f)
+	}
+	*u = Usage{count("prompt_tokens"), count("completion_tokens"), count("total_tokens")}
 	return nil
 }
 
@@ -403,7 +385,7 @@ func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatRespon
 	if _, err := in.Peek(1); err != nil {
 		return nil, true, fmt.Errorf("no answer: %w", err)
 	}
-	answer, err := m.read(resp, req.URL.Host, in, onText)
+	answer, err := m.read(req.URL.Host, resp, in, onText)
 	if errors.As(err, new(*http.MaxBytesError)) {
 		err = ErrTooLarge
 	}
@@ -426,37 +408,35 @@ func (p patient) Read(b []byte) (int, error) {
 }
 
 // read adds up the events of a stream. A whole answer is a stream of one event. With an error comes what there was.
-func (m *Mistral) read(
-	resp *http.Response, host string, in *bufio.Reader, onText func(string),
-) (*ChatResponse, error) {
-	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText func(string)) (*ChatResponse, error) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	next, whole := nextData, kind != "text/event-stream" // whatever was requested: not every server can do both
 	if whole {
 		next = func(in *bufio.Reader) ([]byte, error) { return io.ReadAll(in) }
 	}
-	parts := &answerParts{host: host, byIndex: make(map[looseInt]int)}
+	parts := &answerParts{host: host, byIndex: make(map[string]int)}
 	for {
 		data, err := next(in)
 		switch {
 		case string(data) == "[DONE]" && parts.begun, err == io.EOF && parts.FinishReason != "":
-			return parts.end() // not every server sends [DONE], but every one sends a finish_reason
+			return parts.end(nil) // not every server sends [DONE], but every one sends a finish_reason
 		case string(data) == "[DONE]", err == io.EOF:
-			return parts.join(), io.ErrUnexpectedEOF
+			return parts.end(io.ErrUnexpectedEOF)
 		case err != nil:
-			return parts.join(), err
+			return parts.end(err)
 		}
 		var event wireAnswer
 		if json.Unmarshal(data, &event) != nil {
-			return parts.join(), m.refusal(resp, data)
+			return parts.end(m.refusal(r, data))
 		}
 		if text := parts.add(&event).Text(); text != "" && onText != nil {
 			onText(text)
 		}
 		switch {
 		case event.failed(), whole && !parts.begun:
-			return parts.join(), m.refusal(resp, data)
+			return parts.end(m.refusal(r, data))
 		case whole:
-			return parts.end()
+			return parts.end(nil)
 		}
 	}
 }
@@ -486,13 +466,13 @@ func nextData(in *bufio.Reader) ([]byte, error) {
 
 // answerParts is an answer that is being read.
 type answerParts struct {
-	ChatResponse                  // without the message's content, and the arguments of its calls
-	host         string           // that sends it
-	begun        bool             // there was a message, or a delta of one
-	byIndex      map[looseInt]int // where in the message's calls the last one of an index is
-	arguments    [][]byte         // of the message's calls
-	chunks       []any            // of the content
-	text         []byte           // of strings after the chunks
+	ChatResponse                // without the message's content, and the arguments of its calls
+	host         string         // that sends it
+	begun        bool           // there was a message, or a delta of one
+	byIndex      map[string]int // where in the message's calls the last one of an index is; "" stands for no index
+	arguments    [][]byte       // of the message's calls
+	chunks       []any          // of the content
+	text         []byte         // of strings after the chunks
 }
 
 // add adds an event and returns its content.
@@ -506,8 +486,8 @@ func (p *answerParts) add(event *wireAnswer) Content {
 	p.begun, p.FinishReason = true, cmp.Or(first.FinishReason, p.FinishReason)
 	message := cmp.Or(first.Message, first.Delta, &wireMessage{})
 	for i, call := range message.ToolCalls {
-		if index := looseInt(i); first.Message != nil {
-			call.Index = &index // each is a call of its own
+		if first.Message != nil { // each is a call of its own
+			call.Index = json.RawMessage(strconv.Itoa(i))
 		}
 		p.addCall(&call)
 	}
@@ -533,16 +513,9 @@ func (p *answerParts) allChunks() []any {
 // addCall adds a tool call or a fragment of one. Mistral sends each call whole. Other servers send the arguments in
 // pieces: most with the call's index, some without, and some with index 0 for every call.
 func (p *answerParts) addCall(wire *wireCall) {
-	fragment, index := wire.call(), looseInt(-1) // -1 stands for no index
-	if wire.Index != nil {
-		index = *wire.Index
-	}
-	if fragment.ExtraHost = ""; fragment.Extra != nil {
-		fragment.ExtraHost = p.host
-	}
-	calls := p.Message.ToolCalls
+	fragment, index, calls := wire.call(), looseText(wire.Index), p.Message.ToolCalls
 	at, known := p.byIndex[index]
-	begins := wire.Index == nil && fragment.ID == "" && fragment.Name != ""
+	begins := index == "" && fragment.ID == "" && fragment.Name != ""
 	if !known || begins || fragment.ID != "" && calls[at].ID != "" && fragment.ID != calls[at].ID {
 		p.byIndex[index] = len(calls)
 		p.Message.ToolCalls = append(calls, fragment)
@@ -555,24 +528,22 @@ func (p *answerParts) addCall(wire *wireCall) {
 	p.arguments[at] = append(p.arguments[at], fragment.Arguments...)
 }
 
-// end returns the answer if it is whole, as far as its finish_reason says.
-func (p *answerParts) end() (*ChatResponse, error) {
-	if p.FinishReason == "error" || p.FinishReason == "content_filter" {
-		return p.join(), fmt.Errorf("the server ended it with finish_reason %q", p.FinishReason)
-	}
-	return p.join(), nil
-}
-
-// join returns the answer, nil if it has not begun. Its content is a string or, if there are chunks, a list of them,
-// strings as text chunks.
-func (p *answerParts) join() *ChatResponse {
+// end returns the answer, nil if it has not begun, and err or the error that its finish_reason reports. The content is
+// a string or, if there are chunks, a list of them, strings as text chunks.
+func (p *answerParts) end(err error) (*ChatResponse, error) {
 	if !p.begun {
-		return nil
+		return nil, err
+	}
+	if err == nil && (p.FinishReason == "error" || p.FinishReason == "content_filter") {
+		err = fmt.Errorf("the server ended it with finish_reason %q", p.FinishReason)
 	}
 	p.Message.Role = "assistant"
 	calls, taken := p.Message.ToolCalls, map[string]bool{"": true}
 	for i := range calls {
 		calls[i].Arguments = string(replaceSurrogates(p.arguments[i]))
+		if calls[i].ExtraHost = ""; calls[i].Extra != nil {
+			calls[i].ExtraHost = p.host
+		}
 		for taken[calls[i].ID] { // the results could not be told apart
 			calls[i].ID = rand.Text()[:9] // as Mistral takes it
 		}
@@ -583,7 +554,7 @@ func (p *answerParts) join() *ChatResponse {
 	} else {
 		p.Message.Content, _ = PlainJSON(p.allChunks()) // they were decoded
 	}
-	return &p.ChatResponse
+	return &p.ChatResponse, err
 }
 
 // request makes the request of which each attempt sends a copy. The API refuses members that it does not know, so
@@ -620,22 +591,21 @@ func (m *Mistral) request(ctx context.Context, r *ChatRequest, stream bool) (*ht
 	return req, nil
 }
 
-// onWire returns messages as the server takes them: with ids of calls that Mistral accepts too, and without what
-// another server has added to a call.
+// onWire returns messages as the server at host takes them: with ids of calls that Mistral accepts too, and without
+// what another server has added to a call.
 func onWire(messages []ChatMessage, host string) []ChatMessage {
 	messages = slices.Clone(messages)
-	for i := range messages {
-		m := &messages[i]
+	for i, m := range messages {
 		if m.Role == "tool" {
-			m.ToolCallID = CallID(m.ToolCallID)
+			messages[i].ToolCallID = callID(m.ToolCallID)
 		}
-		m.ToolCalls = slices.Clone(m.ToolCalls)
-		for j := range m.ToolCalls {
-			call := &m.ToolCalls[j]
-			if call.ID = CallID(call.ID); call.ExtraHost != host {
+		messages[i].ToolCalls = slices.Clone(m.ToolCalls)
+		for j, call := range m.ToolCalls {
+			if call.ExtraHost != host {
 				call.Extra = nil
 			}
-			call.ExtraHost = ""
+			call.ID, call.ExtraHost = callID(call.ID), ""
+			messages[i].ToolCalls[j] = call
 		}
 	}
 	return messages
@@ -700,10 +670,8 @@ func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 // after the place that a validation error names.
 func errorText(v any) string {
 	switch v := v.(type) {
-	case string:
-		return v
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
+	case string, float64:
+		return fmt.Sprint(v)
 	case []any:
 		texts := make([]string, len(v))
 		for i := range v {
@@ -744,9 +712,6 @@ func (m *Mistral) safe(err error) error {
 	}
 	return err
 }
-
-// absent reports whether a member is missing or null.
-func absent(raw []byte) bool { return len(raw) == 0 || string(raw) == "null" }
 
 // PlainJSON is json.Marshal without the escapes for <, > and &, which cost a model tokens.
 func PlainJSON(v any) ([]byte, error) {

@@ -160,10 +160,10 @@ func TestMistralRequest(t *testing.T) {
 			`{"role":"tool","content":"one","tool_call_id":"aaaaaaaa1","name":"f"},` +
 			`{"role":"tool","content":"","tool_call_id":"aaaaaaaa2","name":"g"},` +
 			`{"role":"assistant","content":"","tool_calls":[` +
-			`{"id":"` + CallID("call_0") + `","type":"function","function":{"name":"g","arguments":"{}"}},` +
-			`{"id":"` + CallID("") + `","type":"function","function":{"name":"g","arguments":"{}"}}]},` +
-			`{"role":"tool","content":"two","tool_call_id":"` + CallID("") + `","name":"g"},` +
-			`{"role":"tool","content":"three","tool_call_id":"` + CallID("call_0") + `","name":"g"},` +
+			`{"id":"` + callID("call_0") + `","type":"function","function":{"name":"g","arguments":"{}"}},` +
+			`{"id":"` + callID("") + `","type":"function","function":{"name":"g","arguments":"{}"}}]},` +
+			`{"role":"tool","content":"two","tool_call_id":"` + callID("") + `","name":"g"},` +
+			`{"role":"tool","content":"three","tool_call_id":"` + callID("call_0") + `","name":"g"},` +
 			`{"role":"assistant","content":[{"type":"text","text":"so"}]},` + userSent + `]}`},
 		"options": {ChatRequest{Messages: []ChatMessage{user}, Temperature: &zero, MaxTokens: 7, ToolChoice: "none",
 			Tools: []Function{{Name: "f"}, {Name: "g", Description: "<d>", Parameters: schema},
@@ -206,11 +206,11 @@ func TestMistralRequest(t *testing.T) {
 }
 
 func TestCallID(t *testing.T) {
-	assert.Equal(t, CallID("aB3aB3aB3"), "aB3aB3aB3")
+	assert.Equal(t, callID("aB3aB3aB3"), "aB3aB3aB3")
 	made := map[string]bool{}
 	for _, id := range []string{"", "call_1", "call_2", "aaaaaaaa", "aaaaaaaaaa"} {
-		assert.Assert(t, modelID.MatchString(CallID(id)) && CallID(id) == CallID(id), id)
-		made[CallID(id)] = true
+		assert.Assert(t, modelID.MatchString(callID(id)) && callID(id) == callID(id), id)
+		made[callID(id)] = true
 	}
 	assert.Equal(t, len(made), 5)
 }

@@ -251,17 +251,16 @@ func (s *sampling) addResult(raw json.RawMessage) error {
 	if err := json.Unmarshal(raw, &result); err != nil {
 		return fmt.Errorf("tool_result: %w", err)
 	}
-	id := CallID(result.ToolUseID)
-	function, ok := s.open[id]
+	function, ok := s.open[result.ToolUseID]
 	if !ok {
 		return fmt.Errorf("the tool_result for %q belongs to no tool_use of the message before", result.ToolUseID)
 	}
-	delete(s.open, id)
+	delete(s.open, result.ToolUseID)
 	text := ModelText(&result.ToolResult)
 	if result.IsError {
 		text = "Error: " + text
 	}
-	message := ChatMessage{Role: "tool", Content: TextContent(text), ToolCallID: id, Name: function}
+	message := ChatMessage{Role: "tool", Content: TextContent(text), ToolCallID: result.ToolUseID, Name: function}
 	s.chat.Messages = append(s.chat.Messages, message)
 	return nil
 }
@@ -272,8 +271,7 @@ func (s *sampling) addCall(calls []ToolCall, raw json.RawMessage) ([]ToolCall, e
 	if err := json.Unmarshal(raw, &use); err != nil {
 		return nil, fmt.Errorf("tool_use: %w", err)
 	}
-	id := CallID(use.ID)
-	if _, ok := s.open[id]; ok {
+	if _, ok := s.open[use.ID]; ok {
 		return nil, fmt.Errorf("the id %q is used twice", use.ID)
 	}
 	if len(use.Input) == 0 || use.Input[0] != '{' {
@@ -283,8 +281,8 @@ func (s *sampling) addCall(calls []ToolCall, raw json.RawMessage) ([]ToolCall, e
 	if !ok { // no longer offered
 		name = FunctionNames("", []Tool{{Name: use.Name}})[0]
 	}
-	s.open[id] = name
-	return append(calls, ToolCall{ID: id, Name: name, Arguments: string(use.Input)}), nil
+	s.open[use.ID] = name
+	return append(calls, ToolCall{ID: use.ID, Name: name, Arguments: string(use.Input)}), nil
 }
 
 // say appends a message, but not one that says nothing: the API refuses it.

@@ -410,7 +410,8 @@ func (s *script) do(line string) error {
 			return errors.New("it is not so")
 		}
 	case "mode":
-		info, err := os.Stat(s.path(words[1]))
+		path, _ := filepath.Glob(s.path(words[1]))
+		info, err := os.Stat(strings.Join(path, " "))
 		if err != nil || fmt.Sprintf("%o", info.Mode().Perm()) != words[0] {
 			return errors.New("it has another mode")
 		}

@@ -117,8 +117,8 @@ func ReplaceFile(path string, text []byte) error {
 	return err
 }
 
-// LoadSession reads a session that SaveSession wrote. The error wraps a *NewerSessionError, one of the file system
-// (fs.ErrNotExist), or describes what is wrong with the text: a history that the API would refuse is an error.
+// LoadSession reads a session that SaveSession wrote: its history is taken as it is. The error wraps a
+// *NewerSessionError, one of the file system (fs.ErrNotExist), or describes what is wrong with the text.
 func LoadSession(path string) (*Session, error) {
 	var text []byte
 	err := isFile(path)
@@ -148,47 +148,5 @@ func parseSession(text []byte) (*Session, error) {
 	if err == nil && (s.Version < 1 || s.History == nil) {
 		err = errors.New("not a session: it needs a version from 1 on and a history")
 	}
-	if err == nil {
-		err = checkHistory(s.History)
-	}
 	return s, err
-}
-
-// checkHistory reports what the API would refuse: questions and answers take turns, and each call is answered once
-// before the next message.
-func checkHistory(history []ChatMessage) error {
-	open := make(map[string]bool) // the calls that have no answer yet
-	previous := "assistant"
-	for i, m := range history {
-		var text *string
-		var chunks []struct{}
-		isText := json.Unmarshal(m.Content, &text) == nil && text != nil
-		isList := json.Unmarshal(m.Content, &chunks) == nil && len(chunks) > 0
-		said := isList || isText && (*text != "" || m.Role == "user") || len(m.ToolCalls) > 0
-		ofTool := m.ToolCallID != "" || m.Name != ""
-		switch {
-		case m.Role == "user" && previous == "assistant" && len(open) == 0 && said && !ofTool:
-		case m.Role == "assistant" && previous != "assistant" && len(open) == 0 && said && !ofTool:
-		case m.Role == "tool" && open[m.ToolCallID] && isText && (m.Name == "" || isFunctionName(m.Name)):
-			delete(open, m.ToolCallID)
-		default:
-			return fmt.Errorf("message %d: no conversation has this %s message here", i+1, m.Role)
-		}
-		previous = m.Role
-		for _, call := range m.ToolCalls {
-			_, _, err := ParseArguments(call.Arguments)
-			if m.Role != "assistant" || open[call.ID] || err != nil || !isFunctionName(call.Name) {
-				return fmt.Errorf("message %d has a call that cannot be sent: %.100q", i+1, call.Name)
-			}
-			open[call.ID] = true
-		}
-	}
-	if len(open) > 0 || previous != "assistant" {
-		return errors.New("the history does not end with an answer")
-	}
-	return nil
-}
-
-func isFunctionName(name string) bool {
-	return name != "" && len(name) <= MaxFunctionName && FunctionName(name) == name
 }
