@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -66,6 +68,10 @@ type Server struct {
 	// Start, if set, starts the server in place of Command and URL.
 	Start func(ctx context.Context) (Transport, error)
 
+	// NoProbe, if set, is a file that exists while a server on stdio has to be started without server/discover (see
+	// Client.SkipProbe). Connect makes it, and removes it if the server then fails to start.
+	NoProbe string
+
 	Timeout time.Duration // of a request; 0 leaves it to ClientOptions.Timeout
 
 	// StartTimeout bounds a start by a Host, and a list of tools: 30 s if 0. A start has then up to 5 min if the command
@@ -104,9 +110,9 @@ func (s *Server) Connect(ctx context.Context, o ClientOptions) (*Client, error) 
 	case s.Err != nil:
 		return nil, s.Err
 	case s.Start != nil:
-		return Connect(ctx, s.Start, &o)
+		return s.connectChild(ctx, s.Start, o)
 	case s.URL == "":
-		return Connect(ctx, s.Command.Start, &o)
+		return s.connectChild(ctx, s.Command.Start, o)
 	case s.SSE:
 		return connectSSE(ctx, endpoint, o)
 	}
@@ -129,6 +135,32 @@ func (s *Server) Connect(ctx context.Context, o ClientOptions) (*Client, error) 
 		err = fmt.Errorf("%w; nor is it HTTP+SSE: %w", err, failed)
 	}
 	return nil, err
+}
+
+// connectChild starts a server on stdio, and keeps NoProbe.
+func (s *Server) connectChild(
+	ctx context.Context, start func(context.Context) (Transport, error), o ClientOptions,
+) (*Client, error) {
+	_, unknown := os.Stat(s.NoProbe)
+	known := unknown == nil && o.Protocol == ""
+	if known {
+		o.Protocol = Revisions()[1] // the newest with a handshake
+	}
+	client, err := Connect(ctx, start, &o)
+	if err != nil && known {
+		_ = os.Remove(s.NoProbe)
+	}
+	if err == nil && client.SkipProbe {
+		s.skipProbe()
+	}
+	return client, err
+}
+
+// skipProbe makes the file NoProbe. Where it cannot be made, the next start probes again.
+func (s *Server) skipProbe() {
+	if s.NoProbe != "" && os.MkdirAll(filepath.Dir(s.NoProbe), 0o700) == nil {
+		_ = os.WriteFile(s.NoProbe, nil, 0o600)
+	}
 }
 
 // connectSSE connects over HTTP+SSE, which is older than server/discover: no server there is of the stateless era.
@@ -405,9 +437,9 @@ func (s *hosted) list(reading *hostTask) {
 	if first := err; client != nil && s.harmedByProbe(client, err) {
 		client, tools, err = s.ask()
 		switch {
-		case err == nil && s.options.Remember != nil:
-			s.options.Remember(client.Server.ProtocolVersion)
-		case err != nil && err.Error() != first.Error():
+		case err == nil:
+			s.skipProbe()
+		case err.Error() != first.Error():
 			err = fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)", err, first)
 		}
 	}

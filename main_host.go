@@ -45,6 +45,9 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 			continue
 		}
 		s.Command.Excerpt = StderrExcerpt
+		if !p.builtIn {
+			s.NoProbe = noProbeFile(&s.Command)
+		}
 		if trace != nil {
 			s.Command.Stderr = p.traceStderr(s, trace)
 		} else if !p.builtIn {
@@ -171,19 +174,6 @@ func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) C
 	if p.protocol != "auto" {
 		o.Protocol = p.protocol
 	}
-	if file := handshakeFile(s); file != "" && s.URL == "" && !p.builtIn {
-		o.Recall = func() string {
-			revision, _ := os.ReadFile(file)
-			return string(revision)
-		}
-		o.Remember = func(revision string) { // what cannot be kept is found out anew at the next start
-			if revision == "" {
-				_ = os.Remove(file)
-			} else if os.MkdirAll(filepath.Dir(file), 0o700) == nil {
-				_ = os.WriteFile(file, []byte(revision), 0o600)
-			}
-		}
-	}
 	if trace != nil {
 		o.Trace = func(sent bool, text []byte) {
 			trace(s, map[bool]string{true: "-> ", false: "<- "}[sent]+string(text))
@@ -193,15 +183,15 @@ func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) C
 	return o
 }
 
-// handshakeFile returns the file that says that a server does not bear a probe, "" where there is no place for it. Its
-// name is a hash of the command, its arguments, which may be secret, and its folder.
-func handshakeFile(s *Server) string {
+// noProbeFile returns the Server.NoProbe of a command, "" where there is no place for it. Its name is a hash of the
+// command, its arguments, which may be secret, and its folder.
+func noProbeFile(c *Command) string {
 	cache, err := os.UserCacheDir()
-	folder, unknown := filepath.Abs(s.Command.Dir)
+	folder, unknown := filepath.Abs(c.Dir)
 	if err != nil || unknown != nil {
 		return ""
 	}
-	command, _ := json.Marshal([]any{s.Command.Path, s.Command.Args, folder})
+	command, _ := json.Marshal([]any{c.Path, c.Args, folder})
 	return filepath.Join(cache, "mcpagent", fmt.Sprintf("handshake-%.16x", sha256.Sum256(command)))
 }
 

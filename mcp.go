@@ -57,7 +57,6 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
 var (
 	errNoDiscovery  = errors.New("server/discover: the answer has no supportedVersions")
-	errNoRevision   = errors.New("the answer has no protocolVersion")
 	errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
 )
 
@@ -76,11 +75,6 @@ type ClientOptions struct {
 	// Protocol is the revision to offer without a probe; empty finds out what the server speaks. A handshake revision is
 	// an offer: the server may answer with another one, which ServerInfo.ProtocolVersion then holds.
 	Protocol string
-
-	// Recall and Remember, if set, keep from one Connect to the next that a server does not bear the probe. Remember is
-	// given the revision that was agreed on without it, or "" where that did not work; Recall returns the last of these.
-	Recall   func() string
-	Remember func(revision string)
 
 	// Answers holds a Responder for each method of the server: roots/list (RootsAnswer),
 	// elicitation/create, sampling/createMessage. A method without one is a capability that is not declared.
@@ -125,8 +119,9 @@ func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
 // or ErrClosed with the reason. When ctx or the time ends a request, the server is told, and its late answer is
 // dropped. A tool error is no error: it is a ToolResult with IsError, whose content tells the model what failed.
 type Client struct {
-	Server ServerInfo // set by Connect, then only read
-	Probed bool       // a handshake followed a probe on the same connection, which some servers do not bear; as Server
+	Server    ServerInfo // set by Connect, then only read, like the next two
+	Probed    bool       // a handshake followed server/discover on the same connection, which upsets some servers
+	SkipProbe bool       // server/discover upset the server, or had no answer: give ClientOptions.Protocol the next time
 
 	conn    *Conn
 	options ClientOptions
@@ -146,7 +141,6 @@ type Client struct {
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
 	warned   map[string]string          // what Warn received last, by what it is about
 
-	silent   bool          // the server did not answer the probe in time, and after Connect: not at all
 	renewing chan struct{} // one slot, taken to begin a session anew
 }
 
@@ -187,45 +181,35 @@ type request struct {
 // Connect begins to speak MCP over the transport that start starts, and owns it: a failed Connect has closed it. ctx
 // bounds the beginning; the connection lives until Close. Command.Start and HTTP.Start fit start.
 //
-// Unless a revision is given or recalled, the server is asked with server/discover, which only those of the stateless
-// era know (MCP 2026-07-28, transports, stdio, backward compatibility). Any answer that is not theirs, and silence,
-// means a handshake. Servers exist that end on that question, or refuse the handshake after it: whatever fails so but
-// for the revision, the server is started a second time, for a handshake alone.
+// Unless a revision is given, the server is probed with server/discover, which only servers of the stateless era know
+// (MCP 2026-07-28, transports, stdio, backward compatibility). Any answer that is not theirs, and silence, means a
+// handshake. Some servers end on that request, or refuse the handshake after it: where this fails for another reason
+// than the revision, the server is started a second time, for a handshake alone.
 func Connect(ctx context.Context, start func(context.Context) (Transport, error), o *ClientOptions) (*Client, error) {
 	var options ClientOptions
 	if o != nil {
 		options = *o
 	}
-	recalled := options.Protocol == "" && options.Recall != nil && options.Recall() != ""
-	client, err := connect(ctx, start, options, !recalled)
-	var probed *probedError
-	twice := errors.As(err, &probed)
-	if twice {
-		if client, err = connect(ctx, start, options, false); err != nil && !sameCause(err, probed) {
-			err = fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)", err, probed.error)
-		}
+	client, err := connect(ctx, start, options)
+	var upset *upsetError
+	if !errors.As(err, &upset) {
+		return client, err
 	}
-	switch {
-	case options.Remember == nil:
-	case err == nil && (twice || client.silent):
-		options.Remember(client.Server.ProtocolVersion)
-	case recalled && (err != nil || client.Server.Stateless()):
-		options.Remember("")
+	options.Protocol = handshakeRevisions()[0]
+	if client, err = connect(ctx, start, options); err == nil {
+		client.SkipProbe = true
+		return client, nil
 	}
-	return client, err
+	if _, reason, _ := strings.Cut(upset.Error(), ": "); !strings.HasSuffix(err.Error(), reason) {
+		err = fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)", err, upset.error)
+	}
+	return nil, err
 }
 
-// probedError is why a connection failed after the probe, which may have been the cause.
-type probedError struct{ error }
+// upsetError is the error of a connection that failed after the probe, perhaps because of it.
+type upsetError struct{ error }
 
-// sameCause reports whether two requests failed for the same reason, so that the second one's error says it all.
-func sameCause(a error, b *probedError) bool {
-	cause := func(err error) string { return fmt.Sprint(cmp.Or(errors.Unwrap(err), err)) }
-	return cause(a) == cause(b.error)
-}
-
-func connect(ctx context.Context, start func(context.Context) (Transport, error), o ClientOptions,
-	probe bool) (*Client, error) {
+func connect(ctx context.Context, start func(context.Context) (Transport, error), o ClientOptions) (*Client, error) {
 	transport, err := start(ctx)
 	if err != nil {
 		return nil, err
@@ -260,41 +244,31 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 		Stray:        o.Stray,
 		Trace:        o.Trace,
 	})
-	if err := c.begin(ctx, probe); err != nil {
+	if err := c.begin(ctx); err != nil {
 		c.Close()
 		return nil, err
 	}
 	return c, nil
 }
 
-// begin agrees with the server on a revision: the one in the options, or if that is empty the one that a probe finds,
-// or a handshake alone.
-func (c *Client) begin(ctx context.Context, probe bool) error {
-	switch offer := c.options.Protocol; {
-	case offer == statelessRevision:
-		found := c.discover(ctx)
-		if err := found.err; err != nil && ctx.Err() == nil && !isFinal(err) {
-			return fmt.Errorf("the server does not speak %s: %w", offer, err)
-		}
-		return c.accept(found)
-	case offer != "":
-		return c.handshake(ctx, offer)
-	case probe:
+// begin agrees with the server on a revision: the one in the options, or the one that a probe finds.
+func (c *Client) begin(ctx context.Context) error {
+	switch offer := c.options.Protocol; offer {
+	case "":
 		return c.probe(ctx)
-	}
-	err := c.handshake(ctx, handshakeRevisions()[0])
-	if errors.As(err, new(*Error)) { // the server may have left the handshake behind since it was asked
-		soon, cancel := context.WithTimeout(ctx, probeTime)
-		defer cancel()
-		if c.accept(c.discover(soon)) == nil {
-			return nil
+	case statelessRevision:
+		err := c.accept(c.discover(ctx))
+		if err != nil && ctx.Err() == nil && !isFinal(err) {
+			err = fmt.Errorf("the server does not speak %s: %w", offer, err)
 		}
+		return err
+	default:
+		return c.handshake(ctx, offer)
 	}
-	return err
 }
 
-// probe finds out which era the server is of. If it is slow to answer, a handshake begins meanwhile. Its outcome
-// decides, as a server of both eras may stay with that of initialize; where it is refused, the late answer counts.
+// probe finds out the era of the server. If the answer takes long, a handshake begins meanwhile. Its outcome decides,
+// as a server of both eras may keep to that of initialize; if it is refused, the late answer to the probe counts.
 func (c *Client) probe(ctx context.Context) error {
 	asking, stop := context.WithCancel(ctx)
 	answer := make(chan discovered, 1)
@@ -302,45 +276,43 @@ func (c *Client) probe(ctx context.Context) error {
 	work.Go(func() { answer <- c.discover(asking) })
 	defer work.Wait()
 	defer stop()
-	var found discovered
+	silent := false
 	select {
-	case found = <-answer:
-		if found.err == nil || isFinal(found.err) || ctx.Err() != nil {
-			return c.accept(found)
-		}
-		if errors.Is(found.err, ErrClosed) {
-			return c.probed(ctx, found.err)
+	case found := <-answer:
+		err := c.accept(found)
+		if err == nil || isFinal(err) || ctx.Err() != nil || errors.Is(err, ErrClosed) {
+			return c.upset(ctx, err)
 		}
 	case <-time.After(probeTime):
-		c.silent = true
+		silent = true
 	}
 	err := c.handshake(ctx, handshakeRevisions()[0])
 	if err == nil {
-		c.Probed = true
 		stop()
-		c.silent = c.silent && errors.Is((<-answer).err, context.Canceled) // not even later
+		c.Probed = true
+		c.SkipProbe = silent && errors.Is((<-answer).err, context.Canceled) // not even during the handshake
 		return nil
 	}
-	if c.silent && errors.As(err, new(*Error)) {
+	if silent && errors.As(err, new(*Error)) {
 		select {
-		case found = <-answer:
-			if found.err == nil || isFinal(found.err) {
-				return c.accept(found)
+		case found := <-answer:
+			if late := c.accept(found); late == nil || isFinal(late) {
+				return late
 			}
 		case <-time.After(probeTime):
 		}
 	}
-	return c.probed(ctx, err)
+	return c.upset(ctx, err)
 }
 
-// probed returns the error of a connection that failed after the probe, as a *probedError if that may be the cause.
-func (c *Client) probed(ctx context.Context, err error) error {
-	var end interface{ Unread() bool } // of a server that has ended before it read anything
-	if isFinal(err) || ctx.Err() != nil || errors.As(err, &end) && end.Unread() ||
-		c.headers != nil { // over HTTP no request harms the next one
+// upset returns the error of a connection that failed after the probe: an *upsetError if the probe may be the cause.
+func (c *Client) upset(ctx context.Context, err error) error {
+	var end interface{ Unread() bool } // of a server that ended before it read anything
+	if err == nil || isFinal(err) || ctx.Err() != nil || errors.As(err, &end) && end.Unread() ||
+		c.headers != nil { // over HTTP no request upsets the next one
 		return err
 	}
-	return &probedError{err}
+	return &upsetError{err}
 }
 
 // introduction is what a server says of itself: in its answer to server/discover, or to initialize.
@@ -355,14 +327,10 @@ type introduction struct {
 	} `json:"_meta"`
 }
 
-// UnmarshalJSON takes what is of the wrong type for absent.
-func (i *introduction) UnmarshalJSON(text []byte) error {
-	type fields introduction // without this method
-	err := json.Unmarshal(text, (*fields)(i))
-	if errors.As(err, new(*json.UnmarshalTypeError)) {
-		return nil
-	}
-	return err
+// introductionOf decodes an introduction. What is of another type counts as absent.
+func introductionOf(result json.RawMessage) (i introduction) {
+	_ = json.Unmarshal(result, &i)
+	return i
 }
 
 // discovered is the outcome of server/discover.
@@ -387,9 +355,8 @@ func (c *Client) discover(ctx context.Context) discovered {
 	if err != nil {
 		return discovered{err: err}
 	}
-	var answer introduction
 	r := &request{method: "server/discover", meta: meta}
-	err = c.get(ctx, r, &answer)
+	raw, err := c.do(ctx, r)
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Code == CodeUnsupportedVersion {
 		var data struct{ Supported []string }
@@ -398,9 +365,10 @@ func (c *Client) discover(ctx context.Context) discovered {
 			err = noCommonRevision(data.Supported)
 		} else {
 			// Some servers list what they have just refused, and accept it the second time.
-			err = c.get(ctx, r, &answer)
+			raw, err = c.do(ctx, r)
 		}
 	}
+	answer := introductionOf(raw)
 	switch {
 	case err != nil:
 	case len(answer.SupportedVersions) == 0:
@@ -464,29 +432,26 @@ func (c *Client) capabilities() map[string]any {
 // answers with that or with one it prefers, and the client accepts it or ends the connection. Both sides exchange
 // identity and capabilities here, once for each session.
 func (c *Client) handshake(ctx context.Context, offer string) error {
-	var answer introduction
 	params, err := members("capabilities", c.capabilities(), "clientInfo", c.options.Info, "protocolVersion", offer)
 	var raw json.RawMessage
 	if err == nil {
 		raw, err = c.send(ctx, &request{method: "initialize", params: params})
 	}
-	if err == nil {
-		err = json.Unmarshal(raw, &answer)
-	}
-	if err == nil && answer.ProtocolVersion == "" {
-		err = errNoRevision
-	}
-	if err == nil && !slices.Contains(handshakeRevisions(), answer.ProtocolVersion) {
+	answer, known := introductionOf(raw), c.Server.ProtocolVersion // known in a session that is begun anew
+	switch revision := answer.ProtocolVersion; {
+	case err != nil:
+	case revision == "":
+		err = errors.New("the answer has no protocolVersion")
+	case !slices.Contains(handshakeRevisions(), revision):
 		err = &ProtocolError{fmt.Sprintf("the server wants protocol revision %q; this client speaks %s",
-			answer.ProtocolVersion, strings.Join(Revisions(), ", "))}
-	}
-	if known := c.Server.ProtocolVersion; err == nil && known != "" && known != answer.ProtocolVersion {
-		err = &ProtocolError{fmt.Sprintf("the server has changed from revision %s to %s", known, answer.ProtocolVersion)}
+			revision, strings.Join(Revisions(), ", "))}
+	case known != "" && known != revision:
+		err = &ProtocolError{fmt.Sprintf("the server has changed from revision %s to %s", known, revision)}
 	}
 	if err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}
-	if c.Server.ProtocolVersion == "" { // else it is renewed, and others may be reading it
+	if known == "" { // else others may be reading it
 		c.Server = ServerInfo{answer.ProtocolVersion, answer.Capabilities, answer.ServerInfo, answer.Instructions}
 	}
 	if err = c.conn.Notify(ctx, "notifications/initialized", nil); err != nil {

@@ -36,6 +36,7 @@ const endOfSession = "(end)"
 // session is one session of a transcript.
 type session struct {
 	revision string      // for "both"
+	noProbe  string      // Server.NoProbe
 	client   *Client     // nil before it is connected
 	conn     *Conn       // of the client; or alone, of * Conn
 	server   *Lines      // nil over HTTP
@@ -86,7 +87,7 @@ type sessionOptions struct {
 	HTTP                bool
 	Capabilities        json.RawMessage // of * Connected
 	Trace               bool
-	Recall              *string // the remembered revision
+	NoProbe             bool // the file Server.NoProbe exists
 }
 
 func TestTranscripts(t *testing.T) {
@@ -166,7 +167,7 @@ func playSession(t *testing.T, lines []string) (played []string, err error) {
 	}
 	for _, revision := range revisions {
 		synctest.Test(t, func(t *testing.T) {
-			s := &session{revision: revision, hangUp: func() {}, answers: make(chan string)}
+			s := &session{revision: revision, noProbe: filepath.Join(t.TempDir(), "file"), hangUp: func() {}, answers: make(chan string)}
 			s.calls = make(map[string]*sessionCall)
 			defer s.end()
 			played = nil
@@ -687,10 +688,6 @@ func (s *session) connect(ctx context.Context, arguments string) (any, error) {
 	if o.Trace {
 		options.Trace = s.trace
 	}
-	if o.Recall != nil {
-		options.Recall = func() string { return *o.Recall }
-		options.Remember = func(revision string) { s.event("", "remember", revision) }
-	}
 	if o.Log != nil {
 		options.LogLevel = *o.Log
 		options.Log = func(m LogMessage) { s.event("", "log", m) }
@@ -724,7 +721,14 @@ func (s *session) connect(ctx context.Context, arguments string) (any, error) {
 	if o.HTTP {
 		start = (&HTTP{URL: "http://peer/", Client: &http.Client{Transport: s}}).Start
 	}
-	client, err := Connect(ctx, start, options)
+	server := Server{Start: start, NoProbe: s.noProbe}
+	if o.NoProbe {
+		server.skipProbe()
+	}
+	client, err := server.Connect(ctx, *options)
+	if _, missing := os.Stat(s.noProbe); (missing == nil) != o.NoProbe {
+		s.event("", "noProbe", missing == nil)
+	}
 	if err != nil {
 		return nil, err
 	}
