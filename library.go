@@ -454,7 +454,7 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 		return nil, fmt.Errorf("min_similarity must be from 0 to 1, not %v", a.MinSimilarity)
 	}
 	reply := searchReply{Results: []searchResult{}, Query: a.Query}
-	for _, h := range c.index.Search(a.Query) {
+	for _, h := range Search(a.Query, c.indexes...) {
 		if h.Similarity < a.MinSimilarity || !matchesFilter(h.Source, a.SourceFilter) {
 			continue
 		}

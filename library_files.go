@@ -23,8 +23,8 @@ import (
 
 // corpus holds the files of a library as they were when a request looked at them. It does not change after read.
 type corpus struct {
-	index     *Index
 	documents []*document          // in the order of fs.WalkDir
+	indexes   []*Index             // of the documents
 	known     map[string]*document // by source: the documents, and the files that turned out not to be text
 	leftOut   map[string]*omission // by reason
 }
@@ -34,6 +34,7 @@ type document struct {
 	source  string // its path in the folder, with slashes
 	text    string // valid UTF-8
 	lines   int
+	index   Index
 	reason  string    // why it is left out; "" if it is not
 	size    int64     // bytes of the file
 	changed time.Time // when the file was changed
@@ -51,8 +52,8 @@ const (
 )
 
 // load returns the files as they are now. Requests look at the folder one after the other; one that is cancelled
-// leaves the corpus as it was. Looking takes a tenth of the time at most: in a large folder a change is seen a little
-// later.
+// leaves the corpus as it was. Looking takes a tenth of the time at most, so that a change in a large folder is seen a
+// little later.
 func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) {
 	select {
 	case l.turn <- struct{}{}:
@@ -65,14 +66,14 @@ func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) 
 	}
 	begin, old := time.Now(), l.corpus
 	if old == nil {
-		old = &corpus{index: new(Index)}
+		old = new(corpus)
 	}
-	c, err := l.read(ctx, r, old)
+	c, indexed, err := l.read(ctx, r, old)
 	if err != nil {
 		return nil, fmt.Errorf("the library cannot be read: %w", err)
 	}
 	l.looked, l.took = time.Now(), 0
-	if c.index == old.index {
+	if indexed == 0 {
 		l.took = l.looked.Sub(begin)
 	}
 	if summary := c.String(); l.corpus == nil || summary != old.String() {
@@ -82,15 +83,15 @@ func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) 
 	return c, nil
 }
 
-// read looks at all files, and reads and indexes those that are not in old, or had another time or size then. A file
+// read looks at all files, and indexes those that are not in old, or had another time or size then: so many. A file
 // that cannot be read is not an error: leftOut names it. It reports progress after each of the first ten files that it
-// reads, then after every hundredth.
-func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*corpus, error) {
+// indexes, then after every hundredth.
+func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *corpus, indexed int, err error) {
 	token := r.meta["progressToken"]
 	report := token != nil && string(token) != "null"
-	c := &corpus{index: old.index, known: make(map[string]*document), leftOut: make(map[string]*omission)}
-	room, kept, added, done := cmp.Or(l.MaxTotal, 256<<20), make(map[string]bool), new(Index), 0
-	err := fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
+	c = &corpus{known: make(map[string]*document), leftOut: make(map[string]*omission)}
+	room := cmp.Or(l.MaxTotal, 256<<20)
+	err = fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		} else if source == "." {
@@ -99,50 +100,42 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (*co
 		if skip, _ := path.Match(l.Skip, path.Base(source)); skip {
 			return nil
 		}
-		d, isNew := &document{source: source, reason: l.exclude(source, entry, err)}, false
+		d := &document{source: source, reason: l.exclude(source, entry, err)}
 		switch {
 		case d.reason == "" && entry.IsDir():
 			return nil
 		case d.reason == "" && len(c.documents) == cmp.Or(l.MaxFiles, 20_000):
 			d.reason = "beyond the number of files"
 		case d.reason == "":
-			d, isNew = l.open(source, entry, old.known[source], room)
+			d = l.open(source, entry, old.known[source], room)
 		}
-		switch {
-		case d.reason != "":
-			if d.reason == notText {
-				c.known[source] = d
-			}
+		if d.reason == "" || d.reason == notText {
+			c.known[source] = d
+		}
+		if d.reason != "" {
 			c.leaveOut(source, d.reason)
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
 			return nil
-		case isNew:
-			for _, p := range added.Add(source, d.text, isProse(source)) {
-				d.lines = p.End
-			}
-			if done++; report && (done <= 10 || done%100 == 0) {
-				// If the notification cannot be sent, the client has gone, and ctx ends.
-				_ = r.notify(ctx, "notifications/progress", map[string]any{
-					"progressToken": token, "progress": done, "message": "indexing " + source,
-				})
-			}
-		default:
-			kept[source] = true
 		}
+		c.documents, c.indexes = append(c.documents, d), append(c.indexes, &d.index)
 		room -= int64(len(d.text))
-		c.documents, c.known[source] = append(c.documents, d), d
+		if d == old.known[source] {
+			return nil
+		}
+		for _, p := range d.index.Add(source, d.text, isProse(source)) {
+			d.lines = p.End
+		}
+		if indexed++; report && (indexed <= 10 || indexed%100 == 0) {
+			// If the notification cannot be sent, the client has gone, and ctx ends.
+			_ = r.notify(ctx, "notifications/progress", map[string]any{
+				"progressToken": token, "progress": indexed, "message": "indexing " + source,
+			})
+		}
 		return nil
 	})
-	switch {
-	case done == 0 && len(kept) == len(old.documents): // nothing has changed
-	case len(kept) == 0:
-		c.index = added
-	default:
-		c.index = old.index.Merge(func(source string) bool { return kept[source] }, added)
-	}
-	return c, err
+	return c, indexed, err
 }
 
 // exclude returns why a file or folder is left out without a look into it, "" if it is not.
@@ -167,9 +160,9 @@ func (l *Library) exclude(source string, entry fs.DirEntry, err error) string {
 
 // open returns the document of a file: the known one, unless the file has another time or size now. room is what is
 // left of MaxTotal.
-func (l *Library) open(source string, entry fs.DirEntry, known *document, room int64) (d *document, isNew bool) {
+func (l *Library) open(source string, entry fs.DirEntry, known *document, room int64) *document {
 	info, err := entry.Info()
-	d = &document{source: source}
+	d := &document{source: source}
 	switch {
 	case err != nil:
 		d.reason = "unreadable"
@@ -178,12 +171,12 @@ func (l *Library) open(source string, entry fs.DirEntry, known *document, room i
 	case info.Size() > room:
 		d.reason = "beyond the total size"
 	case known != nil && known.size == info.Size() && known.changed.Equal(info.ModTime()):
-		return known, false
+		return known
 	default:
 		d.size, d.changed = info.Size(), info.ModTime()
 		d.text, d.reason = l.readFile(source)
 	}
-	return d, d.reason == ""
+	return d
 }
 
 // readFile returns the text of a file, or the reason to leave it out. The limit applies to what is read, too, because
@@ -209,8 +202,8 @@ func (l *Library) readFile(source string) (text, reason string) {
 	return text, ""
 }
 
-// windows1252 is what the bytes from 0x80 to 0x9F are in Windows-1252, the superset of Latin-1. A control character is
-// none.
+// windows1252 has the characters of the bytes from 0x80 to 0x9F in Windows-1252, the superset of Latin-1. Those that
+// are control characters stand for none.
 const windows1252 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f\u0090‘’“”•–—˜™š›œ\u009džŸ"
 
 // decodeText returns the text of a file in UTF-8, UTF-16 or Windows-1252, without its byte order mark.
@@ -255,10 +248,10 @@ func utf16Order(b []byte) binary.ByteOrder {
 			zeros[i%2]++
 		}
 	}
-	switch few := max(zeros[0], zeros[1]) / 8; {
-	case bytes.HasPrefix(b, []byte("\xff\xfe")), zeros[1] > len(b)/4 && zeros[0] <= few:
+	switch {
+	case bytes.HasPrefix(b, []byte("\xff\xfe")), zeros[1] > len(b)/4:
 		return binary.LittleEndian
-	case bytes.HasPrefix(b, []byte("\xfe\xff")), zeros[0] > len(b)/4 && zeros[1] <= few:
+	case bytes.HasPrefix(b, []byte("\xfe\xff")), zeros[0] > len(b)/4:
 		return binary.BigEndian
 	}
 	return nil

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Index finds passages of documents by the words of a query. The zero value is an empty index. Search may be called
-// concurrently, Add may not.
+// Index holds the passages of documents, and in which of them each word occurs. The zero value is an empty index.
+// While Add runs, nothing else may use the index.
 type Index struct {
 	passages []Passage
 	postings map[string][]posting // by term
@@ -64,49 +64,42 @@ func (x *Index) Add(source, text string, prose bool) []Passage {
 	return x.passages[first:]
 }
 
-// Merge returns an index of those passages of x whose source is to be kept, and of all of y. Neither of them changes.
-func (x *Index) Merge(keep func(source string) bool, y *Index) *Index {
-	merged := &Index{postings: make(map[string][]posting, len(x.postings))}
-	for _, from := range []*Index{x, y} {
-		places := make([]int, len(from.passages)) // in merged; -1 if it is not kept
-		for i, p := range from.passages {
-			if places[i] = -1; from == y || keep(p.Source) {
-				places[i] = len(merged.passages)
-				merged.passages = append(merged.passages, p)
-				merged.length += p.length
-			}
-		}
-		for term, list := range from.postings {
-			for _, p := range list {
-				if place := places[p.passage]; place >= 0 {
-					merged.postings[term] = append(merged.postings[term], posting{place, p.count})
-				}
-			}
-		}
-	}
-	return merged
-}
-
-// Search returns all passages that contain a term of the query, the best first, equal ones in the order of Add. The
-// rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). Similarity is the score of a
-// passage divided by the limit that the score approaches as every term of the query is repeated. It is comparable
-// between queries: a passage of average length that contains each term once has about 0.45.
-func (x *Index) Search(query string) []Hit {
+// Search returns all passages that contain a term of the query, the best first, equal ones in the order of the indexes
+// and of Add. The rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009), over all the
+// indexes as if they were one. Similarity is the score of a passage divided by the limit that the score approaches as
+// every term of the query is repeated. It is comparable between queries: a passage of average length that contains
+// each term once has about 0.45.
+func Search(query string, indexes ...*Index) []Hit {
 	const k, b = 1.2, 0.75 // the weight of a repeated term; the weight of a passage's length
-	scores, limit, n := make([]float64, len(x.passages)), 0.0, float64(len(x.passages))
+	n, length, limit := 0.0, 0.0, 0.0
+	for _, x := range indexes {
+		n += float64(len(x.passages))
+		length += float64(x.length)
+	}
+	scores := make([][]float64, len(indexes)) // of the passages of each index; nil if they have no term of the query
 	for _, term := range keyTerms(query) {
-		found := float64(len(x.postings[term]))
+		found := 0.0
+		for _, x := range indexes {
+			found += float64(len(x.postings[term]))
+		}
 		rarity := math.Log(1 + (n-found+0.5)/(found+0.5))
 		limit += rarity * (k + 1)
-		for _, p := range x.postings[term] {
-			count, size := float64(p.count), float64(x.passages[p.passage].length)*n/float64(x.length)
-			scores[p.passage] += rarity * (k + 1) * count / (count + k*(1-b+b*size))
+		for i, x := range indexes {
+			for _, p := range x.postings[term] {
+				if scores[i] == nil {
+					scores[i] = make([]float64, len(x.passages))
+				}
+				count, size := float64(p.count), float64(x.passages[p.passage].length)*n/length
+				scores[i][p.passage] += rarity * (k + 1) * count / (count + k*(1-b+b*size))
+			}
 		}
 	}
 	var hits []Hit
-	for i, score := range scores {
-		if score > 0 {
-			hits = append(hits, Hit{&x.passages[i], score / limit})
+	for i, x := range indexes {
+		for j, score := range scores[i] {
+			if score > 0 {
+				hits = append(hits, Hit{&x.passages[j], score / limit})
+			}
 		}
 	}
 	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Similarity, a.Similarity) })
