@@ -80,7 +80,7 @@ type Decision struct {
 type EventKind int
 
 const (
-	TurnEnded   EventKind = iota + 1 // Response, Took: the model has answered; Err if not to the end
+	TurnEnded   EventKind = iota + 1 // Response, Took: the model has answered; Err if the answer is not whole
 	CallStarted                      // Call
 	CallEnded                        // Call, Took, Output, Err; once for every call, also for one that never started
 	ToolsFailed                      // Err: the tools could not be listed again, the turn uses the list before
@@ -113,17 +113,16 @@ type Agent struct {
 	// It is not asked about calls that cannot run. It must return soon after ctx ends. Nil runs every call.
 	Decide func(ctx context.Context, call ToolCall) Decision
 
-	// Missing, if set, returns why a function that is not listed cannot be called now although it may exist, or nil: the
-	// model is told that in place of the names that are listed.
+	// Missing, if set, returns why a function is not listed although it may exist, or nil. The model then gets this
+	// reason in place of the listed names.
 	Missing func(name string) error
 
-	// Observe, if set, is told of every event. New tries of a model request are reported to Model.OnRetry instead, on the
-	// same goroutine: other users may share the Mistral, so the agent sets no function there.
+	// Observe, if set, is called with every event. The tries of a model request are reported to Model.OnRetry instead.
 	Observe func(Event)
 
 	MaxTurns   int // model turns with tools per question (20), before a last turn without
 	MaxCalls   int // calls per question (100)
-	MaxRepeats int // calls of one tool with equal arguments and results, with no change in between (10)
+	MaxRepeats int // equal calls with equal results while no other call may have changed anything (10)
 	MaxResult  int // bytes of one result (64 KiB): three quarters of them from its head, the rest from its tail
 
 	// History is accepted by the API after every way out of Chat, whatever question is next: every call has exactly
@@ -132,16 +131,16 @@ type Agent struct {
 	Usage   Usage // of the last question, all its turns together
 }
 
-// acceptedName matches what the API takes as the name of a function.
+// acceptedName matches the names of functions that the API takes.
 var acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // maxParallel bounds the calls that run at once.
 const maxParallel = 16
 
-// maxRefusals bounds how often Decide may refuse a call before equal ones are not shown to it any more.
+// maxRefusals bounds how often Decide is asked about equal calls that it refuses.
 const maxRefusals = 3
 
-// cutOff is in the history where an answer did not come to its end, after what was streamed of it.
+// cutOff marks the end of an answer in the history that is not whole.
 const cutOff = "[The answer was cut off here.]"
 
 // Chat asks a question and returns the model's answer, after as many turns of tool calls as the model makes and the
@@ -259,7 +258,7 @@ func (x *questionRun) callAll(ctx context.Context, response *ChatResponse) {
 	x.History = append(x.History, message)
 	for _, call := range calls {
 		x.History = append(x.History, ChatMessage{
-			Role: "tool", ToolCallID: call.ID, Name: call.Name, Content: TextContent(failure(errInterrupted))})
+			Role: "tool", ToolCallID: call.ID, Name: call.Name, Content: TextContent("Error: " + errInterrupted.Error())})
 	}
 	answers := x.History[len(x.History)-len(calls):]
 
@@ -327,7 +326,7 @@ func (x *questionRun) check(j *job, cut bool) error {
 	return nil
 }
 
-// unknown tells the model why there is no function of that name.
+// unknown returns an error for a call of a function that is not listed.
 func (x *questionRun) unknown(name string) error {
 	var missing error
 	if x.Missing != nil {
@@ -423,13 +422,13 @@ func (x *questionRun) end(j *job) {
 		j.err = errors.New(cmp.Or(text, "the tool reported an error without a text"))
 	}
 	if j.err != nil {
-		text = failure(j.err)
+		text = "Error: " + j.err.Error()
 	}
 	text = strings.ToValidUTF8(j.note+cmp.Or(text, "(The tool returned no text.)"), "\uFFFD")
 	text = Clip(text, cmp.Or(x.MaxResult, 64<<10))
 	j.answer.Content = TextContent(text)
 	if equal := j.equal; equal != nil {
-		if equal.result != "" && equal.result != text { // who waits for a change may go on
+		if equal.result != "" && equal.result != text { // polling may go on
 			equal.count = 1
 			x.recountOthers(equal)
 		}
@@ -457,9 +456,6 @@ func (x *questionRun) observe(e Event) {
 		x.Observe(e)
 	}
 }
-
-// failure is what the model reads of an error.
-func failure(err error) string { return "Error: " + err.Error() }
 
 // ParseArguments returns a call's arguments as a JSON object to send on, "{}" if there are none, and a key that is the
 // same for objects that differ only in white space and the order of members. Numbers are compared as they are written.

@@ -18,10 +18,10 @@ import (
 	"strings"
 )
 
-// MaxFunctions is how many functions the API takes with one request.
+// MaxFunctions is the number of functions that the API takes with one request.
 const MaxFunctions = 128
 
-// MaxFunctionName is how many characters the API takes in the name of a function.
+// MaxFunctionName is the length of a function's name that the API takes.
 const MaxFunctionName = 64
 
 // FunctionName returns name with _ for each character that the API refuses in it. It can still be empty or too long.
@@ -31,8 +31,7 @@ func FunctionName(name string) string {
 
 var refusedInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// maxPrefix is how many characters of a server's name are in the names of its functions: the rest is for the tool's
-// name.
+// maxPrefix bounds a server's name in the names of its functions.
 const maxPrefix = 30
 
 // FunctionNames returns a function's name, which the API takes (see Function; MCP allows more), for each tool of one
@@ -121,9 +120,9 @@ func ToolFunction(name string, t *Tool) (Function, error) {
 
 // functionParameters returns a tool's inputSchema as the API takes it: an object's JSON Schema of draft 7, with type
 // and properties, and without the members that name a dialect and a place. An empty list stands for an empty object,
-// as PHP writes it. A keyword with a value that draft 7 does not allow gets another name, as x-exclusiveMinimum: the
-// API would refuse it and the whole request with it, and to the model it is a remark. The error says why the schema
-// cannot be one of an object.
+// as PHP writes it. A keyword with a value that draft 7 does not allow is renamed, for example to x-exclusiveMinimum:
+// the API would refuse the whole request, and the model can still read it. The error says why the schema is not one
+// of an object.
 func functionParameters(schema json.RawMessage) (json.RawMessage, error) {
 	s, b, properties, kind := scanner{text: schema}, []byte{'{'}, false, ""
 	switch text := string(bytes.TrimSpace(schema)); {
@@ -208,8 +207,7 @@ func appendKeyword(b []byte, name string, s *scanner) []byte {
 	return append(appendKey(b, "x-"+name), raw...)
 }
 
-// draft7 returns the bytes with which the value of a keyword can begin, "" for any, and whether it holds schemas. Any
-// value will do for keywords that draft 7 does not know.
+// draft7 returns the bytes with which a keyword's value can begin, "" for any, and whether the value holds schemas.
 func draft7(keyword string) (first string, holdsSchemas bool) {
 	switch keyword {
 	case "additionalItems", "additionalProperties", "contains", "else", "if", "not", "propertyNames", "then":

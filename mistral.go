@@ -45,8 +45,8 @@ type APIError struct {
 	Status        int           // HTTP status; 200 where the error came inside an answer
 	Message       string        // the server's own words, or the beginning of a body that has none
 	Code          string        // the server's classification; may be empty
-	CorrelationID string        // what the server's operators find the request by; may be empty
-	RetryAfter    time.Duration // how long the server asks to wait; 0 if it does not say
+	CorrelationID string        // by which the server's operators find the request; may be empty
+	RetryAfter    time.Duration // the wait that the server asks for; 0 if it names none
 	Hint          string        // what to do about it; may be empty
 }
 
@@ -72,7 +72,7 @@ type Mistral struct {
 	Tries    int           // of one request, at most; 0 means 5
 	MaxWait  time.Duration // all waits between the tries of one request together; 0 means 2 minutes
 
-	// OnRetry, if set, is told of each try that failed, before the wait for the next one, by the goroutine that asked.
+	// OnRetry, if set, is called on Complete's goroutine after each failed try, before the wait for the next.
 	OnRetry func(err error, wait time.Duration)
 }
 
@@ -145,7 +145,7 @@ type ToolCall struct {
 	Name      string
 	Arguments string          // should be a JSON object, is not checked; "" is sent as "{}"
 	Extra     json.RawMessage // the member extra_content (Gemini signs calls there), as it came
-	ExtraHost string          // the server that Extra came from. Only that one gets it back; others refuse it
+	ExtraHost string          // the host that sent Extra: only it gets Extra back, because others refuse it
 }
 
 func (c ToolCall) MarshalJSON() ([]byte, error) {
@@ -275,7 +275,7 @@ func (u *Usage) Add(v Usage) {
 type wireAnswer struct {
 	Object  string `json:"object"`
 	Error   any    `json:"error"`
-	Message any    `json:"message"` // this and the next one: of an error
+	Message any    `json:"message"` // of an error, as is Detail
 	Detail  any    `json:"detail"`
 	Model   string `json:"model"`
 	Usage   Usage  `json:"usage"`
@@ -286,21 +286,21 @@ type wireAnswer struct {
 	} `json:"choices"`
 }
 
-// failed reports whether this is an error. Some servers send "error": false, or an empty text, where there is none.
+// failed reports whether this is an error. Some servers send "error": false or "" beside an answer.
 func (a *wireAnswer) failed() bool {
 	given := func(v any) bool { return v != nil && v != false && v != "" }
 	return a.Object == "error" || given(a.Error) || len(a.Choices) == 0 && (given(a.Message) || given(a.Detail))
 }
 
-// wireMessage has what is taken over of a message: the API would refuse to get other members back.
+// wireMessage has the members of a message that go into the history: the API would refuse others.
 type wireMessage struct {
 	Content   Content    `json:"content"`
 	ToolCalls []wireCall `json:"tool_calls"`
 }
 
 // Complete sends one request and returns the model's answer. If onText is not nil, the answer is streamed and its text
-// passed to onText as it arrives. With an error comes what there was of the answer until then, nil for nothing. An
-// answer that was cut off at a length limit is no error: see CutOff.
+// passed to onText as it arrives. With an error, Complete returns the part of the answer that arrived, or nil. An
+// answer that was cut off at a length limit is not an error: see CutOff.
 //
 // Complete tries again after a refusal that may pass (408, 429, 500, 502, 503, 504) and after a connection that broke
 // before a byte of the answer. It does not repeat what broke later, nor what a silent server may be working on. If the
@@ -407,7 +407,7 @@ func (p patient) Read(b []byte) (int, error) {
 	return p.ReadCloser.Read(b)
 }
 
-// read adds up the events of a stream. A whole answer is a stream of one event. With an error comes what there was.
+// read joins the events of a stream. A whole answer is a stream of one event.
 func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText func(string)) (*ChatResponse, error) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	next, whole := nextData, kind != "text/event-stream" // whatever was requested: not every server can do both
@@ -467,8 +467,8 @@ func nextData(in *bufio.Reader) ([]byte, error) {
 // answerParts is an answer that is being read.
 type answerParts struct {
 	ChatResponse                // without the message's content, and the arguments of its calls
-	host         string         // that sends it
-	begun        bool           // there was a message, or a delta of one
+	host         string         // of the server
+	begun        bool           // a message, or a delta of one, has arrived
 	byIndex      map[string]int // where in the message's calls the last one of an index is; "" stands for no index
 	arguments    [][]byte       // of the message's calls
 	chunks       []any          // of the content
@@ -528,8 +528,8 @@ func (p *answerParts) addCall(wire *wireCall) {
 	p.arguments[at] = append(p.arguments[at], fragment.Arguments...)
 }
 
-// end returns the answer, nil if it has not begun, and err or the error that its finish_reason reports. The content is
-// a string or, if there are chunks, a list of them, strings as text chunks.
+// end returns the answer so far, nil if it has not begun, and err or the error that its finish_reason reports. The
+// content is a string or, if there are chunks, a list of them, strings as text chunks.
 func (p *answerParts) end(err error) (*ChatResponse, error) {
 	if !p.begun {
 		return nil, err
