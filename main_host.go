@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -58,7 +59,7 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 			if process, ok := transport.(*Stdio); ok {
 				p.processes.Store(process, nil)
 			}
-			return transport, err
+			return transport, explainStart(&s.Command, err)
 		}
 	}
 	host := NewHost(p.servers, func(s *Server) ClientOptions { return p.clientOptions(s, trace) })
@@ -143,6 +144,21 @@ func (p *program) explain(s HostStatus) error {
 		return fmt.Errorf("%w; MCP_HEADERS, or \"headers\" in the configuration, sets headers", err)
 	case log != nil && !errors.As(err, new(*Error)) && log.hasMore(errors.As(err, new(*ServerExitError))):
 		return fmt.Errorf("%w; all that it wrote is in %s", err, log.path)
+	}
+	return err
+}
+
+// explainStart returns an error of Command.Start with what to do about it. Go reports a missing folder as a missing
+// command.
+func explainStart(c *Command, err error) error {
+	_, noFolder := os.Stat(c.Dir + "/.")
+	switch {
+	case err == nil:
+		return nil
+	case c.Dir != "" && noFolder != nil:
+		return fmt.Errorf("start server: its \"cwd\": %w", noFolder)
+	case strings.Contains(c.Path, " ") && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)):
+		return fmt.Errorf("%w; what follows the command belongs into its \"args\"", err)
 	}
 	return err
 }

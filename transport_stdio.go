@@ -236,7 +236,7 @@ type Command struct {
 // drain is how long to wait for EOF on the pipes of a process that has ended; a grandchild may hold them open.
 const drain = 100 * time.Millisecond
 
-// maxPipe is the most that a pipe holds on Linux, if the server made it larger.
+// maxPipe is the most that a pipe can hold on Linux, if the server makes it larger.
 const maxPipe = 1 << 20
 
 // Stdio is a server that runs as a child process and is spoken to over its stdin and stdout. The process is the leader
@@ -252,15 +252,16 @@ type Stdio struct {
 
 	exited chan struct{} // closed when the process has been reaped, just after state is set
 	state  *os.ProcessState
-	unread bool          // it left something in its stdin; set before exited is closed, as state
+	unread bool          // it left something in its stdin; set like state
 	gone   chan struct{} // closed when the rest of its group has ended, too
 	killed chan struct{} // closed when SIGKILL went to the group
 	heard  chan struct{} // closed when stderr has been read to its end
 
 	work sync.WaitGroup // readStderr, run
 
-	closed atomic.Pointer[string] // see ServerExitError; set by the first exitError
-	sent   atomic.Bool            // a message was written
+	sent    atomic.Bool      // a message was written
+	ending  sync.Once        // see exitError
+	exitErr *ServerExitError // set in it
 
 	mu    sync.Mutex // guards the following; never held across I/O or a callback
 	tail  []byte     // the last of stderr
@@ -274,11 +275,6 @@ func (c Command) Start(context.Context) (Transport, error) {
 	}
 	if c.Excerpt == nil {
 		c.Excerpt = lastLine
-	}
-	if c.Dir != "" {
-		if _, err := os.Stat(c.Dir + string(os.PathSeparator)); err != nil { // else it reads as if the command did not exist
-			return nil, c.startError(fmt.Errorf("working directory: %w", err))
-		}
 	}
 	s := &Stdio{
 		command: c,
@@ -306,7 +302,7 @@ func (c Command) Start(context.Context) (Transport, error) {
 		}
 	}
 	s.process.Stdin, s.process.Stdout, s.process.Stderr = theirs[0], theirs[1], theirs[2]
-	s.stdin, s.stdout, s.stderr = ours[0], &childPipe{File: ours[1]}, &childPipe{File: ours[2]}
+	s.stdin, s.stdout, s.stderr = ours[0], &childPipe{ours[1], maxPipe}, &childPipe{ours[2], maxPipe}
 	started := make(chan error)
 	s.work.Go(func() { s.run(started) })
 	err := <-started
@@ -327,20 +323,14 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// startError names the command alone: what follows it may hold secrets, and os and os/exec repeat all of its path.
+// startError names the first word of the command alone, and of err the innermost error: all that follows may hold
+// secrets, and os and os/exec repeat it.
 func (c *Command) startError(err error) error {
-	var lookup *exec.Error
-	var start *os.PathError
-	if errors.As(err, &lookup) {
-		err = lookup.Err
-	} else if errors.As(err, &start) && start.Path == c.Path {
-		err = start.Err
+	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+		err = inner
 	}
-	name, rest, _ := strings.Cut(c.Path, " ")
-	if rest != "" && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)) {
-		return fmt.Errorf("start server %s: %w; what follows the command belongs into its \"args\"", name, err)
-	}
-	return fmt.Errorf("start server %s: %w", c.Path, err)
+	name, _, _ := strings.Cut(c.Path, " ")
+	return fmt.Errorf("start server %s: %w", name, err)
 }
 
 // Read returns the server's next message, and after the last one, when the server has ended, a *ServerExitError.
@@ -372,13 +362,13 @@ func (s *Stdio) Write(ctx context.Context, m Outgoing) error {
 	return err
 }
 
-// Stderr returns an excerpt of what the server has written there last, and the time of that.
+// Stderr returns an excerpt of what the server wrote there last, and the time of the last write.
 func (s *Stdio) Stderr() (excerpt string, last time.Time) {
-	tail, last := s.lastWords()
+	tail, last := s.stderrTail()
 	return s.command.Excerpt(tail), last
 }
 
-func (s *Stdio) lastWords() (tail string, last time.Time) {
+func (s *Stdio) stderrTail() (tail string, last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return string(s.tail), s.wrote
@@ -413,7 +403,7 @@ func (s *Stdio) Close() error {
 	return nil
 }
 
-// within says whether the event came in time.
+// within reports whether the event came in time.
 func within(d time.Duration, event <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -457,17 +447,20 @@ func (s *Stdio) run(started chan<- error) {
 	}
 }
 
-// leftUnread reports whether something is left in a pipe whose reader has gone. It looks through another end of the
-// same pipe, which only Linux opens.
+// leftUnread reports whether something is left in a pipe that nobody reads any more. Linux alone lets us open the end
+// that was read.
 func leftUnread(stdin *os.File) bool {
 	var other *os.File
 	if raw, err := stdin.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { other, _ = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd)) })
 	}
-	if other == nil || other.SetReadDeadline(time.Now().Add(time.Millisecond)) != nil {
+	if other == nil {
 		return false
 	}
 	defer other.Close()
+	if other.SetReadDeadline(time.Now().Add(time.Millisecond)) != nil {
+		return false
+	}
 	n, _ := other.Read(make([]byte, 1))
 	return n > 0
 }
@@ -495,30 +488,29 @@ func (s *Stdio) groupEnds(d time.Duration, stop <-chan struct{}) bool {
 // what it wrote, but a grandchild can keep EOF from coming.
 type childPipe struct {
 	*os.File
-	drained bool // nothing more is read after the end; only Read uses it, like the next
-	extra   int  // bytes read after the end
+	left int // bytes that may be read after the end; only Read uses it
 }
 
-// end makes Read return what is there, and then io.EOF. Pipes on Windows have no deadlines: there it has the time of
-// drain for that.
+// end makes Read return what is there, and then io.EOF. Pipes on Windows have no deadlines: they are closed soon.
 func (c *childPipe) end() {
 	if c.SetReadDeadline(time.Now().Add(drain)) != nil {
 		time.AfterFunc(drain, func() { c.Close() })
 	}
 }
 
-// Read reads on after the deadline that end has set, until the pipe is empty, and at most maxPipe bytes: however late
-// the reader comes, nothing is lost.
+// Read reads on after the deadline that end has set, until the pipe is empty: however late the reader comes, nothing
+// is lost.
 func (c *childPipe) Read(p []byte) (int, error) {
 	n, err := c.File.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) && !c.drained {
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.left > 0 {
 		c.SetReadDeadline(time.Now().Add(drain))
 		n, err = c.File.Read(p)
-		c.extra += n
-		c.drained = n < len(p) || c.extra >= maxPipe
+		if c.left -= n; n < len(p) {
+			c.left = 0
+		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
-		err = io.EOF // Read says how the process ended
+		err = io.EOF // Stdio.Read says how the process ended
 	}
 	return n, err
 }
@@ -557,21 +549,22 @@ func (s *Stdio) readStderr() {
 	}
 }
 
-// exitError says how the process ended. It waits a moment for that: the pipe ends before the process. A server that
-// still runs without its stdin or stdout is lost all the same, and Read ends.
+// exitError returns the error of a server that has ended, or that has closed its stdin or stdout and is lost all the
+// same: then it ends Read. It waits a moment for the end: the pipe is closed before the process ends.
 func (s *Stdio) exitError(closed string) error {
-	e := &ServerExitError{Command: s.command.Path}
-	if within(4*drain, s.exited) {
-		e.State, e.unread = s.state, s.unread || !s.sent.Load()
-		within(4*drain, s.heard)
-	} else {
-		s.stdout.end()
-	}
-	s.closed.CompareAndSwap(nil, &closed)
-	e.Closed = *s.closed.Load()
-	e.Stderr, _ = s.lastWords()
-	e.Excerpt = s.command.Excerpt(e.Stderr)
-	return e
+	s.ending.Do(func() {
+		e := &ServerExitError{Command: s.command.Path, Closed: closed}
+		if within(4*drain, s.exited) {
+			e.State, e.unread = s.state, s.unread || !s.sent.Load()
+			within(4*drain, s.heard)
+		} else {
+			s.stdout.end()
+		}
+		e.Stderr, _ = s.stderrTail()
+		e.Excerpt = s.command.Excerpt(e.Stderr)
+		s.exitErr = e
+	})
+	return s.exitErr
 }
 
 func lastLine(text string) string {

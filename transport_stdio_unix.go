@@ -26,9 +26,8 @@ type processGroup struct{ leader *os.Process }
 // prepare makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which goes to the whole
 // foreground group, is for us alone to handle.
 //
-// If we are killed, the server gets SIGTERM, in case it does not end with its stdin, where the system can do that: on
-// Linux and FreeBSD, whose SysProcAttr alone has the field. The signal comes at the end of the thread that started the
-// process.
+// If the thread that starts the process ends first, as when we are killed, the server gets SIGTERM. Only Linux and
+// FreeBSD do that: elsewhere SysProcAttr does not have the field, and the server must end with its stdin.
 func (g *processGroup) prepare(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if signal := reflect.ValueOf(c.SysProcAttr).Elem().FieldByName("Pdeathsig"); signal.IsValid() {
@@ -45,23 +44,22 @@ func (g *processGroup) kill() { _ = syscall.Kill(-g.leader.Pid, syscall.SIGKILL)
 
 func (g *processGroup) close() {}
 
-// alive reports whether any process of the group still runs, once its leader has been reaped. A zombie does not,
-// though signals reach it: it waits for its parent. That may be us, as process 1 of a container is of all orphans, or
-// somebody who is late.
+// alive reports whether any process of the group is running, once its leader has been reaped. It reaps those of them
+// that have become our children, as all orphans do if we are process 1 of a container.
 func (g *processGroup) alive() bool {
-	if syscall.Kill(-g.leader.Pid, 0) != nil {
-		return false
-	}
-	alive := g.runs()
-	for zombie := g.leader.Pid; zombie > 0; { // those that are ours
+	alive := g.running()
+	for zombie := g.leader.Pid; zombie > 0; {
 		zombie, _ = syscall.Wait4(-g.leader.Pid, nil, syscall.WNOHANG, nil)
 	}
 	return alive
 }
 
-// runs reports whether any process of the group is not a zombie, or that this cannot be known: no other system has the
-// /proc of Linux.
-func (g *processGroup) runs() bool {
+// running reports whether the group has a process that is not a zombie. Signals reach zombies, too, as long as their
+// parent does not wait for them: only the /proc of Linux tells.
+func (g *processGroup) running() bool {
+	if syscall.Kill(-g.leader.Pid, 0) != nil {
+		return false
+	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, file := range processes {
 		text, _ := os.ReadFile(file) // nothing if it has just ended

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -44,31 +45,18 @@ func (g *processGroup) prepare(c *exec.Cmd) {
 
 // batchCommandLine returns the command line with which cmd.exe runs a batch file. cmd.exe has rules of its own, which
 // syscall.EscapeArg does not know: a & outside of quotes begins another command, and %NAME% is replaced within quotes,
-// too. So each argument is quoted, a quote is doubled, and a % gets an empty substring of a variable before it, which
-// keeps it from beginning a name. The rules are those of Rust's standard library (CVE-2024-24576).
+// too. So each argument is quoted, a quote is doubled, as are the backslashes before it, and a % gets an empty
+// substring of a variable before it, which keeps it from beginning a name. The rules are those of Rust's standard
+// library (CVE-2024-24576).
 func batchCommandLine(script string, args []string) (string, error) {
+	quote := regexp.MustCompile(`(\\*)("|$)`)
 	line := `cmd.exe /e:ON /v:OFF /d /c ""` + script + `"`
 	for _, arg := range args {
 		if strings.ContainsAny(arg, "\x00\r\n") {
 			return "", errors.New("a batch file takes no argument with a line break")
 		}
-		line += ` "`
-		backslashes := 0
-		for _, r := range arg {
-			switch r {
-			case '\\':
-				backslashes++
-			case '"': // the program that the batch file starts takes a backslash before it for an escape
-				line += strings.Repeat(`\`, backslashes) + `"`
-			case '%':
-				line += `%%cd:~,`
-			}
-			if r != '\\' {
-				backslashes = 0
-			}
-			line += string(r)
-		}
-		line += strings.Repeat(`\`, backslashes) + `"`
+		arg = quote.ReplaceAllString(arg, "$1$1$2$2")
+		line += ` "` + strings.ReplaceAll(arg, "%", "%%cd:~,%") + `"`
 	}
 	return line + `"`, nil
 }
