@@ -154,8 +154,7 @@ var mention = regexp.MustCompile(`(?:^|\s)@([^\s@]+)`)
 func (c *chat) mentioned(ctx context.Context, question string) (texts []string, err error) {
 	for _, match := range mention.FindAllStringSubmatch(question, -1) {
 		name := strings.TrimRight(match[1], ".,;:!?)]}'\"") // of the sentence
-		isServer := slices.ContainsFunc(c.servers, func(s Server) bool { return strings.HasPrefix(name, s.Name+":") })
-		if !isServer && !strings.Contains(name, "://") {
+		if server, _ := c.serverIn(name); server == "" && !strings.Contains(name, "://") {
 			continue
 		}
 		text, err := c.attachment(ctx, name)

@@ -154,14 +154,14 @@ func (p *program) askServer(ctx context.Context, host *Host, server string,
 	return list(ctx, client)
 }
 
-// serverIn returns the server that a name of the form SERVER:NAME begins with, if it is one.
-func (p *program) serverIn(name string) (server []string) {
+// serverIn splits a name of the form SERVER:NAME; server is "" if it does not begin with one.
+func (p *program) serverIn(name string) (server, rest string) {
 	for _, s := range p.servers {
-		if strings.HasPrefix(name, s.Name+":") {
-			server = []string{s.Name}
+		if rest, ok := strings.CutPrefix(name, s.Name+":"); ok {
+			return s.Name, rest
 		}
 	}
-	return server
+	return "", name
 }
 
 // ifKnown is the error of a list, which a server need not know at all.
@@ -377,15 +377,13 @@ var uriScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
 
 // readResource reads a resource, which is named by SERVER:URI, or by its URI alone if only one server lists it.
 func (p *program) readResource(ctx context.Context, host *Host, name string) ([]ResourceContents, error) {
-	server, uri := p.servers[0].Name, name
-	named := slices.IndexFunc(p.servers, func(s Server) bool {
-		rest, ok := strings.CutPrefix(name, s.Name+":")
-		return ok && uriScheme.MatchString(rest) // a server may have the name of a scheme
-	})
-	if named >= 0 {
-		server = p.servers[named].Name
-		uri = name[len(server)+1:]
-	} else if len(p.servers) > 1 {
+	server, uri := p.serverIn(name)
+	if !uriScheme.MatchString(uri) { // a server may have the name of a scheme
+		server, uri = "", name
+	}
+	if server == "" && len(p.servers) == 1 {
+		server = p.servers[0].Name
+	} else if server == "" {
 		all, err := p.everyServer(ctx, host, nil, resourceEntries)
 		if err != nil {
 			return nil, err
@@ -487,7 +485,11 @@ func promptArguments(words []string) (map[string]string, error) {
 // getPrompt fills in a prompt, which is named by SERVER:NAME, or by its name alone if only one server has it.
 func (p *program) getPrompt(ctx context.Context, host *Host, name string,
 	arguments map[string]string) (*PromptResult, error) {
-	all, err := p.everyServer(ctx, host, p.serverIn(name), promptEntries)
+	var servers []string
+	if server, _ := p.serverIn(name); server != "" {
+		servers = []string{server}
+	}
+	all, err := p.everyServer(ctx, host, servers, promptEntries)
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,7 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		return nil, nil, err
 	}
 	p.logs, p.reported = make(map[string]*serverLog), make(map[string]string)
+	cache, _ := os.UserCacheDir() // a machine may have no home: then there are no logs
 	for i, name := range logNames(p.servers) {
 		s := &p.servers[i]
 		s.StartTimeout = p.start
@@ -46,13 +47,16 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 			continue
 		}
 		s.Command.Excerpt = StderrExcerpt
-		if !p.builtIn {
-			s.NoProbe = noProbeFile(&s.Command)
+		if p.server != "" { // else all that begin with python or npx would share a log
+			name += "-" + commandHash(&s.Command)[:8]
 		}
 		if trace != nil {
 			s.Command.Stderr = p.traceStderr(s, trace)
-		} else if !p.builtIn {
-			p.openLog(s, name)
+		} else if !p.builtIn && cache != "" {
+			p.openLog(s, filepath.Join(cache, "mcpagent", name+".log"))
+		}
+		if !p.builtIn && cache != "" {
+			s.NoProbe = filepath.Join(cache, "mcpagent", "handshake-"+commandHash(&s.Command))
 		}
 		s.Start = func(ctx context.Context) (Transport, error) { // as Command does, but interrupts find the process
 			transport, err := s.Command.Start(ctx)
@@ -199,16 +203,11 @@ func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) C
 	return o
 }
 
-// noProbeFile returns the Server.NoProbe of a command, "" where there is no place for it. Its name is a hash of the
-// command, its arguments, which may be secret, and its folder.
-func noProbeFile(c *Command) string {
-	cache, err := os.UserCacheDir()
-	folder, unknown := filepath.Abs(c.Dir)
-	if err != nil || unknown != nil {
-		return ""
-	}
+// commandHash is a hash of a command, its arguments, which may be secret, and its folder.
+func commandHash(c *Command) string {
+	folder, _ := filepath.Abs(c.Dir) // "" where this folder is gone
 	command, _ := json.Marshal([]any{c.Path, c.Args, folder})
-	return filepath.Join(cache, "mcpagent", fmt.Sprintf("handshake-%.16x", sha256.Sum256(command)))
+	return fmt.Sprintf("%.16x", sha256.Sum256(command))
 }
 
 // configure finds out which servers there are to be.
@@ -280,7 +279,8 @@ func (p *program) oneServer() error {
 			p.secrets.AddVariable(name, value)
 		}
 		p.secrets.AddArguments(c.Args)
-		p.servers = []Server{{Name: serverName(c), Command: c}}
+		name, _, _ := strings.Cut(filepath.Base(c.Path), " ")
+		p.servers = []Server{{Name: name, Command: c}}
 		return nil
 	}
 	u, err := url.Parse(address)
@@ -290,32 +290,6 @@ func (p *program) oneServer() error {
 	p.secrets.AddURL(u)
 	p.servers = []Server{{Name: u.Hostname(), URL: address, Header: p.headers}}
 	return nil
-}
-
-// What names the server of a command line that begins with python or npx, as most do: its script with the folder that
-// it stands in, its module or its package.
-var (
-	scriptFile = regexp.MustCompile(`([^/\\]*)[/\\](?:(?:bin|build|dist|lib|out|src)[/\\])*` +
-		`([^/\\]*)\.(?:[cm]?[jt]s|jar|php|py|rb|sh)$`)
-	packageName = regexp.MustCompile(`^(?:.*/)?([\w.-]+)(?:@[\w.-]*)?$`)
-	programEnd  = regexp.MustCompile(`\.(?:bat|cmd|exe)$`)
-)
-
-// serverName names the server of a command line, so that others have other names: their logs are called so.
-func serverName(c Command) string {
-	command, _, _ := strings.Cut(filepath.Base(c.Path), " ")
-	command = programEnd.ReplaceAllString(command, "")
-	for i, arg := range c.Args {
-		if script := scriptFile.FindStringSubmatch("/" + arg); script != nil {
-			return strings.TrimLeft(script[1]+"-"+script[2], ".-")
-		}
-		isPackage := slices.Contains([]string{"bunx", "npx", "pnpx", "uvx"}, command) && !strings.HasPrefix(arg, "-")
-		name := packageName.FindStringSubmatch(arg)
-		if name != nil && (isPackage || i > 0 && c.Args[i-1] == "-m") {
-			return name[1]
-		}
-	}
-	return command
 }
 
 // readHeaders reads MCP_HEADERS.
@@ -360,18 +334,11 @@ type serverLog struct {
 	written int         // by the server in this run
 }
 
-// openLog makes the log of a server, if that is possible: a machine may have no home.
-func (p *program) openLog(s *Server, name string) {
-	folder, err := os.UserCacheDir()
-	l := &serverLog{path: filepath.Join(folder, "mcpagent", name+".log")}
+// openLog makes the log of a server, if that is possible.
+func (p *program) openLog(s *Server, path string) {
+	l := &serverLog{path: path}
 	l.mask = p.secrets.Writer(writeFunc(l.fill))
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(l.path), 0o700)
-	}
-	if err == nil {
-		err = l.open()
-	}
-	if err == nil {
+	if os.MkdirAll(filepath.Dir(path), 0o700) == nil && l.open() == nil {
 		p.logs[s.Name], s.Command.Stderr = l, l
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxInput    = 4 << 20         // bytes of stdin or of a file: more than a model reads
+	maxInput    = 4 << 20         // bytes of stdin: more than a model reads
 	quietPeriod = 3 * time.Second // before the user is told that stdin is read
 )
 
@@ -35,28 +35,23 @@ func (p *program) readStdin(ctx context.Context) (string, error) {
 	defer note.Stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, usageError("stdin did not end within %s", p.timeout))
 	defer cancel()
-	return readAll(ctx, os.Stdin, "stdin")
+	return readAll(ctx, os.Stdin)
 }
 
 // readArgument returns the text of an argument that may be - for stdin, or @FILE.
 func (p *program) readArgument(ctx context.Context, argument string) (string, error) {
-	path, isFile := strings.CutPrefix(argument, "@")
-	switch {
-	case argument == "-":
+	if argument == "-" {
 		return p.readStdin(ctx)
-	case !isFile:
-		return argument, nil
 	}
-	file, err := os.Open(path)
-	if err != nil {
-		return "", err
+	if path, isFile := strings.CutPrefix(argument, "@"); isFile {
+		text, err := os.ReadFile(path)
+		return string(text), err
 	}
-	defer file.Close()
-	return readAll(ctx, file, path)
+	return argument, nil
 }
 
 // readAll reads to the end, or gives up with ctx: the blocked read stays behind, as the program is about to end.
-func readAll(ctx context.Context, r io.Reader, name string) (string, error) {
+func readAll(ctx context.Context, r io.Reader) (string, error) {
 	var text []byte
 	done := make(chan error, 1)
 	go func() {
@@ -67,7 +62,7 @@ func readAll(ctx context.Context, r io.Reader, name string) (string, error) {
 	select {
 	case err := <-done:
 		if err == nil && len(text) > maxInput {
-			err = fmt.Errorf("%s has more than %d MiB: give a part of it", name, maxInput>>20)
+			err = fmt.Errorf("stdin has more than %d MiB: give a part of it", maxInput>>20)
 		}
 		return string(text), err
 	case <-ctx.Done():

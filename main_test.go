@@ -146,13 +146,11 @@ func TestHelp(t *testing.T) {
 // A log has a bound, a secret in two pieces does not get into it, and it keeps what other runs wrote, also while they go
 // on.
 func TestServerLog(t *testing.T) {
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("LocalAppData", t.TempDir())
+	path := filepath.Join(t.TempDir(), "logs", "a.log")
 	open := func() *serverLog {
 		p := &program{secrets: new(Secrets), logs: make(map[string]*serverLog)}
 		p.secrets.Add("[secret]", "planted-secret")
-		p.openLog(&Server{Name: "a"}, "a")
+		p.openLog(&Server{Name: "a"}, path)
 		assert.Assert(t, p.logs["a"] != nil)
 		return p.logs["a"]
 	}
@@ -223,17 +221,17 @@ func TestExplain(t *testing.T) {
 
 // What is read has a bound, and ends with its context.
 func TestReadAll(t *testing.T) {
-	text, err := readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput)), "stdin")
+	text, err := readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput)))
 	assert.NilError(t, err)
 	assert.Equal(t, len(text), maxInput)
-	_, err = readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)), "stdin")
+	_, err = readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)))
 	assert.Error(t, err, "stdin has more than 4 MiB: give a part of it")
 
 	open, end := io.Pipe()
 	defer end.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrNoProgress)
-	_, err = readAll(ctx, open, "stdin")
+	_, err = readAll(ctx, open)
 	assert.ErrorIs(t, err, io.ErrNoProgress)
 }
 
@@ -430,25 +428,15 @@ func TestStderrExcerpt(t *testing.T) {
 	}
 }
 
-func TestServerName(t *testing.T) {
-	for line, want := range map[string]string{
-		"/usr/bin/mcp-server-git --repository /a/b": "mcp-server-git",
-		"A=1 python /srv/library_rag/mcp_server.py": "library_rag-mcp_server",
-		"python3 -u server.py --key sk-1":           "server",
-		"python ./server.py":                        "server",
-		"python -m mcp_server_time --zone UTC":      "mcp_server_time",
-		"node /srv/weather/dist/index.js":           "weather-index",
-		"node dist/index.mjs":                       "index",
-		"npx -y @scope/server-everything@2.0 stdio": "server-everything",
-		"npx.cmd -y foo":                            "foo",
-		"uvx --from git+https://u:token@h tool":     "tool",
-		"uvx mcp-server-fetch":                      "mcp-server-fetch",
-		"docker run -i --rm -e TOKEN=a mcp/fetch":   "docker",
-		`"npx -y foo --key k"`:                      "npx",
-		"server.exe --key k":                        "server",
+// Servers of MCP_SERVER that begin with the same program do not share what is kept of them.
+func TestCommandHash(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, c := range []Command{
+		{Path: "python", Args: []string{"a.py"}}, {Path: "python", Args: []string{"b.py"}}, {Path: "python a.py"},
+		{Path: "python", Args: []string{"a.py"}, Dir: "/srv"}, {Path: "python", Args: []string{"a.py", ""}},
 	} {
-		c, err := ParseCommand(line)
-		assert.NilError(t, err)
-		assert.Check(t, is.Equal(serverName(c), want), line)
+		assert.Check(t, !seen[commandHash(&c)], "%+v", c)
+		seen[commandHash(&c)] = true
 	}
+	assert.Check(t, seen[commandHash(&Command{Path: "python", Args: []string{"a.py"}, Dir: "."})])
 }

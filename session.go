@@ -38,13 +38,13 @@ type Session struct {
 	History []ChatMessage `json:"history"`
 }
 
-// SessionLock is the name of the file that a process makes to have a session for itself, whatever path leads to that.
+// SessionLock returns the path of the lock of a session. It is the same whatever path leads to the session.
 func SessionLock(path string) string {
-	folder, name := filepath.Split(path)
 	if target, err := filepath.EvalSymlinks(path); err == nil {
-		folder, name = filepath.Split(target)
+		path = target
 	}
-	if target, err := filepath.EvalSymlinks(filepath.Clean(folder + ".")); err == nil {
+	folder, name := filepath.Split(path)
+	if target, err := filepath.EvalSymlinks(filepath.Clean(folder)); err == nil {
 		folder = target
 	}
 	if absolute, err := filepath.Abs(folder); err == nil {
@@ -128,17 +128,9 @@ func LoadSession(path string) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load session: %w", err)
 	}
-	s, err := parseSession(text)
-	if err != nil {
-		return nil, fmt.Errorf("load session %s: %w", path, err)
-	}
-	return s, nil
-}
-
-func parseSession(text []byte) (*Session, error) {
 	s := new(Session)
 	var head struct{ Version int } // read first: a later version may have another history
-	err := json.Unmarshal(text, &head)
+	err = json.Unmarshal(text, &head)
 	switch {
 	case err == nil && head.Version > sessionVersion:
 		err = &NewerSessionError{head.Version}
@@ -148,5 +140,8 @@ func parseSession(text []byte) (*Session, error) {
 	if err == nil && (s.Version < 1 || s.History == nil) {
 		err = errors.New("not a session: it needs a version from 1 on and a history")
 	}
-	return s, err
+	if err != nil {
+		return nil, fmt.Errorf("load session %s: %w", path, err)
+	}
+	return s, nil
 }

@@ -133,7 +133,8 @@ func FuzzLoadSession(f *testing.F) {
 	}
 	path := filepath.Join(f.TempDir(), "session")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		s, err := parseSession(text)
+		assert.NilError(t, os.WriteFile(path, text, 0o600))
+		s, err := LoadSession(path)
 		if err != nil {
 			return
 		}
