@@ -58,17 +58,15 @@ func FunctionPrefixes(servers []string) []string {
 		return []string{""}
 	}
 	prefixes := UniqueNames(servers, func(server string) string {
-		name := FunctionName(server)
-		for strings.Contains(name, "__") {
-			name = strings.ReplaceAll(name, "__", "_")
-		}
-		return strings.TrimSuffix(name, "_")
+		return strings.TrimSuffix(betweenWords.ReplaceAllString(server, "_"), "_")
 	}, maxPrefix)
 	for i := range prefixes {
 		prefixes[i] += "__"
 	}
 	return prefixes
 }
+
+var betweenWords = regexp.MustCompile(`[^a-zA-Z0-9-]+`)
 
 // UniqueNames returns the form of each text, changed where it has to be for all to be different, and none of them
 // empty or longer than limit. The outcome does not depend on the order of the texts. A text that is its own form
@@ -90,7 +88,7 @@ func UniqueNames(texts []string, form func(string) string, limit int) []string {
 		}
 		return cmp.Or(changed(i)-changed(j), strings.Compare(texts[i], texts[j]))
 	})
-	taken, next := make(map[string]bool), make(map[string]int) // next: the number to try, by the name before it
+	taken, repeats := make(map[string]bool), make(map[string]int) // repeats: by the name that gets a number
 	for _, i := range order {
 		text, name := texts[i], names[i]
 		if name == "" || len(name) > limit || name != text && wanted[name] > 1 || taken[name] {
@@ -101,8 +99,8 @@ func UniqueNames(texts []string, form func(string) string, limit int) []string {
 		}
 		hashed := name
 		for taken[name] { // one text twice, or one hash
-			next[hashed] = max(2, next[hashed]+1)
-			end := "_" + strconv.Itoa(next[hashed])
+			repeats[hashed]++
+			end := "_" + strconv.Itoa(repeats[hashed]+1)
 			name = hashed[:min(len(hashed), limit-len(end))] + end
 		}
 		names[i], taken[name] = name, true
