@@ -30,7 +30,7 @@ var sourceFiles embed.FS
 // symbolic link leads out of it.
 type Library struct {
 	FS        fs.FS
-	Skip      string               // a path.Match pattern of the base names of files that are not of the library
+	Skip      string               // a path.Match pattern: files whose base names match are not of the library
 	MaxFile   int64                // bytes of one file; 0 means 2 MiB
 	MaxFiles  int                  // 0 means 20,000
 	MaxTotal  int64                // bytes of all files together; 0 means 256 MiB
@@ -40,7 +40,7 @@ type Library struct {
 	turn   chan struct{} // one slot, held while the next three are read or set; a waiting request can be cancelled
 	corpus *corpus       // nil until a request has read all files
 	looked time.Time     // when a request looked at all files last
-	took   time.Duration // the time that took; 0 if any were read
+	took   time.Duration // how long it looked; 0 if it indexed any
 }
 
 // NewLibrary returns a library of the text files of fsys.
@@ -222,7 +222,7 @@ func (l *Library) answerStateless(ctx context.Context, r *libraryRequest) (resul
 	}
 	result["resultType"] = "complete"
 	result["_meta"] = map[string]any{"io.modelcontextprotocol/serverInfo": l.info()}
-	const hour = 60 * 60 * 1000 // in milliseconds; nothing but the files changes until the server is started again
+	const hour = 60 * 60 * 1000 // in milliseconds; only the files change while the server runs
 	switch r.method {
 	case "resources/list", "resources/read": // the files may be private
 		result["ttlMs"], result["cacheScope"] = 0, "private"

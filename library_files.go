@@ -83,9 +83,9 @@ func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) 
 	return c, nil
 }
 
-// read looks at all files, and indexes those that are not in old, or had another time or size then: so many. A file
-// that cannot be read is not an error: leftOut names it. It reports progress after each of the first ten files that it
-// indexes, then after every hundredth.
+// read looks at all files. It indexes those that are not in old, or had another time or size there, and returns their
+// number. A file that cannot be read is not an error: leftOut names it. Progress is reported after each of the first
+// ten indexed files, then after every hundredth.
 func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *corpus, indexed int, err error) {
 	token := r.meta["progressToken"]
 	report := token != nil && string(token) != "null"
@@ -202,8 +202,8 @@ func (l *Library) readFile(source string) (text, reason string) {
 	return text, ""
 }
 
-// windows1252 has the characters of the bytes from 0x80 to 0x9F in Windows-1252, the superset of Latin-1. Those that
-// are control characters stand for none.
+// windows1252 has the characters of the bytes from 0x80 to 0x9F in Windows-1252, the superset of Latin-1. A byte
+// without a character has its control character.
 const windows1252 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f\u0090‘’“”•–—˜™š›œ\u009džŸ"
 
 // decodeText returns the text of a file in UTF-8, UTF-16 or Windows-1252, without its byte order mark.
@@ -239,8 +239,8 @@ func decodeText(b []byte) (text string, ok bool) {
 	return text, true
 }
 
-// utf16Order returns the order of the bytes of a text in UTF-16: that of its mark, or without one that in which most
-// of the higher bytes are 0, as in the scripts of Europe. It is nil for other texts.
+// utf16Order returns the byte order of a text in UTF-16, nil for another text. One without a byte order mark is taken
+// for UTF-16 if most of its high bytes are 0, as in European languages.
 func utf16Order(b []byte) binary.ByteOrder {
 	var zeros [2]int // at even offsets, at odd ones
 	for i, c := range b {
@@ -268,7 +268,7 @@ func (c *corpus) leaveOut(source, reason string) {
 	}
 }
 
-// omissions describes what was left out, by reason, with at most so many names for each.
+// omissions describes what was left out, by reason, with up to the given number of names for each.
 func (c *corpus) omissions(names int) (all []map[string]any) {
 	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
 		o := c.leftOut[reason]

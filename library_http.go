@@ -51,8 +51,8 @@ const (
 type LibraryHTTP struct {
 	library *Library
 	hosts   []string
-	slots   chan struct{} // one is taken by each running request; none while its body is not whole
-	large   chan struct{} // one is taken by each message that is longer than smallPost
+	slots   chan struct{} // one is taken by each request that runs, after its body was received
+	large   chan struct{} // one is taken by each message longer than smallPost, before it is received
 }
 
 // NewLibraryHTTP serves l. Clients may address it as localhost, by an IP address, or by one of the names in hosts.
@@ -117,7 +117,7 @@ func (h *LibraryHTTP) serve(a *httpAnswer, r *http.Request) error {
 	body := http.MaxBytesReader(a.w, r.Body, maxPost)
 	text, err := io.ReadAll(io.LimitReader(body, smallPost))
 	if err == nil && len(text) == smallPost {
-		if !take(h.large) {
+		if !enter(h.large) {
 			return busy(a, maxLarge, "long messages are being read")
 		}
 		defer func() { <-h.large }()
@@ -130,15 +130,15 @@ func (h *LibraryHTTP) serve(a *httpAnswer, r *http.Request) error {
 	} else if err != nil {
 		return httpErrorf(http.StatusBadRequest, "incomplete message: %v", err)
 	}
-	if !take(h.slots) {
+	if !enter(h.slots) {
 		return busy(a, maxPosts, "requests are running")
 	}
 	defer func() { <-h.slots }()
 	return h.answer(a, r, text)
 }
 
-// take takes a slot, if there is one.
-func take(slots chan struct{}) bool {
+// enter takes a slot without waiting, and reports whether one was free.
+func enter(slots chan struct{}) bool {
 	select {
 	case slots <- struct{}{}:
 		return true
@@ -152,13 +152,12 @@ func busy(a *httpAnswer, limit int, what string) error {
 	return httpErrorf(http.StatusServiceUnavailable, "%d %s: try again", limit, what)
 }
 
-// answer answers the requests of a POST: one, or in the revision that has batches any number. The responses to a
-// batch are a stream, each sent as soon as it is ready (MCP 2025-03-26, transports, sending messages). Notifications,
-// which change nothing here, and responses are accepted.
+// answer answers the one request of a POST, or those of a batch. The responses to a batch are a stream, each sent as
+// soon as it is ready (MCP 2025-03-26, transports, sending messages). Notifications, which change nothing here, and
+// responses are accepted.
 func (h *LibraryHTTP) answer(a *httpAnswer, r *http.Request, text []byte) error {
 	version := r.Header.Get(headerVersion)
-	isBatch := version == "" || version == batchRevision // which had no such header yet
-	isBatch = isBatch && bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("["))
+	isBatch := (version == "" || version == batchRevision) && bytes.HasPrefix(bytes.TrimSpace(text), []byte("["))
 	messages := [][]byte{text}
 	if isBatch {
 		messages = batch(text)
@@ -194,7 +193,7 @@ func (h *LibraryHTTP) answer(a *httpAnswer, r *http.Request, text []byte) error 
 	return nil
 }
 
-// batchRevision is the one revision that has batches.
+// batchRevision is the only revision with batches. It has no header for the revision yet.
 const batchRevision = "2025-03-26"
 
 // batch returns the messages of a batch, none if it is invalid or too long.

@@ -301,7 +301,7 @@ func (c *Conn) closeOnce() error {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
-	// A cancelled call is worth a word to the peer, but not a hang on one that does not read.
+	// Handler.Abandoned may still tell the peer of cancelled calls. A peer that does not read must not delay the end.
 	grace := time.AfterFunc(noticeGrace, func() { c.finish(ErrClosed) })
 	c.notices.Wait()
 	grace.Stop()
@@ -592,7 +592,7 @@ type Incoming struct {
 }
 
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The error says why it is
-// not a request, a notification or a response (JSON-RPC 2.0, 4 and 5); the members are then what could be made out.
+// not a request, a notification or a response (JSON-RPC 2.0, 4 and 5); the members then hold what could be read.
 func (in *Incoming) Parse(message []byte) error {
 	s := scanner{text: message}
 	version := in.read(&s)

@@ -127,8 +127,8 @@ func (s *Secrets) AddURL(u *url.URL) {
 	}
 }
 
-// addValue adds the lines of a value if it is secret, also without their first word, which may be Bearer or Basic. It
-// adds the passwords and keys in them in any case, and those in URLs whatever the name: HOOK_ENDPOINT is no other.
+// addValue adds the lines of a value if it is secret, each also without its first word, which may be Bearer or Basic.
+// Of any value it adds the keys, unless the name is public. Those in URLs it always adds: HOOK_ENDPOINT may have some.
 func (s *Secrets) addValue(name, value string, secret bool) {
 	public := publicName.MatchString(wordsOf(name))
 	for line := range strings.Lines(value) { // logs show a text line by line
@@ -214,14 +214,14 @@ func (s *Secrets) Writer(w io.Writer) *MaskWriter {
 
 // MaskWriter is a writer without secrets; see Secrets.Writer. It is for one goroutine.
 //
-// Secrets that overlap are one stretch, so that no end of one is left. Its mark is that of the secret that begins
+// Secrets that overlap become one stretch, so that no end of one is left. It gets the mark of the secret that begins
 // first.
 type MaskWriter struct {
 	table *secretTable // nil if there are no secrets
 	w     io.Writer
 	read  int       // bytes so far
 	kept  []byte    // the last of them
-	found []stretch // of secrets, in order and apart; what stands before kept is written
+	found []stretch // of secrets, in order; no two overlap. The first may have begun before kept
 
 	asIs, unescaped reading
 	escapes         unescaper // before unescaped
@@ -268,7 +268,7 @@ func (m *MaskWriter) add(s stretch) {
 	m.found = append(m.found, s)
 }
 
-// flush writes the text before end. No secret that begins there is still to be found.
+// flush writes the text before end. All secrets that begin there have been found.
 func (m *MaskWriter) flush(end int) error {
 	var out []byte
 	first := m.read - len(m.kept)
