@@ -108,42 +108,46 @@ func (h *Host) Start(ctx context.Context, names ...string) {
 	_ = await(ctx, h.named(names), patience, (*hosted).begin)
 }
 
-// await begins something with servers, and waits for what was begun: until all is done; or until nothing has been
-// under way for less than the patience, and one server is ready. The error is the cause of ctx.
-func await(ctx context.Context, servers []*hosted, patience time.Duration, begin func(*hosted) *hostTask) error {
-	early, ended := make(chan struct{}, len(servers)), make(chan struct{}, len(servers))
-	waiting, cancel := context.WithCancel(ctx)
+// await begins a task of each server, and waits: until all that are worth waiting for are done; or until they have had
+// the patience, and one server is ready. The error is the cause of ctx.
+func await(ctx context.Context, servers []*hosted, patience time.Duration,
+	begin func(*hosted) (task *hostTask, worthWaiting bool)) error {
+	var awaited, others []*hostTask
+	for _, s := range servers {
+		if task, worthWaiting := begin(s); task != nil && worthWaiting {
+			awaited = append(awaited, task)
+		} else if task != nil {
+			others = append(others, task)
+		}
+	}
+	for _, task := range awaited {
+		inTime, stop := context.WithDeadline(ctx, task.begins.Add(patience))
+		_, _ = task.wait(inTime)
+		stop()
+	}
+
 	var work sync.WaitGroup
 	defer work.Wait()
-	defer cancel()
-	awaited := 0 // tasks within the patience
-	for _, s := range servers {
-		task := begin(s)
-		if task == nil {
-			continue
-		}
-		awaited++
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	ended, running := make(chan int, len(servers)), len(awaited)
+	watch := func(task *hostTask, count int) {
 		work.Go(func() {
-			inTime, stop := context.WithDeadline(waiting, task.begun.Add(patience))
-			defer stop()
-			_, _ = task.wait(inTime)
-			early <- struct{}{}
 			_, _ = task.wait(waiting)
-			ended <- struct{}{}
+			ended <- count
 		})
 	}
-	isReady := func(s *hosted) bool { return s.status().Err == nil }
-	for running := awaited; running > 0 && (awaited > 0 || !slices.ContainsFunc(servers, isReady)); {
-		select {
-		case <-early:
-			awaited--
-		case <-ended:
-			running--
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	for _, task := range awaited {
+		watch(task, 1)
 	}
-	return nil
+	for _, task := range others { // one of them may be ready before
+		watch(task, 0)
+	}
+	isReady := func(s *hosted) bool { return s.status().Err == nil }
+	for running > 0 && !slices.ContainsFunc(servers, isReady) {
+		running -= <-ended
+	}
+	return context.Cause(ctx)
 }
 
 // named returns the servers of these names, or all if there are none.
@@ -287,7 +291,7 @@ func (h *Host) Client(ctx context.Context, server string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := s.get(ctx, true)
+	client, err := s.get(ctx)
 	return client, h.about(s, err)
 }
 
@@ -299,7 +303,7 @@ func (h *Host) Restart(ctx context.Context, server string) error {
 		return err
 	}
 	err = ErrClosed
-	if start := s.restart(); start != nil {
+	if start := s.restart(ctx); start != nil {
 		_, err = start.wait(ctx)
 	}
 	return h.about(s, err)

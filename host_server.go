@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,13 +42,16 @@ func (e *StartTimeoutError) Unwrap() error { return context.DeadlineExceeded }
 var (
 	ErrStarting = errors.New("it is still starting")
 	ErrListing  = errors.New("it is running, and has not yet listed its tools")
+
+	errRestart = errors.New("it is being started again")
 )
 
 const (
 	startTime  = 30 * time.Second // Server.StartTimeout if 0
 	slowStart  = 5 * time.Minute  // the same, for a server that may still be downloaded
-	maxPause   = time.Minute      // before a start, and between questions to a server that does not answer
+	maxPause   = time.Minute      // before a start
 	listenTime = 5 * time.Second  // before a subscription that ended is begun again
+	busyTime   = 5 * time.Minute  // for which a server may work on a call that was given up
 
 	patience = 10 * time.Second // with a server that is slow while others are ready
 	noEnd    = time.Duration(math.MaxInt64)
@@ -192,7 +196,7 @@ type hosted struct {
 	options ClientOptions
 	prefix  string          // of the names of its functions
 	life    context.Context // the Host's
-	work    *sync.WaitGroup // the Host's, for beginStart, read and listen
+	work    *sync.WaitGroup // the Host's, for beginStart, connect, read and listen
 
 	mu        sync.Mutex // guards the following; never held across I/O or a callback
 	client    *Client    // of the last start, until the next one closes it; nil if that failed
@@ -205,40 +209,23 @@ type hosted struct {
 	starts    int        // that were successful
 	info      ServerInfo // of the last successful start
 	tools     []HostTool // of the last list that could be read; replaced, never changed
+	silent    bool       // the last list had no answer in time
 	calls     int        // that are running
-	mute      int        // lists in a row that had no answer in time
-	askAfter  time.Time  // the tools are not listed before, as the server does not answer
-	abandoned bool       // the last call ended without an answer: the server may still work on it
-	transport Transport  // of the last start
+	givenUp   time.Time  // when the last call ended without an answer; zero if it was answered
 
-	unfit string // the last warning about tools that cannot be offered to a model; the goroutine's that lists them
-}
-
-// pauseAfter is the pause after so many tries: 0, 1, 2, 4, … seconds.
-func pauseAfter(tries int) time.Duration {
-	return min(time.Duration(1<<min(tries, 10)/2)*time.Second, maxPause)
+	unfit string // the last warning about tools that cannot be offered to a model; only list's goroutine uses it
 }
 
 // hostTask is one start, or one reading of the tools, for all who wait for it.
 type hostTask struct {
-	begun  time.Time     // of a start: later than now while there is a pause before it
-	hurry  func()        // of a start: ends the pause before it
-	done   chan struct{} // closed when the following are set
-	client *Client       // of a start
+	begins time.Time               // of a start: later than now while there is a pause before it
+	stop   context.CancelCauseFunc // ends a start
+	done   chan struct{}           // closed when the following are set
+	client *Client                 // of a start
 	err    error
 }
 
-// get returns a client of the server, which it starts if it is not running. Without patience it only waits for a start
-// that is likely to succeed, the first since a call that the server survived. Later ones go on in the background.
-func (s *hosted) get(ctx context.Context, patient bool) (*Client, error) {
-	client, start, err := s.clientOrStart(patient)
-	if start == nil {
-		return client, err
-	}
-	return start.wait(ctx)
-}
-
-// wait waits for a start, which goes on for others when ctx ends.
+// wait waits for a task, which goes on for others when ctx ends.
 func (t *hostTask) wait(ctx context.Context) (*Client, error) {
 	select {
 	case <-t.done:
@@ -248,43 +235,54 @@ func (t *hostTask) wait(ctx context.Context) (*Client, error) {
 	}
 }
 
-// begin starts the server if it is not running, and returns the start to wait for, if it is likely to succeed.
-func (s *hosted) begin() *hostTask {
-	_, start, _ := s.clientOrStart(false)
-	return start
+// get returns a client of the server, which it starts if it is not running.
+func (s *hosted) get(ctx context.Context) (*Client, error) {
+	client, start := s.clientOrStart()
+	if client != nil {
+		return client, nil
+	}
+	if start == nil {
+		return nil, ErrClosed
+	}
+	return start.wait(ctx)
 }
 
-// clientOrStart returns what get returns, or else the start to wait for.
-func (s *hosted) clientOrStart(patient bool) (*Client, *hostTask, error) {
+func (s *hosted) clientOrStart() (*Client, *hostTask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.current()
+}
+
+// begin starts the server if it is not running, and returns the start. It is worth waiting for if it is the first since
+// a call that the server survived.
+func (s *hosted) begin() (start *hostTask, worthWaiting bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, start = s.current()
+	return start, s.tries <= 1
+}
+
+// current returns the client of a server that is running, or else a start, which it begins if none is under way. After
+// Close it returns neither. The caller holds s.mu.
+func (s *hosted) current() (*Client, *hostTask) {
 	ended := s.noticeEnd()
-	switch {
-	case s.closed:
-		return nil, nil, ErrClosed
-	case s.client != nil && !ended:
-		return s.client, nil, nil
-	case s.starting == nil:
-		s.beginStart(s.lastStart.Add(pauseAfter(s.tries)))
+	if s.closed {
+		return nil, nil
+	}
+	if s.client != nil && !ended {
+		return s.client, nil
+	}
+	if s.starting == nil {
+		at := s.lastStart.Add(pauseAfter(s.tries))
 		s.tries++
+		s.beginStart(at)
 	}
-	if !patient && s.tries > 1 {
-		return nil, nil, s.err
-	}
-	return nil, s.starting, nil
+	return nil, s.starting
 }
 
-// restart begins a start without a pause, or ends the pause of the one that is to begin. It returns nil after Close.
-func (s *hosted) restart() *hostTask {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.starting == nil && !s.closed {
-		s.beginStart(time.Time{})
-	}
-	if s.tries = 1; s.starting != nil {
-		s.starting.hurry()
-	}
-	return s.starting
+// pauseAfter returns the pause after so many tries: 0, 1, 2, 4, … seconds.
+func pauseAfter(tries int) time.Duration {
+	return min(time.Duration(1<<min(tries, 10)/2)*time.Second, maxPause)
 }
 
 // noticeEnd reports whether the server has ended by itself. The caller holds s.mu.
@@ -296,22 +294,48 @@ func (s *hosted) noticeEnd() bool {
 	return true
 }
 
+// restart ends the start that is under way, or the server if it is running, and begins a start without a pause. It
+// returns nil after Close.
+func (s *hosted) restart(ctx context.Context) *hostTask {
+	if start := s.stopStart(); start != nil {
+		_, _ = start.wait(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tries = 1
+	if s.starting == nil && !s.closed {
+		s.beginStart(time.Time{})
+	}
+	return s.starting
+}
+
+func (s *hosted) stopStart() *hostTask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.starting != nil {
+		s.starting.stop(errRestart)
+	}
+	return s.starting
+}
+
 // beginStart begins a start, though not before the given time. The caller holds s.mu.
 func (s *hosted) beginStart(at time.Time) {
-	pause, hurry := context.WithDeadline(s.life, at)
-	start, ended := &hostTask{begun: time.Now(), hurry: hurry, done: make(chan struct{})}, s.client
-	if at.After(start.begun) {
-		start.begun = at
+	ctx, stop := context.WithCancelCause(s.life)
+	if now := time.Now(); at.Before(now) {
+		at = now
 	}
-	s.starting, s.client, s.mute, s.askAfter = start, nil, 0, time.Time{}
+	start, ended := &hostTask{begins: at, stop: stop, done: make(chan struct{})}, s.client
+	s.starting, s.client, s.silent = start, nil, false
 	s.work.Go(func() {
-		defer hurry()
+		defer stop(nil)
 		if ended != nil {
 			_ = ended.Close() // what is left of it, as a grandchild, may be in the way
 		}
-		<-pause.Done()
-		if start.err = context.Cause(s.life); start.err == nil {
-			start.client, start.err = s.connect(s.life)
+		select {
+		case <-time.After(time.Until(at)):
+			start.client, start.err = s.connect(ctx)
+		case <-ctx.Done():
+			start.err = context.Cause(ctx)
 		}
 		s.finishStart(start)
 	})
@@ -321,28 +345,29 @@ func (s *hosted) beginStart(at time.Time) {
 func (s *hosted) connect(ctx context.Context) (*Client, error) {
 	inTime, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s.work.Go(func() { s.limitStart(inTime, cancel) })
+	var transport atomic.Pointer[Transport]
 	server := s.Server
-	if start := server.Start; server.URL == "" {
-		if start == nil {
-			start = server.Command.Start
-		}
+	if server.Start == nil && server.URL == "" {
+		server.Start = server.Command.Start
+	}
+	if start := server.Start; start != nil {
 		server.Start = func(ctx context.Context) (Transport, error) {
-			transport, err := start(ctx)
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.transport = transport
-			return transport, err
+			started, err := start(ctx)
+			transport.Store(&started)
+			return started, err
 		}
 	}
+	s.work.Go(func() { s.limitStart(inTime, cancel, &transport) })
 	return server.Connect(inTime, s.options)
 }
 
 // packageRunner matches the commands that may have to download the server first.
 var packageRunner = regexp.MustCompile(`(^|[/\\])(bunx?|docker|npm|npx|pipx|pnpm|pnpx|podman|uvx?|yarn)(\.\w+)?$`)
 
-// limitStart ends a start that takes too long. It ends with inTime, which cancel ends.
-func (s *hosted) limitStart(inTime context.Context, cancel context.CancelCauseFunc) {
+// limitStart ends a start that takes too long. It returns when inTime has ended.
+func (s *hosted) limitStart(
+	inTime context.Context, cancel context.CancelCauseFunc, transport *atomic.Pointer[Transport],
+) {
 	begun := time.Now()
 	limit := cmp.Or(s.StartTimeout, startTime)
 	for slow := false; ; slow = true {
@@ -351,8 +376,15 @@ func (s *hosted) limitStart(inTime context.Context, cancel context.CancelCauseFu
 		case <-inTime.Done():
 			return
 		}
-		excerpt, wrote := s.stderr()
-		longer := min(wrote.Add(startTime).Sub(begun), slowStart)
+		var excerpt string
+		var wrote time.Time
+		if started := transport.Load(); started != nil {
+			if child, ok := (*started).(interface{ Stderr() (string, time.Time) }); ok {
+				excerpt, wrote = child.Stderr()
+			}
+		}
+		// A server that wrote only as it began gets no moment more: startTime is that of its last line, about.
+		longer := min(wrote.Add(startTime).Sub(begun), slowStart).Truncate(startTime / 6)
 		if packageRunner.MatchString(s.Command.Path) {
 			longer = slowStart
 		}
@@ -366,17 +398,7 @@ func (s *hosted) limitStart(inTime context.Context, cancel context.CancelCauseFu
 	}
 }
 
-// stderr returns an excerpt of what the server wrote there, and when it last did so; see Stdio.Stderr.
-func (s *hosted) stderr() (excerpt string, last time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if child, ok := s.transport.(interface{ Stderr() (string, time.Time) }); ok {
-		return child.Stderr()
-	}
-	return "", time.Time{}
-}
-
-// finishStart takes note of the outcome of a start.
+// finishStart keeps the outcome of a start.
 func (s *hosted) finishStart(start *hostTask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -389,53 +411,37 @@ func (s *hosted) finishStart(start *hostTask) {
 	if s.starts++; s.starts == 1 {
 		s.tries = 0
 	}
-	s.info, s.abandoned = s.client.Server, false
+	s.info, s.givenUp = s.client.Server, time.Time{}
 	if s.info.Stateless() && s.info.ListChanged("tools") {
 		s.work.Go(func() { s.listen(start.client) })
 	}
 }
 
-// read begins to list the server's tools, or joins the reading that is under way, and returns what to wait for. A
-// server that works on a call, or may still do so after the caller has given up, is not asked. One that did not answer
-// the last time is asked again after a pause that grows, and nobody waits for it.
-func (s *hosted) read() *hostTask {
+// read begins to list the server's tools, or joins the reading that is under way. It is not worth waiting for if the
+// last one had no answer, or the start before it is not. A server that works on a call, or may still do so after the
+// caller has given up, is not asked: many answer nothing else meanwhile.
+func (s *hosted) read() (reading *hostTask, worthWaiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	running := s.client != nil && !s.noticeEnd()
-	busy := s.tools != nil && (s.calls > 0 || s.abandoned) // many servers answer nothing else meanwhile
-	early := time.Now().Before(s.askAfter)
-	if s.reading == nil && !s.closed && !(running && (busy || early)) {
-		reading := &hostTask{begun: time.Now(), done: make(chan struct{})}
-		if s.starting != nil {
-			reading.begun = s.starting.begun
+	client, start := s.current()
+	busy := client != nil && s.tools != nil && (s.calls > 0 || time.Since(s.givenUp) < busyTime)
+	if s.reading == nil && !s.closed && !busy {
+		reading = &hostTask{begins: time.Now(), done: make(chan struct{})}
+		if start != nil {
+			reading.begins = start.begins
 		}
 		s.reading = reading
-		s.work.Go(func() { s.list(reading) })
+		s.work.Go(func() { s.list(reading, client, start) })
 	}
-	if running && s.mute > 0 {
-		return nil
-	}
-	return s.reading
+	return s.reading, !s.silent && (start == nil || s.tries <= 1)
 }
 
-// ask asks the server for its tools, for no longer than a start may take. The client is nil if it is not running.
-func (s *hosted) ask() (*Client, []Tool, error) {
-	client, err := s.get(s.life, false)
-	if err != nil {
-		return nil, nil, err
-	}
-	limit := cmp.Or(s.StartTimeout, startTime)
-	inTime, cancel := context.WithTimeoutCause(s.life, limit, &TimeoutError{After: limit})
-	defer cancel()
-	tools, err := client.ListTools(inTime)
-	return client, tools, err
-}
-
-// list is one reading of the tools, by its own goroutine.
-func (s *hosted) list(reading *hostTask) {
-	client, tools, err := s.ask()
-	if first := err; client != nil && s.harmedByProbe(client, err) {
-		client, tools, err = s.ask()
+// list is one reading of the tools, by its own goroutine: from the client, or from that of a start.
+func (s *hosted) list(reading *hostTask, client *Client, start *hostTask) {
+	client, tools, err := s.ask(client, start)
+	if start := s.startWithoutProbe(client, err); start != nil {
+		first := err
+		client, tools, err = s.ask(nil, start)
 		switch {
 		case err == nil:
 			s.skipProbe()
@@ -454,17 +460,44 @@ func (s *hosted) list(reading *hostTask) {
 	defer s.mu.Unlock()
 	defer close(reading.done)
 	s.reading = nil
-	if s.client != client { // it says nothing about the server
+	if client == nil || client != s.client { // the outcome says nothing about the server
 		return
 	}
-	s.err, s.mute, s.askAfter = err, s.mute+1, time.Now().Add(pauseAfter(s.mute+1))
-	if !errors.Is(err, context.DeadlineExceeded) {
-		s.mute, s.askAfter = 0, time.Time{}
+	s.err, s.silent = err, errors.Is(err, context.DeadlineExceeded)
+	if err == nil {
+		s.tools = described
 	}
-	if err != nil {
-		return
+}
+
+// ask asks the server for its tools, for no longer than a start may take. The client is nil if the start failed.
+func (s *hosted) ask(client *Client, start *hostTask) (*Client, []Tool, error) {
+	if start != nil {
+		var err error
+		if client, err = start.wait(s.life); err != nil {
+			return nil, nil, err
+		}
 	}
-	s.tools = described
+	limit := cmp.Or(s.StartTimeout, startTime)
+	inTime, cancel := context.WithTimeoutCause(s.life, limit, &TimeoutError{After: limit})
+	defer cancel()
+	tools, err := client.ListTools(inTime)
+	return client, tools, err
+}
+
+// startWithoutProbe begins a start without a probe if the first list of a server on stdio failed after one, which may
+// be why (see Client.Probed). Else it returns nil.
+func (s *hosted) startWithoutProbe(client *Client, err error) *hostTask {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if client == nil || client != s.client || s.closed || !client.Probed || s.URL != "" || s.tools != nil {
+		return nil
+	}
+	if client.Err() == nil && (!errors.As(err, new(*Error)) || isMethodNotFound(err)) {
+		return nil
+	}
+	s.options.Protocol = Revisions()[1] // the newest with a handshake
+	s.beginStart(time.Time{})
+	return s.starting
 }
 
 // describe makes what the Host knows of tools, and warns of those that cannot be offered to a model.
@@ -487,20 +520,6 @@ func (s *hosted) describe(tools []Tool) []HostTool {
 	return described
 }
 
-// harmedByProbe reports whether the first list of a server on stdio failed after a probe, which may be why (see
-// Client.Probed). Then a start without a probe has begun.
-func (s *hosted) harmedByProbe(client *Client, err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	failed := client.Err() != nil || errors.As(err, new(*Error)) && !isMethodNotFound(err)
-	if !failed || !client.Probed || s.URL != "" || s.tools != nil || s.client != client {
-		return false
-	}
-	s.options.Protocol = Revisions()[1] // the newest with a handshake
-	s.beginStart(time.Time{})
-	return true
-}
-
 func isMethodNotFound(err error) bool {
 	var refusal *Error
 	return errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound
@@ -510,7 +529,7 @@ func isMethodNotFound(err error) bool {
 func (s *hosted) call(
 	ctx context.Context, tool *Tool, arguments json.RawMessage, report func(Progress),
 ) (*ToolResult, error) {
-	client, err := s.get(ctx, true)
+	client, err := s.get(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("tools/call %s: %w", tool.Name, err)
 	}
@@ -534,8 +553,10 @@ func (s *hosted) callEnds(client *Client, err error) {
 	defer s.mu.Unlock()
 	s.calls--
 	if client.Err() == nil { // the server survived the call
-		s.tries = 0
-		s.abandoned = s.client == client && err != nil && !errors.As(err, new(*Error))
+		s.tries, s.givenUp = 0, time.Time{}
+		if err != nil && !errors.As(err, new(*Error)) {
+			s.givenUp = time.Now()
+		}
 	}
 }
 
@@ -554,7 +575,7 @@ func (s *hosted) status() HostStatus {
 	status := HostStatus{Name: s.Name, Running: running, Err: s.err, Info: s.info, Tools: len(s.tools)}
 	status.Starting, status.Restarts = s.starting != nil, max(0, s.starts-1)
 	if status.Retry = s.lastStart.Add(pauseAfter(s.tries)); s.starting != nil {
-		status.Retry = s.starting.begun
+		status.Retry = s.starting.begins
 	}
 	switch {
 	case s.err != nil:
