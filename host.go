@@ -64,6 +64,8 @@ type HostStatus struct {
 	Info     ServerInfo // of the last successful start
 	Tools    int        // of the last list that could be read
 	Restarts int        // that were successful
+
+	tools []HostTool
 }
 
 // HostTool is one tool of a Host.
@@ -112,40 +114,39 @@ func (h *Host) Start(ctx context.Context, names ...string) {
 // the patience, and one server is ready. The error is the cause of ctx.
 func await(ctx context.Context, servers []*hosted, patience time.Duration,
 	begin func(*hosted) (task *hostTask, worthWaiting bool)) error {
-	var awaited, others []*hostTask
+	tasks := make(map[*hostTask]bool) // whether they are worth waiting for
 	for _, s := range servers {
-		if task, worthWaiting := begin(s); task != nil && worthWaiting {
-			awaited = append(awaited, task)
-		} else if task != nil {
-			others = append(others, task)
+		if task, worthWaiting := begin(s); task != nil {
+			tasks[task] = worthWaiting
 		}
 	}
-	for _, task := range awaited {
-		inTime, stop := context.WithDeadline(ctx, task.begins.Add(patience))
-		_, _ = task.wait(inTime)
-		stop()
+	for task, worthWaiting := range tasks {
+		if worthWaiting {
+			inTime, stop := context.WithDeadline(ctx, task.begins.Add(patience))
+			_, _ = task.wait(inTime)
+			stop()
+		}
 	}
 
 	var work sync.WaitGroup
 	defer work.Wait()
 	waiting, stop := context.WithCancel(ctx)
 	defer stop()
-	ended, running := make(chan int, len(servers)), len(awaited)
-	watch := func(task *hostTask, count int) {
+	ended, awaited := make(chan bool, len(tasks)), 0
+	for task, worthWaiting := range tasks { // any of them may be the first
+		if worthWaiting {
+			awaited++
+		}
 		work.Go(func() {
 			_, _ = task.wait(waiting)
-			ended <- count
+			ended <- worthWaiting
 		})
 	}
-	for _, task := range awaited {
-		watch(task, 1)
-	}
-	for _, task := range others { // one of them may be ready before
-		watch(task, 0)
-	}
 	isReady := func(s *hosted) bool { return s.status().Err == nil }
-	for running > 0 && !slices.ContainsFunc(servers, isReady) {
-		running -= <-ended
+	for awaited > 0 && !slices.ContainsFunc(servers, isReady) {
+		if <-ended {
+			awaited--
+		}
 	}
 	return context.Cause(ctx)
 }
@@ -208,9 +209,9 @@ func (h *Host) lists(ctx context.Context, servers []*hosted, patience time.Durat
 		return nil, err
 	}
 	for i, s := range servers {
-		tools, err := s.lastTools()
-		if errs[i] = h.about(s, err); err == nil {
-			lists[i] = tools
+		status := s.status()
+		if errs[i] = h.about(s, status.Err); status.Err == nil {
+			lists[i] = status.tools
 		}
 	}
 	if !slices.Contains(errs, nil) {
@@ -250,8 +251,7 @@ func (h *Host) Tool(name string) (HostTool, error) {
 	var tools []HostTool
 	var own, full []string
 	for _, s := range h.servers {
-		known, _ := s.lastTools()
-		for _, t := range known {
+		for _, t := range s.status().tools {
 			tools, own, full = append(tools, t), append(own, t.Tool.Name), append(full, t.Function)
 		}
 	}
@@ -302,10 +302,7 @@ func (h *Host) Restart(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	err = ErrClosed
-	if start := s.restart(ctx); start != nil {
-		_, err = start.wait(ctx)
-	}
+	_, err = s.restart().wait(ctx)
 	return h.about(s, err)
 }
 

@@ -199,9 +199,10 @@ type hosted struct {
 	work    *sync.WaitGroup // the Host's, for beginStart, connect, read and listen
 
 	mu        sync.Mutex // guards the following; never held across I/O or a callback
-	client    *Client    // of the last start, until the next one closes it; nil if that failed
+	start     *hostTask  // the last one; nil before the first
+	starting  bool       // it is under way
+	client    *Client    // of the start, once it was successful; else nil
 	err       error      // why it is not running, or why its tools could not be listed; see noticeEnd
-	starting  *hostTask  // nil if no start is under way
 	reading   *hostTask  // nil if the tools are not being listed
 	closed    bool       // no start may begin
 	lastStart time.Time  // when the last start was over, successful or not
@@ -237,47 +238,27 @@ func (t *hostTask) wait(ctx context.Context) (*Client, error) {
 
 // get returns a client of the server, which it starts if it is not running.
 func (s *hosted) get(ctx context.Context) (*Client, error) {
-	client, start := s.clientOrStart()
-	if client != nil {
-		return client, nil
-	}
-	if start == nil {
-		return nil, ErrClosed
-	}
+	start, _ := s.begin()
 	return start.wait(ctx)
 }
 
-func (s *hosted) clientOrStart() (*Client, *hostTask) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.current()
-}
-
-// begin starts the server if it is not running, and returns the start. It is worth waiting for if it is the first since
-// a call that the server survived.
+// begin starts the server if it is not running, and returns the start, which may be over. It is worth waiting for if
+// it is the first since a call that the server survived.
 func (s *hosted) begin() (start *hostTask, worthWaiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, start = s.current()
-	return start, s.tries <= 1
+	return s.current(), s.tries <= 1
 }
 
-// current returns the client of a server that is running, or else a start, which it begins if none is under way. After
-// Close it returns neither. The caller holds s.mu.
-func (s *hosted) current() (*Client, *hostTask) {
-	ended := s.noticeEnd()
-	if s.closed {
-		return nil, nil
-	}
-	if s.client != nil && !ended {
-		return s.client, nil
-	}
-	if s.starting == nil {
+// current returns the start of a server that is running or starting, or else begins one. The caller holds s.mu.
+func (s *hosted) current() *hostTask {
+	running := s.client != nil && !s.noticeEnd()
+	if !running && !s.starting {
 		at := s.lastStart.Add(pauseAfter(s.tries))
 		s.tries++
 		s.beginStart(at)
 	}
-	return nil, s.starting
+	return s.start
 }
 
 // pauseAfter returns the pause after so many tries: 0, 1, 2, 4, … seconds.
@@ -294,42 +275,37 @@ func (s *hosted) noticeEnd() bool {
 	return true
 }
 
-// restart ends the start that is under way, or the server if it is running, and begins a start without a pause. It
-// returns nil after Close.
-func (s *hosted) restart(ctx context.Context) *hostTask {
-	if start := s.stopStart(); start != nil {
-		_, _ = start.wait(ctx)
-	}
+// restart begins a start without a pause, which ends the server if it is running.
+func (s *hosted) restart() *hostTask {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tries = 1
-	if s.starting == nil && !s.closed {
-		s.beginStart(time.Time{})
-	}
-	return s.starting
+	s.beginStart(time.Time{})
+	return s.start
 }
 
-func (s *hosted) stopStart() *hostTask {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.starting != nil {
-		s.starting.stop(errRestart)
-	}
-	return s.starting
-}
-
-// beginStart begins a start, though not before the given time. The caller holds s.mu.
+// beginStart begins a start, though not before the given time. It ends the start before it, and the server that this
+// one started. After Close it fails at once. The caller holds s.mu.
 func (s *hosted) beginStart(at time.Time) {
 	ctx, stop := context.WithCancelCause(s.life)
 	if now := time.Now(); at.Before(now) {
 		at = now
 	}
-	start, ended := &hostTask{begins: at, stop: stop, done: make(chan struct{})}, s.client
-	s.starting, s.client, s.silent = start, nil, false
+	previous, start := s.start, &hostTask{begins: at, stop: stop, done: make(chan struct{})}
+	if s.closed {
+		start.err = ErrClosed
+		close(start.done)
+		s.start, s.client = start, nil
+		return
+	}
+	s.start, s.starting, s.client, s.silent = start, true, nil, false
 	s.work.Go(func() {
 		defer stop(nil)
-		if ended != nil {
-			_ = ended.Close() // what is left of it, as a grandchild, may be in the way
+		if previous != nil {
+			previous.stop(errRestart)
+			if ended, _ := previous.wait(context.Background()); ended != nil {
+				_ = ended.Close() // what is left of it, as a grandchild, may be in the way
+			}
 		}
 		select {
 		case <-time.After(time.Until(at)):
@@ -398,12 +374,15 @@ func (s *hosted) limitStart(
 	}
 }
 
-// finishStart keeps the outcome of a start.
+// finishStart keeps the outcome of a start, unless another one has begun since.
 func (s *hosted) finishStart(start *hostTask) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(start.done)
-	s.starting, s.lastStart = nil, time.Now()
+	if s.start != start {
+		return
+	}
+	s.starting, s.lastStart = false, time.Now()
 	s.client, s.err = start.client, start.err
 	if s.err != nil {
 		return
@@ -423,25 +402,25 @@ func (s *hosted) finishStart(start *hostTask) {
 func (s *hosted) read() (reading *hostTask, worthWaiting bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	client, start := s.current()
-	busy := client != nil && s.tools != nil && (s.calls > 0 || time.Since(s.givenUp) < busyTime)
+	start := s.current()
+	busy := !s.starting && s.tools != nil && (s.calls > 0 || time.Since(s.givenUp) < busyTime)
 	if s.reading == nil && !s.closed && !busy {
-		reading = &hostTask{begins: time.Now(), done: make(chan struct{})}
-		if start != nil {
-			reading.begins = start.begins
+		s.reading = &hostTask{begins: time.Now(), done: make(chan struct{})}
+		if s.starting {
+			s.reading.begins = start.begins
 		}
-		s.reading = reading
-		s.work.Go(func() { s.list(reading, client, start) })
+		reading := s.reading
+		s.work.Go(func() { s.list(reading, start) })
 	}
-	return s.reading, !s.silent && (start == nil || s.tries <= 1)
+	return s.reading, !s.silent && !(s.starting && s.tries > 1)
 }
 
-// list is one reading of the tools, by its own goroutine: from the client, or from that of a start.
-func (s *hosted) list(reading *hostTask, client *Client, start *hostTask) {
-	client, tools, err := s.ask(client, start)
-	if start := s.startWithoutProbe(client, err); start != nil {
+// list is one reading of the tools, after a start, by its own goroutine.
+func (s *hosted) list(reading, start *hostTask) {
+	client, tools, err := s.ask(start)
+	if again := s.startWithoutProbe(client, err); again != nil {
 		first := err
-		client, tools, err = s.ask(nil, start)
+		client, tools, err = s.ask(again)
 		switch {
 		case err == nil:
 			s.skipProbe()
@@ -470,12 +449,10 @@ func (s *hosted) list(reading *hostTask, client *Client, start *hostTask) {
 }
 
 // ask asks the server for its tools, for no longer than a start may take. The client is nil if the start failed.
-func (s *hosted) ask(client *Client, start *hostTask) (*Client, []Tool, error) {
-	if start != nil {
-		var err error
-		if client, err = start.wait(s.life); err != nil {
-			return nil, nil, err
-		}
+func (s *hosted) ask(start *hostTask) (*Client, []Tool, error) {
+	client, err := start.wait(s.life)
+	if err != nil {
+		return nil, nil, err
 	}
 	limit := cmp.Or(s.StartTimeout, startTime)
 	inTime, cancel := context.WithTimeoutCause(s.life, limit, &TimeoutError{After: limit})
@@ -497,7 +474,7 @@ func (s *hosted) startWithoutProbe(client *Client, err error) *hostTask {
 	}
 	s.options.Protocol = Revisions()[1] // the newest with a handshake
 	s.beginStart(time.Time{})
-	return s.starting
+	return s.start
 }
 
 // describe makes what the Host knows of tools, and warns of those that cannot be offered to a model.
@@ -560,28 +537,20 @@ func (s *hosted) callEnds(client *Client, err error) {
 	}
 }
 
-// lastTools returns the tools of the last list, and why they cannot be offered now.
-func (s *hosted) lastTools() ([]HostTool, error) {
-	status := s.status()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.tools, status.Err
-}
-
 func (s *hosted) status() HostStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	running := s.client != nil && !s.noticeEnd()
-	status := HostStatus{Name: s.Name, Running: running, Err: s.err, Info: s.info, Tools: len(s.tools)}
-	status.Starting, status.Restarts = s.starting != nil, max(0, s.starts-1)
-	if status.Retry = s.lastStart.Add(pauseAfter(s.tries)); s.starting != nil {
-		status.Retry = s.starting.begins
+	status := HostStatus{Name: s.Name, Running: running, Starting: s.starting, Err: s.err, Info: s.info,
+		Tools: len(s.tools), Restarts: max(0, s.starts-1), tools: s.tools}
+	if status.Retry = s.lastStart.Add(pauseAfter(s.tries)); s.starting {
+		status.Retry = s.start.begins
 	}
 	switch {
 	case s.err != nil:
 	case s.closed:
 		status.Err = ErrClosed
-	case s.starting != nil:
+	case s.starting:
 		status.Err = ErrStarting
 	case s.reading != nil && s.tools == nil:
 		status.Err = ErrListing
@@ -593,12 +562,12 @@ func (s *hosted) status() HostStatus {
 func (s *hosted) close() error {
 	s.mu.Lock()
 	s.closed = true
-	client, start := s.client, s.starting
+	start := s.start
 	s.mu.Unlock()
-	if start != nil {
-		<-start.done
-		client = start.client
+	if start == nil {
+		return nil
 	}
+	client, _ := start.wait(context.Background())
 	if client == nil {
 		return nil
 	}
