@@ -35,16 +35,17 @@ const endOfSession = "(end)"
 
 // session is one session of a transcript.
 type session struct {
-	revision string      // for "both"
-	noProbe  string      // Server.NoProbe
-	client   *Client     // nil before it is connected
-	conn     *Conn       // of the client; or alone, of * Conn
-	server   *Lines      // nil over HTTP
-	hangUp   func()      // ends the server's side
-	last     *sentByUs   // of the lines ->
-	status   string      // of a line <- whose body may follow
-	answers  chan string // of the lines * answer
-	ended    bool        // the client was closed
+	revision string        // for "both"
+	noProbe  string        // Server.NoProbe
+	client   *Client       // nil before it is connected
+	conn     *Conn         // of the client; or alone, of * Conn
+	server   *Lines        // nil over HTTP
+	read     chan struct{} // closed when the server has read all; nil before the first start
+	hangUp   func()        // ends the server's side
+	last     *sentByUs     // of the lines ->
+	status   string        // of a line <- whose body may follow
+	answers  chan string   // of the lines * answer
+	ended    bool          // the client was closed
 	work     sync.WaitGroup
 
 	mu     sync.Mutex // guards the following
@@ -449,11 +450,17 @@ func (s *session) receive(m *sentByUs) {
 
 // start is the client's way to the server.
 func (s *session) start(context.Context) (Transport, error) {
+	if s.read != nil {
+		<-s.read // its (end) comes before what is sent to this one
+	}
 	ours, theirs := memoryPair()
+	read := make(chan struct{})
+	s.read = read
 	var gone atomic.Bool // what the client does then is not seen
 	hangUp := sync.OnceFunc(func() { gone.Store(true); theirs.Close() })
 	s.server, s.hangUp = theirs, hangUp
 	s.work.Go(func() {
+		defer close(read)
 		for {
 			line, err := theirs.Read()
 			if gone.Load() {
