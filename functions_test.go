@@ -362,7 +362,7 @@ func TestModelText(t *testing.T) {
 			"before\n[image: image/gif, 0 bytes]\nafter"},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			result, err := decodeToolResult(json.RawMessage(test.result), new(leftOut))
+			result, _, err := decodeToolResult(json.RawMessage(test.result))
 			assert.NilError(t, err)
 			assert.Equal(t, ModelText(result), test.want)
 		})

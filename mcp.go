@@ -91,7 +91,7 @@ type ClientOptions struct {
 
 	Stray func(message []byte, reason error) // see Handler.Stray
 	Trace func(sent bool, text []byte)       // see Handler.Trace
-	Warn  func(text string)                  // receives what is left out of a list or a result, or not told, and why
+	Warn  func(text string)                  // receives why part of a list or result is missing, or changes are unknown
 }
 
 // Responder is what the client answers to one method of the server. In the handshake era the method comes as a request
@@ -126,7 +126,7 @@ type Client struct {
 	conn    *Conn
 	options ClientOptions
 	headers headerTransport        // the transport, if parameters of calls are sent as headers; else nil
-	streams streamTransport        // the transport, if what the server says unasked can be cut off; else nil
+	stream  func() int64           // the number of the stream on which the server tells of changes, 0 if there is none
 	meta    atomic.Pointer[[]byte] // members of the _meta of every request; nil in the handshake era
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
@@ -139,7 +139,7 @@ type Client struct {
 	listens  map[*listener]int64        // Listens at work, with the id of their request; 0 in the handshake era
 	session  int                        // counts the sessions that followed the first
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
-	warned   map[string]string          // what Warn received last, by what it is about
+	warned   map[string]string          // the last text for Warn, by what it is about
 
 	renewing chan struct{} // one slot, taken to begin a session anew
 }
@@ -151,11 +151,10 @@ type headerTransport interface {
 	ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error)
 }
 
-// streamTransport is a transport on which notifications outside of any request come on a stream of their own, which
-// a server may refuse, or end.
+// streamTransport is a transport that has a stream for what belongs to no request, which a server may refuse or end.
 type streamTransport interface {
 	Stream() int64             // the number of the stream that is open, 0 if none is; each has another number
-	OnStreamEnd(f func(error)) // sets what is called when a stream ended and is not opened again
+	OnStreamEnd(f func(error)) // sets what is called when a stream has ended and is not opened again
 }
 
 // request is one request, through all its sendings.
@@ -228,11 +227,12 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 		marked:   make(map[string]json.RawMessage),
 		warned:   make(map[string]string),
 		renewing: make(chan struct{}, 1),
+		stream:   func() int64 { return 1 },
 	}
 	c.headers, _ = transport.(headerTransport)
-	if streams, ok := transport.(streamTransport); ok {
-		c.streams = streams
-		streams.OnStreamEnd(c.streamEnded)
+	if t, ok := transport.(streamTransport); ok {
+		c.stream = t.Stream
+		t.OnStreamEnd(c.streamEnded)
 	}
 	c.clock = time.AfterFunc(o.Timeout, c.expire)
 	c.clock.Stop()
@@ -484,25 +484,22 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 	if err != nil {
 		return nil, err
 	}
-	var left leftOut
-	result, err := decodeToolResult(raw, &left)
-	c.warnOf(r, &left)
+	result, left, err := decodeToolResult(raw)
+	c.warnOf(r, left)
 	return result, r.failed(err)
 }
 
 // ReadResource returns the contents of a resource; a folder can have several. For an unknown URI it returns an *Error
 // with the code CodeInvalidParams, or CodeResourceNotFound from older servers.
 func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceContents, error) {
-	var result struct{ Contents json.RawMessage }
+	var result struct{ Contents parts[ResourceContents] }
 	params, _ := members("uri", uri) // strings always encode
 	r := &request{method: "resources/read", about: uri, params: params, input: true}
 	if err := c.get(ctx, r, &result); err != nil {
 		return nil, err
 	}
-	var left leftOut
-	contents, err := parts[ResourceContents](result.Contents, &left)
-	c.warnOf(r, &left)
-	return contents, r.failed(err)
+	c.warnOf(r, result.Contents.left)
+	return result.Contents.items, nil
 }
 
 // GetPrompt fills in a prompt.
@@ -513,20 +510,15 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 	}
 	var result struct {
 		Description string
-		Messages    json.RawMessage
+		Messages    parts[PromptMessage]
 		Meta        json.RawMessage `json:"_meta"`
 	}
 	r := &request{method: "prompts/get", about: name, params: params, input: true}
 	if err := c.get(ctx, r, &result); err != nil {
 		return nil, err
 	}
-	var left leftOut
-	messages, err := parts[PromptMessage](result.Messages, &left)
-	if err != nil {
-		return nil, r.failed(err)
-	}
-	c.warnOf(r, &left)
-	return &PromptResult{result.Description, messages, result.Meta}, nil
+	c.warnOf(r, result.Messages.left)
+	return &PromptResult{result.Description, result.Messages.items, result.Meta}, nil
 }
 
 // Complete returns values that an argument of a prompt, or a variable of a resource template, could have if it begins
@@ -582,20 +574,18 @@ func (c *Client) get(ctx context.Context, r *request, result any) error {
 	return r.failed(json.Unmarshal(raw, result))
 }
 
-// warnOf names what was left out of a request's result.
-func (c *Client) warnOf(r *request, left *leftOut) {
-	if left.count == 0 {
-		return
-	}
-	about := strings.TrimSpace(r.method + " " + r.about)
-	text := about + ": what cannot be read is left out: " + left.first
+// warnOf warns of what was left out of a request's result.
+func (c *Client) warnOf(r *request, left leftOut) {
+	text := "what cannot be read is left out: " + left.first
 	if left.count > 1 {
 		text += fmt.Sprintf(", and %d more", left.count-1)
 	}
-	c.warn(about, text)
+	if left.count > 0 {
+		c.warn(r.method+" "+r.about, r.failed(errors.New(text)).Error())
+	}
 }
 
-// warn gives ClientOptions.Warn a text, unless it is the same as the last one about this.
+// warn gives ClientOptions.Warn a text, unless it is the last one that it received about the same.
 func (c *Client) warn(about, text string) {
 	c.mu.Lock()
 	known := c.warned[about] == text

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,14 +51,14 @@ func (l *listener) wants(change Change) bool {
 type cachedList struct {
 	kind   string    // tools, prompts or resources
 	items  any       // []Tool, …
-	until  time.Time // zero: until the server tells of a change
-	stream int64     // on which it would; see Client.stream
+	until  time.Time // zero: until the server tells of a change, or its stream ends
+	stream int64     // on which the server would tell; see Client.stream
 }
 
 // ListTools returns all tools of the server, over as many pages as it takes. With an error comes what had been read
 // until then. A list that the server said is fresh, or promised to tell of changes to, is not asked for again.
 func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
-	tools, err := list(ctx, c, "tools/list", "tools", "tools", readTool)
+	tools, err := list[Tool](ctx, c, "tools/list", "tools", "tools")
 	if c.headers != nil && c.stateless() {
 		tools = slices.DeleteFunc(tools, func(t Tool) bool { return !c.mark(&t) })
 	}
@@ -66,17 +67,17 @@ func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
 
 // ListResources returns all resources that have a URI of their own; see ListTools.
 func (c *Client) ListResources(ctx context.Context) ([]Resource, error) {
-	return list(ctx, c, "resources/list", "resources", "resources", readItem[Resource])
+	return list[Resource](ctx, c, "resources/list", "resources", "resources")
 }
 
 // ListResourceTemplates returns all families of resources; see ListTools.
 func (c *Client) ListResourceTemplates(ctx context.Context) ([]ResourceTemplate, error) {
-	return list(ctx, c, "resources/templates/list", "resources", "resourceTemplates", readItem[ResourceTemplate])
+	return list[ResourceTemplate](ctx, c, "resources/templates/list", "resources", "resourceTemplates")
 }
 
 // ListPrompts returns all prompts; see ListTools.
 func (c *Client) ListPrompts(ctx context.Context) ([]Prompt, error) {
-	return list(ctx, c, "prompts/list", "prompts", "prompts", readItem[Prompt])
+	return list[Prompt](ctx, c, "prompts/list", "prompts", "prompts")
 }
 
 // Listen tells of changes until ctx ends, whose cause it wraps, or until the server ends the subscription in good
@@ -161,21 +162,13 @@ func (c *Client) unlisten(l *listener) {
 // holds reports whether a list need not be asked for again. stream is the one that is open now.
 func (l *cachedList) holds(stream int64) bool {
 	if l.until.IsZero() {
-		return stream != 0 && l.stream == stream
+		return l.stream == stream
 	}
 	return time.Now().Before(l.until)
 }
 
-// stream returns the number of the stream on which the server can tell of changes, 0 if there is none.
-func (c *Client) stream() int64 {
-	if c.streams == nil {
-		return 1
-	}
-	return c.streams.Stream()
-}
-
 // list asks for one page after the other, until one has no nextCursor (MCP 2026-07-28, server, pagination).
-func list[T any](ctx context.Context, c *Client, method, kind, member string, read readFrom[T]) ([]T, error) {
+func list[T any](ctx context.Context, c *Client, method, kind, member string) ([]T, error) {
 	c.mu.Lock()
 	known, ok := c.lists[method]
 	changes := c.changes
@@ -200,15 +193,19 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 			return items, err
 		}
 		size += len(raw)
-		var p listPage
-		items, p, err = decodePage(items, raw, member, read, &left)
-		if p.NextCursor != nil && *p.NextCursor == "" && !c.stateless() {
-			p.NextCursor = nil // what some servers of the handshake era end with; since then it is a cursor
+		page, err := decodePage[T](raw, member)
+		if err != nil {
+			return items, r.failed(err)
+		}
+		items = append(items, page.items...)
+		left.count, left.first = left.count+page.left.count, cmp.Or(left.first, page.left.first)
+		if page.nextCursor != nil && *page.nextCursor == "" && !c.stateless() {
+			page.nextCursor = nil // what some servers of the handshake era end with; since then it is a cursor
 		}
 		switch {
-		case err != nil || p.NextCursor == nil:
-		case seen[*p.NextCursor]:
-			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", *p.NextCursor)}
+		case page.nextCursor == nil:
+		case seen[*page.nextCursor]:
+			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", *page.nextCursor)}
 		case len(seen) == maxPages:
 			err = &ProtocolError{fmt.Sprintf("the list goes on after %d pages", maxPages)}
 		case size > maxListSize:
@@ -218,17 +215,17 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string, re
 			return items, r.failed(err)
 		}
 		// The list is as fresh as its stalest page.
-		until := asked.Add(time.Duration(min(max(p.TTLMs, 0), maxTTL)) * time.Millisecond)
+		until := asked.Add(time.Duration(min(max(page.ttlMs, 0), maxTTL)) * time.Millisecond)
 		if fresh.until.IsZero() || until.Before(fresh.until) {
 			fresh.until = until
 		}
-		if p.NextCursor == nil {
+		if page.nextCursor == nil {
 			break
 		}
-		seen[*p.NextCursor] = true
-		r.params, _ = members("cursor", *p.NextCursor)
+		seen[*page.nextCursor] = true
+		r.params, _ = members("cursor", *page.nextCursor)
 	}
-	c.warnOf(r, &left)
+	c.warnOf(r, left)
 	if stream != 0 && !c.stateless() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
 		fresh.until = time.Time{}
 	}
@@ -250,7 +247,7 @@ const (
 	maxTTL      = 24 * 60 * 60 * 1000 // what a server can ask to be taken for fresh, in milliseconds: a day
 )
 
-// mark takes note of a tool whose schema marks parameters for headers (MCP 2026-07-28, transports, streamable HTTP,
+// mark keeps the schema of a tool if it marks parameters for headers (MCP 2026-07-28, transports, streamable HTTP,
 // custom headers). It reports whether the tool can be used: its marks may be invalid.
 func (c *Client) mark(tool *Tool) bool {
 	var invalid error

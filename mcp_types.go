@@ -265,80 +265,68 @@ func (b ContentBlock) MarshalJSON() ([]byte, error) {
 	return json.Marshal(b.Raw)
 }
 
-// leftOut holds what could not be read of a list or a result. The rest of it counts.
+// parts is an array without the elements that cannot be decoded.
+type parts[T any] struct {
+	items []T // nil if it is null
+	left  leftOut
+}
+
+// leftOut counts elements that cannot be decoded, and describes the first.
 type leftOut struct {
 	count int
 	first string
 }
 
-func (l *leftOut) add(part []byte, reason error) {
-	if l.count++; l.count == 1 {
-		l.first = fmt.Sprintf("%.80s (%v)", part, reason)
+// read reads the array, and each of its elements with decode.
+func (p *parts[T]) read(s *scanner, decode func(item *T) error) {
+	if *p = (parts[T]{}); s.peek() == 'n' {
+		s.value() // null
+		return
 	}
-}
-
-// parts decodes the elements of an array, without those that cannot be read. null has none.
-func parts[T any](array json.RawMessage, left *leftOut) ([]T, error) {
-	var raw []json.RawMessage
-	if array == nil {
-		return nil, nil
-	}
-	if err := json.Unmarshal(array, &raw); err != nil || raw == nil {
-		return nil, err
-	}
-	items := make([]T, 0, len(raw))
-	for _, part := range raw {
-		var item T
-		if err := json.Unmarshal(part, &item); err != nil {
-			left.add(part, err)
-		} else {
-			items = append(items, item)
+	p.items = []T{}
+	s.array(func() {
+		s.peek()
+		start, count := s.at, len(p.items)
+		p.items = append(p.items, *new(T))
+		err := decode(&p.items[count])
+		if err == nil || !s.ok() {
+			return
 		}
+		p.items = p.items[:count]
+		if p.left.count++; p.left.count == 1 {
+			p.left.first = fmt.Sprintf("%.80s (%v)", s.text[start:s.at], err)
+		}
+	})
+}
+
+func (p *parts[T]) UnmarshalJSON(text []byte) error {
+	s := scanner{text: text}
+	p.read(&s, func(item *T) error { return json.Unmarshal(s.value(), item) })
+	if !s.end() {
+		return json.Unmarshal(text, &p.items) // says what is there in place of an array
 	}
-	return items, nil
+	return nil
 }
 
-// Lists can be long with large schemas, and results large: their usual shape is read by the scanner. What it cannot
-// read is left to encoding/json, whose error says what is wrong.
-
-// listPage holds what one page of a list says of itself.
-type listPage struct {
-	NextCursor *string // nil on the last; "" is a cursor like any other
-	TTLMs      float64 // how long it stays fresh, in milliseconds
+// listPage is one page of a list.
+type listPage[T any] struct {
+	parts[T]
+	nextCursor *string // nil on the last; "" is a cursor like any other
+	ttlMs      float64 // how long it stays fresh, in milliseconds
 }
 
-// decodePage appends the items of one page of a list, which are in the member of that name; read reads one of them.
-func decodePage[T any](
-	items []T, raw json.RawMessage, member string, read readFrom[T], left *leftOut,
-) ([]T, listPage, error) {
-	before := len(items)
-	var page listPage
-	var err error
+// decodePage decodes one page of a list, whose items are in the member of that name.
+func decodePage[T any](raw json.RawMessage, member string) (page listPage[T], err error) {
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
-		var invalid error
-		switch name := string(key); {
-		case name == member && s.peek() == '[':
-			items = items[:before] // of members that are there twice the last counts
-			s.array(func() {
-				items = append(items, *new(T))
-				s.peek()
-				start := s.at
-				if reason := read(&s, &items[len(items)-1]); reason != nil {
-					left.add(raw[start:min(s.at, len(raw))], reason)
-					items = items[:len(items)-1]
-				}
-			})
-		case name == member:
-			invalid = json.Unmarshal(s.value(), new([]T)) // null is no item
-		case name == "nextCursor":
-			invalid = json.Unmarshal(s.value(), &page.NextCursor)
-		case name == "ttlMs":
-			if json.Unmarshal(s.value(), &page.TTLMs) != nil {
-				page.TTLMs = 0 // not said to be fresh
-			}
-		default:
-			s.value()
+		value, invalid := s.value(), error(nil)
+		switch string(key) {
+		case member:
+			invalid = page.parts.UnmarshalJSON(value)
+		case "nextCursor":
+			invalid = json.Unmarshal(value, &page.nextCursor)
+		case "ttlMs":
+			_ = json.Unmarshal(value, &page.ttlMs) // of another type it counts as absent
 		}
 		if invalid != nil && err == nil {
 			err = fmt.Errorf("%s: %w", key, invalid)
@@ -347,75 +335,18 @@ func decodePage[T any](
 	if err == nil && !s.end() {
 		err = fmt.Errorf("the result is not a list of %s", member)
 	}
-	if err != nil {
-		return items[:before], page, err
-	}
-	return items, page, nil
+	return page, err
 }
 
-// readFrom reads one item of a list.
-type readFrom[T any] func(s *scanner, item *T) error
-
-func readItem[T any](s *scanner, item *T) error { return json.Unmarshal(s.value(), item) }
-
-// readTool reads a tool: its schemas are not decoded.
-func readTool(s *scanner, t *Tool) error {
-	start := *s
-	if *t = scanTool(s); s.ok() {
-		return nil
-	}
-	*s = start // null for a string, say
-	return readItem(s, t)
-}
-
-func scanTool(s *scanner) (t Tool) {
-	s.object(func(key []byte) {
-		switch string(key) {
-		case "name":
-			t.Name = s.string()
-		case "title":
-			t.Title = s.string()
-		case "description":
-			t.Description = s.string()
-		case "inputSchema":
-			t.InputSchema = s.value()
-		case "outputSchema":
-			t.OutputSchema = s.value()
-		case "annotations":
-			t.Annotations = s.value()
-		case "icons":
-			t.Icons = s.value()
-		case "execution":
-			t.Execution = s.value()
-		case "_meta":
-			t.Meta = s.value()
-		default:
-			s.value()
-		}
-	})
-	return t
-}
-
-func decodeToolResult(raw json.RawMessage, left *leftOut) (*ToolResult, error) {
+// decodeToolResult decodes a result, which can be large, without copies of its text.
+func decodeToolResult(raw json.RawMessage) (*ToolResult, leftOut, error) {
 	r := new(ToolResult)
+	var content parts[ContentBlock]
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
-			if s.peek() == 'n' {
-				s.value() // null
-				return
-			}
-			r.Content = []ContentBlock{}
-			s.array(func() {
-				s.peek()
-				start := s.at
-				if b, reason := scanContent(&s); reason != nil {
-					left.add(raw[start:s.at], reason)
-				} else {
-					r.Content = append(r.Content, b)
-				}
-			})
+			content.read(&s, func(b *ContentBlock) error { return scanContent(&s, b) })
 		case "structuredContent":
 			r.StructuredContent = s.value()
 		case "isError":
@@ -427,13 +358,14 @@ func decodeToolResult(raw json.RawMessage, left *leftOut) (*ToolResult, error) {
 		}
 	})
 	if !s.end() && string(bytes.TrimSpace(raw)) != "null" {
-		return nil, errors.New("the result is not an object with an array of content")
+		return nil, leftOut{}, errors.New("the result is not an object with an array of content")
 	}
-	return r, nil
+	r.Content = content.items
+	return r, content.left, nil
 }
 
 // scanContent reads a block: plain text in one pass, any other as encoding/json does.
-func scanContent(s *scanner) (b ContentBlock, reason error) {
+func scanContent(s *scanner, b *ContentBlock) error {
 	start, typed, plain := *s, false, true
 	s.object(func(key []byte) {
 		switch string(key) {
@@ -452,12 +384,8 @@ func scanContent(s *scanner) (b ContentBlock, reason error) {
 	})
 	if plain && typed {
 		b.Type = "text"
-		return b, nil
+		return nil
 	}
-	*s = start
-	if raw := s.value(); s.ok() {
-		b = ContentBlock{}
-		reason = json.Unmarshal(raw, &b)
-	}
-	return b, reason
+	*s, *b = start, ContentBlock{}
+	return json.Unmarshal(s.value(), b)
 }
