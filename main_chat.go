@@ -214,8 +214,9 @@ func (c *chat) help(context.Context, string) error {
 		c.screen.Show(Look{Exact: true}, fmt.Sprintf("%-28s  %s", usage, command.what))
 	}
 	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line continues it in the " +
-		"next; lines that are pasted together are one question. A question that begins with a slash needs a space " +
-		"before it.\nCtrl-C cancels what is running and keeps the conversation; twice, it ends the chat.")
+		"next; lines that are pasted together are one question, if the last one ends with a line break, too. " +
+		"A question that begins with a slash needs a space before it.\nCtrl-C cancels what is running and keeps the " +
+		"conversation; twice, it ends the chat.")
 	return nil
 }
 

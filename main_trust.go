@@ -44,7 +44,7 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, ser
 	for i := range servers {
 		question += "\n  " + describe(&servers[i])
 	}
-	if !p.terminal.Confirm(ctx, question+"\nallow this, until the file changes?") {
+	if !p.terminal.Confirm(ctx, question, "allow this, until the file changes?") {
 		return cmp.Or(context.Cause(ctx), fmt.Errorf("the servers of %s were not allowed", word(path)))
 	}
 	if failed == nil {

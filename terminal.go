@@ -15,6 +15,8 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -73,7 +75,8 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 // Interactive reports whether there is a user to ask.
 func (t *Terminal) Interactive() bool { return t.user }
 
-// pasteGap is the longest time between two lines that were pasted together; nobody types as fast.
+// pasteGap is the longest time between two lines that were pasted together; nobody types as fast. A last line without
+// its line break is not known yet: the terminal keeps it until Enter, and then it is a question of its own.
 const pasteGap = 15 * time.Millisecond
 
 // Prompt reads what the user wants to say: a line, more lines after a backslash at the end, or all that was pasted at
@@ -84,7 +87,7 @@ func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	return t.text(ctx, Look{Style: Bold}, prompt, false)
+	return t.text(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), true, false)
 }
 
 // Break ends the questions that are open and those that wait: their callers get no answer. What was entered and not
@@ -121,47 +124,13 @@ func (t *Terminal) lock(ctx context.Context) (_ context.Context, unlock func(), 
 	}
 }
 
-// text reads lines that belong together, until all of them can be taken. fresh is as for ask.
-func (t *Terminal) text(ctx context.Context, look Look, prompt string, fresh bool) (string, error) {
+// text asks until what is typed can be taken: a line or, with many, lines that belong together. fresh is as for ask.
+func (t *Terminal) text(ctx context.Context, prompt rendered, many, fresh bool) (string, error) {
 	for {
-		text, bad, err := t.lines(ctx, look, prompt, fresh)
-		if err != nil || bad == "" {
-			return text, err
+		line, err := t.ask(ctx, prompt, fresh)
+		if err == nil && many {
+			line, err = t.joinLines(ctx, line)
 		}
-		t.screen.tell(Look{Style: Red}, "not taken: "+bad)
-		fresh = false
-	}
-}
-
-func (t *Terminal) lines(ctx context.Context, look Look, prompt string, fresh bool) (text, bad string, err error) {
-	line, err := t.ask(ctx, look, prompt, fresh)
-	text, bad = line.text, line.bad
-	for err == nil {
-		if more, ok := strings.CutSuffix(text, "\\"); ok {
-			line, err = t.ask(ctx, Look{}, "… ", false)
-			text, bad = more+"\n"+line.text, cmp.Or(bad, line.bad)
-			continue
-		}
-		soon, cancel := context.WithTimeout(ctx, pasteGap)
-		pasted, late := t.take(soon)
-		cancel()
-		if late != nil {
-			break
-		}
-		if pasted.at.Sub(line.at) > pasteGap || strings.HasPrefix(text, "/") {
-			t.next = &pasted
-			break
-		}
-		line = pasted
-		text, bad = text+"\n"+line.text, cmp.Or(bad, line.bad)
-	}
-	return text, bad, err
-}
-
-// line asks until a line can be taken.
-func (t *Terminal) line(ctx context.Context, look Look, question string, fresh bool) (string, error) {
-	for {
-		line, err := t.ask(ctx, look, question, fresh)
 		if err != nil || line.bad == "" {
 			return line.text, err
 		}
@@ -170,9 +139,37 @@ func (t *Terminal) line(ctx context.Context, look Look, question string, fresh b
 	}
 }
 
+// joinLines adds the lines that belong to the first: those after a backslash, and those that were pasted with it.
+func (t *Terminal) joinLines(ctx context.Context, first typedLine) (typedLine, error) {
+	var text strings.Builder
+	for line, bad := first, first.bad; ; bad = cmp.Or(bad, line.bad) {
+		part, continued := strings.CutSuffix(line.text, "\\")
+		text.WriteString(part)
+		if continued {
+			next, err := t.ask(ctx, "…", false)
+			if err != nil {
+				return next, err
+			}
+			line = next
+		} else {
+			soon, cancel := context.WithTimeout(ctx, pasteGap)
+			next, err := t.take(soon)
+			cancel()
+			if err == nil && (next.at.Sub(line.at) > pasteGap || strings.HasPrefix(first.text, "/")) {
+				t.next = &next
+			}
+			if err != nil || t.next != nil {
+				return typedLine{text: text.String(), bad: bad}, nil
+			}
+			line = next
+		}
+		text.WriteByte('\n')
+	}
+}
+
 // ask shows a question and returns the line that answers it. A fresh answer is one that was typed after the question.
 // When ctx has ended, nobody waits for an answer: the question is not shown.
-func (t *Terminal) ask(ctx context.Context, look Look, question string, fresh bool) (typedLine, error) {
+func (t *Terminal) ask(ctx context.Context, prompt rendered, fresh bool) (typedLine, error) {
 	t.start.Do(func() { go t.read() }) // until the end of in: a blocked read of a terminal cannot be interrupted
 	if fresh {
 		select { // by then, what was typed before has arrived
@@ -188,7 +185,7 @@ func (t *Terminal) ask(ctx context.Context, look Look, question string, fresh bo
 			t.screen.tell(Look{Max: 160}, "(ignored, because it was typed before the question: "+dropped+")")
 		}
 	}
-	t.screen.ask(look, question)
+	t.screen.ask(prompt)
 	line, err := t.take(ctx)
 	t.screen.answered(err == nil)
 	return line, err
@@ -246,14 +243,15 @@ func (t *Terminal) read() {
 	}
 }
 
-// maxTyped is how many bytes of a line Linux takes from a terminal; without a word, it drops what is beyond them.
+// maxTyped is how many bytes of a line Linux takes from a terminal: it drops the rest in silence. Windows takes long
+// lines; macOS beeps after 1,024 bytes and takes no Enter either, so that no part of the line is sent.
 const maxTyped = 4095
 
 // notTyped returns why a line cannot be what the user meant.
 func notTyped(text string) string {
 	control := func(r rune) bool { return r != '\t' && unicode.IsControl(r) }
 	switch {
-	case len(text) >= maxTyped:
+	case runtime.GOOS == "linux" && len(text) >= maxTyped:
 		return fmt.Sprintf("the terminal cuts a line at %d bytes. Break it into shorter ones, each but the last with "+
 			"a backslash at its end, or give a file on stdin", maxTyped)
 	case strings.ContainsFunc(text, control) || !utf8.ValidString(text):
@@ -290,7 +288,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			return approved
 		case "e", "edit":
 			var text string
-			text, err = t.text(ctx, Look{}, "the arguments, a JSON object (an empty line keeps them): ", true)
+			text, err = t.text(ctx, "the arguments, a JSON object (an empty line keeps them):", true, true)
 			if object, _, bad := ParseArguments(text); bad != nil {
 				t.screen.tell(Look{Style: Red}, bad.Error())
 			} else if text != "" {
@@ -298,7 +296,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			}
 		case "p", "place":
 			var text string
-			text, err = t.text(ctx, Look{}, "your answer, for the model (nothing goes back): ", true)
+			text, err = t.text(ctx, "your answer, for the model (nothing goes back):", true, true)
 			if err == nil && text != "" {
 				return Decision{Answer, text}
 			}
@@ -318,13 +316,7 @@ func (t *Terminal) mayCall(server, tool string) string {
 		question += " of " + quote(server)
 	}
 	return question + "? [y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / " +
-		"answer in its [p]lace: "
-}
-
-// passage is a part of what the user decides on: this program's words, or a peer's, with a Frame.
-type passage struct {
-	Look
-	text string
+		"answer in its [p]lace:"
 }
 
 // call is a call that is to be approved, as it will run.
@@ -344,55 +336,41 @@ func (t *Terminal) call(server, tool, arguments string) []passage {
 		passage{Look{Frame: "  tool       "}, tool}, passage{Look{Frame: "  arguments  "}, arguments})
 }
 
-// judge shows what the user decides on, the beginning of it if the window has no room for more, and asks. It returns
-// the answer, but for the wish to see all.
+// judge asks about what stands above the question: all of it, or its beginning if the window has no room for more. It
+// returns the answer, but for the wish to see all.
 func (t *Terminal) judge(ctx context.Context, about []passage, question string, fresh bool) (string, error) {
-	rows := t.rows(about)
-	asked := len(t.rows([]passage{{Look{Frame: " "}, question}}))
-	if room := max(t.screen.Rows()-asked-1, 1); len(rows) > room {
-		more := fmt.Sprintf("(%s; v shows all)", Plural(len(rows)-room, "more row"))
-		rows = append(rows[:room], t.rows([]passage{{Look{Style: Bold}, more}})...)
+	prompt := t.screen.render(Look{}, question)
+	rows, size := t.screen.rows(about), t.screen.pageSize(prompt)
+	shown := rows
+	if len(rows) > size {
+		more := passage{Look{Style: Bold}, fmt.Sprintf("(%s; v shows all)", Plural(len(rows)-size, "more row"))}
+		shown = slices.Concat(rows[:size], t.screen.rows([]passage{more}))
 	}
-	t.showRows(rows)
 	for {
-		answer, err := t.line(ctx, Look{}, question, fresh)
+		answer, err := t.text(ctx, above(shown, prompt), false, fresh)
 		answer = strings.TrimSpace(answer)
 		if err != nil || !strings.EqualFold(answer, "v") && !strings.EqualFold(answer, "view") {
 			return answer, err
 		}
-		fresh = false                         // a second answer can only be to this question
-		_ = t.page(ctx, t.rows(about), asked) // which may be left early
+		fresh = false                       // a second answer can only be to this question
+		shown, _ = t.pages(ctx, rows, size) // which may be left early
 	}
 }
 
-// page shows rows, as many at once as the window holds above a question of so many rows.
-func (t *Terminal) page(ctx context.Context, rows []rendered, asked int) error {
-	for n := max(t.screen.Rows()-asked-1, 1); len(rows) > n; rows = rows[n:] {
-		t.showRows(rows[:n])
-		more := fmt.Sprintf("(%s: Enter, or !stop) ", Plural(len(rows)-n, "more row"))
-		if _, err := t.answer(ctx, Look{}, more); err != nil {
-			return err
+// pages shows rows, so many at once, but for those of the last page: they are returned, for a question to stand below.
+func (t *Terminal) pages(ctx context.Context, rows []string, size int) (last []string, err error) {
+	for ; len(rows) > size; rows = rows[size:] {
+		more := fmt.Sprintf("(%s: Enter, or !stop)", Plural(len(rows)-size, "more row"))
+		if _, err := t.answer(ctx, above(rows[:size], rendered(more))); err != nil {
+			return nil, err
 		}
 	}
-	t.showRows(rows)
-	return nil
+	return rows, nil
 }
 
-func (t *Terminal) rows(about []passage) (rows []rendered) {
-	for _, p := range about {
-		for row := range strings.SplitSeq(string(t.screen.render(p.Look, p.text)), "\n") {
-			rows = append(rows, rendered(row))
-		}
-	}
-	return rows
-}
-
-func (t *Terminal) showRows(rows []rendered) {
-	var lines rendered
-	for _, row := range rows {
-		lines += row + "\n"
-	}
-	t.screen.showLines(t.screen.user, lines)
+// above puts rows and a question into one text, so that nothing else comes between them.
+func above(rows []string, question rendered) rendered {
+	return rendered(strings.Join(append(slices.Clip(rows), string(question)), "\n"))
 }
 
 var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
@@ -423,10 +401,9 @@ func (t *Terminal) ApproveSample(ctx context.Context, what string, r *SampleRequ
 	return t.may(ctx, about, "let it?")
 }
 
-// Confirm asks a question that only a clear yes allows, about what stands in the lines above it.
-func (t *Terminal) Confirm(ctx context.Context, question string) bool {
-	last := strings.LastIndexByte(question, '\n')
-	return t.may(ctx, []passage{{Look{Frame: lineMark}, question[:max(last, 0)]}}, question[last+1:])
+// Confirm asks a question that only a clear yes allows, about what stands above it.
+func (t *Terminal) Confirm(ctx context.Context, about, question string) bool {
+	return t.may(ctx, []passage{{Look{Frame: lineMark}, about}}, question)
 }
 
 func (t *Terminal) may(ctx context.Context, about []passage, question string) bool {
@@ -481,20 +458,19 @@ func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (cont
 		return content, t.confirm(ctx, about, "yes?")
 	}
 	hint := Plural(len(fields), "question") + "; an empty line takes what is in brackets; !no declines, !stop breaks off"
-	if err = t.page(ctx, t.rows(append(about, passage{text: "(" + hint + ")"})), 1); err != nil {
-		return nil, err
-	}
+	intro := t.screen.rows(append(about, passage{text: "(" + hint + ")"}))
 	for {
 		for i := range fields {
 			f := &fields[i]
-			if f.Default, err = t.field(ctx, f); err != nil {
+			if f.Default, err = t.field(ctx, intro, f); err != nil {
 				return nil, err
 			}
 			if f.Default != nil {
 				content[f.Name] = f.Default
 			}
+			intro = nil
 		}
-		line, err := t.answer(ctx, Look{}, "send it (y) or change it (n)? ")
+		line, err := t.answer(ctx, "send it (y) or change it (n)?")
 		if err != nil || isYes(line) {
 			return content, err
 		}
@@ -513,20 +489,19 @@ func address(text string) []passage {
 	return []passage{{text: about}, {Look{Frame: "  host  "}, host}, {Look{Frame: "  URL   "}, ascii(text)}}
 }
 
-// field asks for one field until the value is valid; nil is none.
-func (t *Terminal) field(ctx context.Context, f *Field) (any, error) {
+// field asks for one field until the value is valid; nil is none. intro stands above it.
+func (t *Terminal) field(ctx context.Context, intro []string, f *Field) (any, error) {
 	for {
-		look, text := Look{Frame: lineMark}, label(f)
-		last := strings.LastIndexByte(text, '\n') + 1
-		if last > 0 {
-			if err := t.page(ctx, t.rows([]passage{{look, text[:last-1]}}), 1); err != nil {
-				return nil, err
-			}
-		}
-		line, err := t.answer(ctx, look, text[last:])
+		rows := append(intro, t.screen.rows([]passage{{Look{Frame: lineMark}, label(f)}})...)
+		rows, err := t.pages(ctx, rows, max(t.screen.Rows()-1, 1))
 		if err != nil {
 			return nil, err
 		}
+		line, err := t.answer(ctx, rendered(strings.Join(rows, "\n")))
+		if err != nil {
+			return nil, err
+		}
+		intro = nil
 		value, err := f.Parse(line)
 		var bad *FormError
 		if !errors.As(err, &bad) {
@@ -539,7 +514,7 @@ func (t *Terminal) field(ctx context.Context, f *Field) (any, error) {
 // confirm asks a question that only a clear yes allows. The error is errDeclined if there was another answer, and
 // io.EOF if the user broke off.
 func (t *Terminal) confirm(ctx context.Context, about []passage, question string) error {
-	line, err := t.judge(ctx, about, question+" [y/n] ", true)
+	line, err := t.judge(ctx, about, question+" [y/n]", true)
 	switch {
 	case line == "!stop":
 		return io.EOF
@@ -550,8 +525,8 @@ func (t *Terminal) confirm(ctx context.Context, about []passage, question string
 }
 
 // answer asks for a server. The user need not answer: the error is errDeclined or, as at the end of in, io.EOF.
-func (t *Terminal) answer(ctx context.Context, look Look, question string) (string, error) {
-	line, err := t.line(ctx, look, question, true)
+func (t *Terminal) answer(ctx context.Context, question rendered) (string, error) {
+	line, err := t.text(ctx, question, false, true)
 	line = strings.TrimSpace(line)
 	switch line {
 	case "!stop":
@@ -584,7 +559,7 @@ func label(f *Field) string {
 	} else if !f.Required {
 		text += " [none]"
 	}
-	return text + ": "
+	return text + ":"
 }
 
 // typedAs is the value of a field as the user would type it.

@@ -85,6 +85,12 @@ type Look struct {
 	Frame string
 }
 
+// passage is a part of what the user decides on: this program's words, or a peer's, with a Frame.
+type passage struct {
+	Look
+	text string
+}
+
 const (
 	maxHeld    = 1 << 20 // bytes that wait for a question to be answered; what comes then interrupts it
 	maxPreview = 4       // lines of a text of which only the beginning is shown
@@ -268,9 +274,25 @@ func (s *Screen) begin(next paragraph) {
 	s.last = next
 }
 
+// rows returns passages in rows of the window.
+func (s *Screen) rows(passages []passage) (rows []string) {
+	for _, p := range passages {
+		rows = append(rows, strings.Split(string(s.render(p.Look, p.text)), "\n")...)
+	}
+	return rows
+}
+
+// pageSize is how many rows the window has for what stands above a question, with one left for a row below that.
+func (s *Screen) pageSize(question rendered) int {
+	size := s.Rows() - 1
+	for line := range strings.SplitSeq(string(question), "\n") {
+		size -= (width(line)-1)/s.Columns() + 1
+	}
+	return max(size, 1)
+}
+
 // ask opens a question, at whose end the cursor stays, after a blank if the row has room for it.
-func (s *Screen) ask(look Look, question string) {
-	text := s.render(look, strings.TrimSuffix(question, " "))
+func (s *Screen) ask(text rendered) {
 	if last := text[strings.LastIndexByte(string(text), '\n')+1:]; width(string(last))%s.Columns() != 0 {
 		text += " "
 	}
@@ -345,7 +367,7 @@ func escape(text string, hide func(r rune) bool) string {
 	return b.String()
 }
 
-// maxMarks bounds the marks on a letter (accents, vowel signs): more of them cover the rows above and below.
+// maxMarks bounds the marks on a letter (accents, vowel signs), as more of them cover each other and the rows around.
 const maxMarks = 4
 
 var blankRun = regexp.MustCompile(`^ +| {4,}| +$`)
@@ -356,7 +378,7 @@ func exactly(line string) string {
 	line = blankRun.ReplaceAllStringFunc(line, func(run string) string { return "[" + Plural(len(run), "blank") + "]" })
 	marks := maxMarks // the beginning is no letter
 	return escape(line, func(r rune) bool {
-		if marks++; !unicode.Is(unicode.M, r) {
+		if marks++; runeWidth(r) > 0 && !unicode.Is(unicode.M, r) {
 			marks = 0
 		}
 		return marks > maxMarks || unseen(r)
@@ -436,8 +458,8 @@ func runeWidth(r rune) int {
 	switch {
 	case r < 0x300, r == '\uFE0F', unicode.Is(unicode.Prepended_Concatenation_Mark, r):
 		return 1
-	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf), 0x1160 <= r && r <= 0x11FF, 0xD7B0 <= r && r <= 0xD7FB:
-		return 0 // the last two are parts of Korean syllables, which join the part before
+	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf), 0x1160 <= r && r <= 0x11FF:
+		return 0 // the last are parts of Korean syllables, which join the part before
 	}
 	// The first and the last character of each range of two columns (Unicode 16, UAX 11: East Asian Width W and F, which
 	// includes what is shown as an emoji). Ranges with nothing assigned between them are joined.

@@ -77,7 +77,7 @@ func TestScreen(t *testing.T) {
 	assert.Equal(t, out.takes(), "\na note\n", "nor a note")
 	answer("line", true)
 	s.Status("80%")
-	s.ask(Look{}, "name: ")
+	s.ask("name:")
 	assert.Equal(t, out.takes(), "line\n\r80%\x1b[K\r\x1b[Kname: ")
 	s.Status("90%")
 	s.Show(Look{}, "a note")
@@ -87,12 +87,12 @@ func TestScreen(t *testing.T) {
 	assert.Assert(t, s.Asking())
 	s.answered(true)
 	assert.Equal(t, out.takes(), "a note\nan answer")
-	s.ask(Look{}, "sure? ")
+	s.ask("sure?")
 	assert.Equal(t, out.takes(), "\nsure? ")
 	s.answered(false)
 	assert.Equal(t, out.takes(), "\n", "nobody has ended the line")
 
-	s.ask(Look{}, "sure? ")
+	s.ask("sure?")
 	out.takes()
 	s.Show(Look{Exact: true}, strings.Repeat("x", maxHeld-1))
 	assert.Equal(t, out.takes(), "")
@@ -234,7 +234,7 @@ func TestViewProgressLines(t *testing.T) {
 			time.Sleep(60 * time.Millisecond)
 		}
 		assert.Equal(t, out.takes(), "  parse 2/4 pa ge\n  parse 4/4 pa ge\n")
-		s.ask(Look{}, "name: ")
+		s.ask("name:")
 		time.Sleep(time.Second)
 		report(Progress{Progress: 5})
 		s.answered(true)
@@ -450,7 +450,7 @@ func TestTerminalApprove(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	unlock()
 	for _, fresh := range []bool{true, false} {
-		_, err = terminal.ask(ctx, Look{}, "? ", fresh)
+		_, err = terminal.ask(ctx, "?", fresh)
 		assert.ErrorIs(t, err, context.Canceled)
 	}
 	assert.Equal(t, terminal.screen.stderr.(*viewBuffer).takes(), "", "no question that nobody waits for")
@@ -458,16 +458,18 @@ func TestTerminalApprove(t *testing.T) {
 	assert.Assert(t, err != nil, "a form that is none")
 }
 
-// judged is what the user sees of a call, at the question whether it may run.
-func judged(columns, rows int, server, tool, arguments string) string {
+// judged is what the user sees of a call, at the question whether it may run. It is written at once: what others write
+// cannot come between the call and the question.
+func judged(columns, rows int, server, tool, arguments string) (shown string) {
 	s, out := viewScreen(columns, true)
+	out.asked = func(text string) { shown = text }
 	s.Rows = func() int { return rows }
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // nothing is read
 	close(terminal.typed)
 	_, _ = terminal.judge(context.Background(), terminal.call(server, tool, arguments),
 		terminal.mayCall(server, tool), false) // io.EOF
-	return strings.TrimSuffix(out.takes(), "\n")
+	return shown
 }
 
 // What the user is asked about a call fits the window, shows what cannot be seen, and ends with this program's question.
@@ -493,6 +495,10 @@ func TestApprovalRows(t *testing.T) {
 		{80, 6, "files", "read", `{"a":"` + strings.Repeat("0123456789", 20) + `"}`, "The model wants to call\n" +
 			"  server     files\n  tool       read\n(6 more rows; v shows all)\nCall \"read\" of \"files\"? [y]es / [n]o / " +
 			"[a]lways this tool / always this [s]erver\n/ [e]dit arguments / answer in its [p]lace: "},
+		{80, 24, "", "\u1112\u1161\u11ab" + strings.Repeat("\u1161", 5), `{}`, "The model wants to call\n" +
+			"  tool       \u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\n  arguments  {}\n" +
+			"Call \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"? [y]es / [n]o / [a]lways this tool / always this\n" +
+			"[s]erver / [e]dit arguments / answer in its [p]lace: "},
 		{200, 24, "files", "é\u0301\u0301\u0301\u0301\u0301", "no JSON\u200b", "The model wants to call\n  server     files\n" +
 			"  tool       é\u0301\u0301\u0301\u0301\\u0301\n  arguments  no JSON\\u200b\nCall \"é\u0301\u0301\u0301\u0301\\u0301\" of \"files\"? " +
 			"[y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / answer in its [p]lace: "},
@@ -578,7 +584,7 @@ func TestTerminalShowsAll(t *testing.T) {
 	out.takes()
 
 	terminal.screen.Rows = func() int { return 8 }
-	assert.Equal(t, len(terminal.rows([]passage{{Look{Frame: " "}, terminal.mayCall("files", "read")}})), 2)
+	assert.Equal(t, terminal.screen.pageSize(terminal.screen.render(Look{}, terminal.mayCall("files", "read"))), 5)
 	_, err := terminal.judge(t.Context(), []passage{{Look{Frame: lineMark}, "1\n2\n3\n4\n5\n6\n7"}},
 		terminal.mayCall("files", "read"), false)
 	assert.NilError(t, err)
@@ -590,10 +596,9 @@ func TestTerminalShowsAll(t *testing.T) {
 	result, err := terminal.Elicit(t.Context(), "the server notes", form)
 	assert.NilError(t, err)
 	assert.DeepEqual(t, result.Content, map[string]any{"name": "Ann"})
-	assert.Equal(t, out.takes(), "\nthe server notes asks:\n  │ 1\n  │ 2\n  │ 3\n(6 more rows: Enter, or !stop)   │ 4\n  │ 5\n"+
-		"  │ 6\n  │ 7\n(2 more rows: Enter, or !stop) "+
-		"(1 question; an empty line takes what is in brackets; !no declines, !stop breaks\noff)\n"+
-		"  │ name (2\n  │ 3\n  │ 4\n  │ 5\n  │ 6) [none]: send it (y) or change it (n)? ")
+	assert.Equal(t, out.takes(), "\nthe server notes asks:\n  │ 1\n  │ 2\n  │ 3\n  │ 4\n(10 more rows: Enter, or !stop)   │ 5\n"+
+		"  │ 6\n  │ 7\n(1 question; an empty line takes what is in brackets; !no declines, !stop breaks\noff)\n"+
+		"(5 more rows: Enter, or !stop)   │ name (2\n  │ 3\n  │ 4\n  │ 5\n  │ 6) [none]: send it (y) or change it (n)? ")
 }
 
 // Lines that are typed one after the other are several prompts, and not the answer to another question.
