@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -227,5 +229,73 @@ func FuzzParseConfig(f *testing.F) {
 		if !bytes.Contains(text, []byte(planted)) {
 			assert.Check(t, !strings.Contains(messages, planted), messages)
 		}
+	})
+}
+
+func TestParseCommand(t *testing.T) {
+	for _, test := range []struct {
+		line string
+		want Command
+	}{
+		{"python mcp_server.py", Command{Path: "python", Args: []string{"mcp_server.py"}}},
+		{"  npx\t-y \n server ", Command{Path: "npx", Args: []string{"-y", "server"}}},
+		{`sh -c 'echo "a b" >&2'`, Command{Path: "sh", Args: []string{"-c", `echo "a b" >&2`}}},
+		{`"/my servers/one" "it's" a'b'"c"d`, Command{Path: "/my servers/one", Args: []string{"it's", "abcd"}}},
+		{`a "" ''`, Command{Path: "a", Args: []string{"", ""}}},
+		{`a b\ c \"d\" 'e\f' "g\"h\\i"`, Command{Path: "a", Args: []string{"b c", `"d"`, `e\f`, `g"h\i`}}},
+		{`C:\Python\python.exe C:\my\server.py`, Command{Path: `C:\Python\python.exe`, Args: []string{`C:\my\server.py`}}},
+		{`"C:\Program Files\node.exe" x`, Command{Path: `C:\Program Files\node.exe`, Args: []string{"x"}}},
+		{`'\\host\share\server.exe'`, Command{Path: `\\host\share\server.exe`, Args: []string{}}},
+		{"$HOME/server *.txt ~", Command{Path: "$HOME/server", Args: []string{"*.txt", "~"}}},
+		{"A=1 B_2= server C=3", Command{Path: "server", Args: []string{"C=3"}, Env: []string{"A=1", "B_2="}}},
+		{`KEY="two words" X=a=b server`, Command{Path: "server", Args: []string{}, Env: []string{"KEY=two words", "X=a=b"}}},
+		{"./odd=name", Command{Path: "./odd=name", Args: []string{}}},
+		{"--flag=x y", Command{Path: "--flag=x", Args: []string{"y"}}},
+		{"odd.name=x y", Command{Path: "odd.name=x", Args: []string{"y"}}},
+		{`C:\a=b y`, Command{Path: `C:\a=b`, Args: []string{"y"}}},
+		{"=x", Command{Path: "=x", Args: []string{}}},
+		{`a b\ `, Command{Path: "a", Args: []string{"b "}}},
+	} {
+		got, err := ParseCommand(test.line)
+		assert.NilError(t, err)
+		assert.DeepEqual(t, got, test.want)
+	}
+	for line, want := range map[string]string{
+		"":           "the command line has no command",
+		" \t ":       "the command line has no command",
+		"A=1 B=2":    "the command line has no command",
+		`""`:         "the command line has no command",
+		`A=1 "" x`:   "the command line has no command",
+		`server "a`:  "the command line ends inside quotes or after a backslash",
+		"server 'a":  "the command line ends inside quotes or after a backslash",
+		`server a\`:  "the command line ends inside quotes or after a backslash",
+		`server "a\`: "the command line ends inside quotes or after a backslash",
+	} {
+		c, err := ParseCommand(line)
+		assert.Error(t, err, want)
+		assert.DeepEqual(t, c, Command{})
+	}
+}
+
+// What ParseCommand takes apart can be put together, in quotes, and taken apart again.
+func FuzzParseCommand(f *testing.F) {
+	for _, line := range []string{"a b", `A=1 "b c" 'd'`, `C:\x\y "\\" \ `, `a''b "`, "é\xff=1 x", `""`, "="} {
+		f.Add(line)
+	}
+	quote := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	f.Fuzz(func(t *testing.T, line string) {
+		c, err := ParseCommand(line)
+		if err != nil {
+			assert.DeepEqual(t, c, Command{})
+			return
+		}
+		assert.Assert(t, c.Path != "")
+		var again strings.Builder
+		for _, word := range slices.Concat(c.Env, []string{c.Path}, c.Args) {
+			io.WriteString(&again, `"`+quote.Replace(word)+`" `)
+		}
+		same, err := ParseCommand(again.String())
+		assert.NilError(t, err)
+		assert.Check(t, is.DeepEqual(same, c))
 	})
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -354,53 +353,3 @@ func (h *Host) Close() error {
 	h.work.Wait()
 	return errors.Join(errs...)
 }
-
-// ParseCommand reads a command line: words apart by spaces, with quotes as in a shell and nothing
-// expanded; a backslash takes a space, a quote or another backslash as it is.
-// Leading words of the form NAME=VALUE set the server's environment.
-func ParseCommand(line string) (Command, error) {
-	words, err := SplitWords(line)
-	if err != nil {
-		return Command{}, err
-	}
-	var c Command
-	for i, word := range words {
-		if name, _, ok := strings.Cut(word, "="); !ok || name == "" || strings.ContainsAny(name, `/\.-`) {
-			c.Path, c.Args = word, words[i+1:]
-			break
-		}
-		c.Env = append(c.Env, word)
-	}
-	if c.Path == "" {
-		return Command{}, errors.New("the command line has no command")
-	}
-	return c, nil
-}
-
-// SplitWords splits a command line into its words, without their quotes.
-func SplitWords(line string) (words []string, err error) {
-	for line = strings.TrimLeft(line, blanks); line != ""; line = strings.TrimLeft(line, blanks) {
-		word := commandWord.FindString(line)
-		if line = line[len(word):]; line != "" && !strings.Contains(blanks, line[:1]) {
-			return nil, errors.New("the command line ends inside quotes or after a backslash")
-		}
-		words = append(words, quoted.ReplaceAllStringFunc(word, func(part string) string {
-			switch part[0] {
-			case '\'':
-				return part[1 : len(part)-1]
-			case '"':
-				part = part[1 : len(part)-1]
-			}
-			return escaped.ReplaceAllString(part, "$1")
-		}))
-	}
-	return words, nil
-}
-
-const blanks = " \t\n"
-
-var (
-	commandWord = regexp.MustCompile(`^(?s:[^ \t\n"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')*`)
-	quoted      = regexp.MustCompile(`(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.`)
-	escaped     = regexp.MustCompile(`\\([ "'\\])`)
-)
