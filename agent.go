@@ -134,14 +134,11 @@ type Agent struct {
 // acceptedName matches the names of functions that the API takes.
 var acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// maxParallel bounds the calls that run at once.
-const maxParallel = 16
-
-// maxRefusals bounds how often Decide is asked about equal calls that it refuses.
-const maxRefusals = 3
-
-// cutOff marks the end of an answer in the history that is not whole.
-const cutOff = "[The answer was cut off here.]"
+const (
+	maxParallel = 16                               // calls that run at once
+	maxRefusals = 3                                // of equal calls, before Decide is not asked about them any more
+	cutOff      = "[The answer was cut off here.]" // ends an answer in the history that is not whole
+)
 
 // Chat asks a question and returns the model's answer, after as many turns of tool calls as the model makes and the
 // limits allow. Whatever goes wrong with a call is told to the model. Chat fails only if the model does, if its answer
