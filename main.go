@@ -32,8 +32,8 @@ const version = "0.1.0"
 
 const usage = `mcpagent asks a language model a question that it answers with the tools of MCP servers.
 
-  mcpagent "question"          ask once: the answer on stdout, everything else on stderr; text on stdin that is a
-                               pipe or a file becomes part of the question; after -- nothing is a command
+  mcpagent "question"          ask once: the answer on stdout, everything else on stderr; text on stdin, if
+                               that is a pipe or a file, is part of the question; what follows -- is no command
   mcpagent                     on a terminal: a chat; else the same, with the question read from stdin
   mcpagent tools [SERVER]      list the tools of every server, or of one
   mcpagent call TOOL [JSON]    call one tool, no model; SERVER__TOOL where several servers have it; @FILE in place of
@@ -156,7 +156,7 @@ func run() int {
 	}
 	var file *fs.PathError
 	if errors.Is(err, syscall.EPIPE) && errors.As(err, &file) && file.Path == os.Stdout.Name() {
-		return 0 // who reads stdout, as head does, has what it wants
+		return 0 // the reader of stdout has closed it, as head does
 	}
 	if p.json && !p.printed {
 		_ = p.printJSON(failed{err.Error(), p.report})
@@ -182,7 +182,7 @@ type program struct {
 	server         string      // a command line, or a URL
 	headers        http.Header // for the URL
 	session        string      // the file that -session names, or that /load put in its place
-	release        func()      // of the session, for other programs
+	release        func()      // unlocks the session
 	protocol       string
 	system         string
 	approve        string
@@ -197,7 +197,7 @@ type program struct {
 	trace          string
 	json, quiet    bool
 	literal        bool  // the arguments are a question, whatever they look like
-	misset         error // of a variable, which help and version do not need
+	badVariable    error // which help, version and serve do not need
 
 	// These are set by configure.
 	servers []Server
@@ -302,7 +302,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	p.secrets.AddVariable("MISTRAL_BASE_URL", p.baseURL)
 	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
-	// In place of a usage each flag has the name of its variable.
+	// The third argument, else a usage text, is the name of the variable that sets the flag, too.
 	f.StringVar(&p.model, "model", "mistral-large-latest", "MISTRAL_MODEL")
 	f.StringVar(&p.model, "m", p.model, "")
 	f.StringVar(&p.config, "config", "", "MCP_CONFIG")
@@ -348,9 +348,9 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	given := make(map[string]bool)
 	f.Visit(func(f *flag.Flag) { given[f.Name], given[instead[f.Name]] = true, true })
 	f.VisitAll(func(f *flag.Flag) {
-		if text := os.Getenv(f.Usage); text != "" && !given[f.Name] && p.misset == nil {
+		if text := os.Getenv(f.Usage); text != "" && !given[f.Name] && p.badVariable == nil {
 			if err := f.Value.Set(text); err != nil {
-				p.misset = usageError("%s: %q: %w", f.Usage, text, err)
+				p.badVariable = usageError("%s: %q: %w", f.Usage, text, err)
 			}
 		}
 	})
@@ -363,8 +363,8 @@ func (p *program) check() error {
 	if strings.HasPrefix(p.model, ollama) && p.baseURL != "" {
 		p.ollamaURL, p.key = p.baseURL, "" // the key is Mistral's
 	}
-	if p.misset != nil {
-		return p.misset
+	if p.badVariable != nil {
+		return p.badVariable
 	}
 	if p.config != "" && p.server != "" {
 		return usageError("MCP_CONFIG and MCP_SERVER both say which servers there are: give one of them")

@@ -37,7 +37,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 	}
 	patience := sessionWait
 	if chat {
-		patience = 0 // who types can end the other
+		patience = 0 // the user can end the other program
 	}
 	session, err := p.resume(ctx, patience)
 	defer func() { p.release() }()
@@ -143,14 +143,13 @@ func (p *program) startFor(ctx context.Context, host *Host, chat bool) error {
 	return p.absent(host.Status())
 }
 
-// sessionWait is how long a question waits for a session that another process has.
 const (
-	sessionWait = 5 * time.Minute
+	sessionWait = 5 * time.Minute        // for a session that another process has locked
 	sessionPoll = 100 * time.Millisecond // between two tries
 )
 
-// resume returns the conversation that -session continues, which is then this program's alone: an empty one if there
-// is no such file yet. It waits for another program to be done with it, as long as patience.
+// resume locks and returns the conversation of -session, an empty one if there is no such file yet. It waits up to
+// patience for another program that has locked it.
 func (p *program) resume(ctx context.Context, patience time.Duration) (*Session, error) {
 	p.release = func() {}
 	if p.session == "" {

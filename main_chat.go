@@ -338,8 +338,8 @@ func (c *chat) clear(context.Context, string) error {
 	return nil
 }
 
-// own has a session for this program. It has that of -session already, which release does not give back.
-func (c *chat) own(path string) (release func(), err error) {
+// lock locks a session. That of -session is locked already, and stays so after release.
+func (c *chat) lock(path string) (release func(), err error) {
 	if c.program.session != "" && SessionLock(path) == SessionLock(c.program.session) {
 		return func() {}, nil
 	}
@@ -347,7 +347,7 @@ func (c *chat) own(path string) (release func(), err error) {
 }
 
 func (c *chat) save(_ context.Context, path string) error {
-	release, err := c.own(path)
+	release, err := c.lock(path)
 	if err != nil {
 		return err
 	}
@@ -360,8 +360,7 @@ func (c *chat) save(_ context.Context, path string) error {
 	return err
 }
 
-// load continues another conversation. With -session that is continued in its own file: the one so far keeps what it
-// has.
+// load continues another conversation. With -session, what follows is kept in its file; the one before stays as it is.
 func (c *chat) load(_ context.Context, path string) error {
 	release, err := func() {}, error(nil)
 	before := c.program.session

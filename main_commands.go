@@ -164,7 +164,7 @@ func (p *program) serverIn(name string) (server, rest string) {
 	return "", name
 }
 
-// ifKnown is the error of a list, which a server need not know at all.
+// ifKnown drops the error of a server that does not know the method of a list.
 func ifKnown(err error) error {
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {

@@ -1,4 +1,4 @@
-// main_host.go - the servers of a run: which they are, how each is started, and what is written down of them.
+// main_host.go - the servers of a run: which they are, how each is started, and what is logged of them.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -111,8 +111,8 @@ func (p *program) absent(status []HostStatus) error {
 		return nil
 	case len(status) > 1:
 		return fmt.Errorf("none of the %d servers could be started: %s", len(status), strings.Join(reasons, "; "))
-	case p.server != "" || p.builtIn:
-		return p.explain(status[0])
+	case p.server != "" || p.builtIn: // the user gave it no name
+		return errors.New(strings.TrimPrefix(reasons[0], "server "+status[0].Name+": "))
 	}
 	return errors.New(reasons[0])
 }
@@ -130,26 +130,23 @@ func (p *program) tellAbsent(status []HostStatus) {
 	}
 }
 
-// aboutServer is a server's error with its name, which the error of a Host may have, too.
+// aboutServer returns a server's error with its name, which the error of a Host may have already, and with what to do
+// about it.
 func (p *program) aboutServer(s HostStatus) string {
 	name := "server " + s.Name + ": "
-	return name + strings.TrimPrefix(p.explain(s).Error(), name)
-}
-
-// explain returns a server's error with what to do about it.
-func (p *program) explain(s HostStatus) error {
+	text := name + strings.TrimPrefix(s.Err.Error(), name)
+	if errors.As(s.Err, new(*StartTimeoutError)) {
+		text += "; MCP_START_TIMEOUT sets how long to wait"
+	}
 	var refusal *HTTPError
-	err, log := s.Err, p.logs[s.Name]
-	if errors.As(err, new(*StartTimeoutError)) {
-		err = fmt.Errorf("%w; MCP_START_TIMEOUT sets how long to wait", err)
-	}
+	log := p.logs[s.Name]
 	switch {
-	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
-		return fmt.Errorf("%w; MCP_HEADERS, or \"headers\" in the configuration, sets headers", err)
-	case log != nil && !errors.As(err, new(*Error)) && log.hasMore(errors.As(err, new(*ServerExitError))):
-		return fmt.Errorf("%w; all that it wrote is in %s", err, log.path)
+	case errors.As(s.Err, &refusal) && refusal.Status == http.StatusUnauthorized:
+		text += "; MCP_HEADERS, or \"headers\" in the configuration, sets headers"
+	case log != nil && !errors.As(s.Err, new(*Error)) && log.hasMore(errors.As(s.Err, new(*ServerExitError))):
+		text += "; all that it wrote is in " + log.path
 	}
-	return err
+	return text
 }
 
 // explainStart returns an error of Command.Start with what to do about it. Go reports a missing folder as a missing
@@ -210,7 +207,7 @@ func commandHash(c *Command) string {
 	return fmt.Sprintf("%.16x", sha256.Sum256(command))
 }
 
-// configure finds out which servers there are to be.
+// configure reads which servers to use.
 func (p *program) configure(ctx context.Context) error {
 	if p.server != "" {
 		return p.oneServer()
@@ -431,7 +428,7 @@ func (p *program) openTrace() (trace func(s *Server, line string), file *os.File
 	}, file, nil
 }
 
-// onlyForOwner takes a file that was there before from all others.
+// onlyForOwner makes a file that may have existed before private to its owner.
 func onlyForOwner(file *os.File) error {
 	info, err := file.Stat()
 	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {

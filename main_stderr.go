@@ -38,7 +38,7 @@ var (
 
 // StderrExcerpt returns one line with what is likely to be the reason why a server ended: the lines of its stderr that
 // name an error, else those that complain of something, else the last ones. Long lines are cut between words, as half
-// a secret would not be recognised as one.
+// a secret would not be masked.
 func StderrExcerpt(stderr string) string {
 	if len(stderr) >= 8<<10 { // all that Stdio keeps: it begins in the middle of a word
 		stderr = stderr[strings.IndexAny(stderr, " \n")+1:]

@@ -215,7 +215,7 @@ func TestExplain(t *testing.T) {
 		{&program{}, status(500), ""},
 		{&program{}, status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 	} {
-		assert.Check(t, is.Error(test.p.explain(HostStatus{Err: test.err}), test.err.Error()+test.want))
+		assert.Check(t, is.Equal(test.p.aboutServer(HostStatus{Name: "a", Err: test.err}), "server a: "+test.err.Error()+test.want))
 	}
 }
 

@@ -77,7 +77,7 @@ func inHome(path string) bool {
 	return err == nil && path == home
 }
 
-// describe names what starts with a server, on one line: all that decides on what it does.
+// describe returns one line with all that decides what a server does.
 func describe(s *Server) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
@@ -107,7 +107,7 @@ func describe(s *Server) string {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,.*/~-]+$`)
 
-// word is a text that shows where it ends, and every character of it.
+// word quotes a text that is not plain, so that its end and all its characters can be seen.
 func word(text string) string {
 	if plainWord.MatchString(text) {
 		return text

@@ -25,7 +25,7 @@ func (e *NewerSessionError) Error() string {
 		e.Version, sessionVersion)
 }
 
-// ErrSessionBusy reports that another process has a session.
+// ErrSessionBusy reports that another process has locked a session.
 var ErrSessionBusy = errors.New("another mcpagent has it open")
 
 // Session is a conversation that can be continued another time. It holds what was said, as it was said, and nothing
@@ -53,7 +53,8 @@ func SessionLock(path string) string {
 	return filepath.Join(folder, "."+name+".lock")
 }
 
-// LockSession has a session for this process alone, until release. The error wraps ErrSessionBusy if another has it.
+// LockSession locks a session for this process, until release. The error wraps ErrSessionBusy if another process has
+// locked it.
 func LockSession(path string) (release func(), err error) {
 	var f *os.File
 	if err = isFile(path); err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +66,7 @@ func LockSession(path string) (release func(), err error) {
 	return func() { unlockFile(f) }, nil
 }
 
-// isFile reports whether a path leads to a file that has an end: to read a pipe or a device might take for ever.
+// isFile returns an error if a path leads to a pipe, a device or a folder: reading one might never end.
 func isFile(path string) error {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {

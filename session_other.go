@@ -1,4 +1,4 @@
-// session_other.go - a file that one process at a time may have, where an open file cannot be removed, as on Windows.
+// session_other.go - a lock between processes, where an open file cannot be removed, as on Windows.
 // SPDX-License-Identifier: 0BSD
 
 //go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
@@ -11,8 +11,8 @@ import (
 	"os"
 )
 
-// lockFile makes a file that no other process has, or returns ErrSessionBusy. One that a process left behind can be
-// removed.
+// lockFile makes a file and keeps it open, or returns ErrSessionBusy. A file that was left behind is not open, so it
+// can be removed.
 func lockFile(path string) (*os.File, error) {
 	_ = os.Remove(path)
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)

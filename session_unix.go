@@ -1,4 +1,4 @@
-// session_unix.go - a file that one process at a time may have, on Unix.
+// session_unix.go - a lock between processes, on Unix.
 // SPDX-License-Identifier: 0BSD
 
 //go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// lockFile makes a file that no other process has, or returns ErrSessionBusy. One that a process
-// left behind is in nobody's way: the lock ends with the process.
+// lockFile makes and locks a file, or returns ErrSessionBusy. A lock ends with its process, so a file that was left
+// behind is not locked.
 func lockFile(path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -34,7 +34,7 @@ func lockFile(path string) (*os.File, error) {
 	} // it was removed between the two: try again
 }
 
-// unlockFile removes the file while it is locked: later it might be another process's.
+// unlockFile removes the file while it is locked: afterwards it might be another process's.
 func unlockFile(f *os.File) {
 	_ = os.Remove(f.Name())
 	_ = f.Close()
