@@ -87,11 +87,19 @@ type count struct {
 	goroutines, files, children int
 }
 
+// openFiles returns what this process has open, by name. (On Linux.)
+func openFiles() (names []string) {
+	descriptors, _ := os.ReadDir("/proc/self/fd")
+	for _, d := range descriptors {
+		name, _ := os.Readlink("/proc/self/fd/" + d.Name())
+		names = append(names, d.Name()+" "+name)
+	}
+	return names
+}
+
 func resources() (c count) {
 	c.goroutines = runtime.NumGoroutine()
-	if files, err := os.ReadDir("/proc/self/fd"); err == nil {
-		c.files = len(files)
-	}
+	c.files = len(openFiles())
 	tasks, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, task := range tasks {
 		children, _ := os.ReadFile(task)
@@ -111,7 +119,8 @@ func leftOver(before count) string {
 		}
 		if time.Now().After(deadline) {
 			stacks := make([]byte, 1<<20)
-			return fmt.Sprintf("%+v, before %+v\n%s", now, before, stacks[:runtime.Stack(stacks, true)])
+			return fmt.Sprintf("%+v, before %+v\nopen: %q\n%s", now, before, openFiles(),
+				stacks[:runtime.Stack(stacks, true)])
 		}
 		time.Sleep(time.Millisecond)
 	}

@@ -25,7 +25,7 @@ import (
 	"time"
 )
 
-// HTTPError says why a message was not answered as the protocol has it.
+// HTTPError is the error of a message that was not answered as the protocol requires.
 type HTTPError struct {
 	URL     string      // without its query, which may hold a key
 	Status  int         // 0 if there was no whole response; the server may have acted all the same
@@ -418,7 +418,7 @@ func (t *StreamableHTTP) give(ctx, sender context.Context, text []byte) error {
 	}
 }
 
-// beginHandshake notes the session that the answer to an initialize begins. If it is not the first, the one before,
+// beginHandshake records the session that the answer to an initialize begins. If it is not the first, the one before,
 // which has expired, stays until endHandshake: who uses it learns that, and no message overtakes the end of the
 // handshake.
 func (t *StreamableHTTP) beginHandshake(id string, result []byte) {
@@ -446,8 +446,8 @@ func (t *StreamableHTTP) endHandshake(s *httpSession, accepted bool) {
 	}
 }
 
-// openGetStream opens the GET stream, before the server is told that the client is ready: what it has to say or to
-// ask then, it says only there, and only once.
+// openGetStream opens the GET stream, before the server is told that the client is ready: what the server sends then,
+// it sends only there, and only once.
 func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
 	if !t.enter() {
 		return
@@ -458,7 +458,7 @@ func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
 		response, err := t.server.openStream(s.life, s, "")
 		t.setStream(s, err == nil)
 		close(opened)
-		if refusal := new(HTTPError); err == nil || errors.As(err, &refusal) && refusal.Lost() { // else the server has none
+		if refusal := new(HTTPError); err == nil || errors.As(err, &refusal) && refusal.Lost() { // else it offers none
 			err = t.follow(s.life, nil, s, response, err)
 			if t.onEnd != nil && s.life.Err() == nil {
 				t.onEnd(err)
@@ -484,8 +484,8 @@ func (t *StreamableHTTP) setStream(s *httpSession, open bool) {
 	}
 }
 
-// Stream returns the number of the GET stream, 0 if none is open: each that is opened has another number. What the
-// server has said between two streams may be lost.
+// Stream returns the number of the GET stream that is open, 0 if none is. Each stream has another number: what the
+// server sends between two of them may be lost.
 func (t *StreamableHTTP) Stream() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,11 @@ import (
 	"time"
 )
 
-// ServerExitError says how a server's process ended. It wraps io.EOF.
+// ServerExitError describes how a server ended, or that it has closed its stdin or stdout. It wraps io.EOF.
 type ServerExitError struct {
 	Command string           // without arguments, which may hold secrets
 	State   *os.ProcessState // nil if it still runs
-	Closed  string           // stdin or stdout: what it has closed, if it still runs
+	Closed  string           // if it still runs, what it has closed: stdin or stdout
 	Stderr  string           // the last 8 KiB
 	Excerpt string           // of Stderr, made by Command.Excerpt
 	unread  bool
@@ -81,10 +82,7 @@ func NewLines(r io.Reader, w io.Writer) *Lines {
 // Read returns the next line without its end. The error is io.EOF after the last, a *MessageTooLongError, or what the
 // reader said. One goroutine may call it.
 func (l *Lines) Read() ([]byte, error) {
-	limit := l.MaxMessage
-	if limit == 0 {
-		limit = 64 << 20
-	}
+	limit := cmp.Or(l.MaxMessage, 64<<20)
 	for searched := 0; ; { // bytes of unread that have no newline
 		unread := l.buf[l.start:]
 		end := bytes.IndexByte(unread[searched:], '\n')
@@ -270,9 +268,7 @@ type Stdio struct {
 
 // Start starts the server as a child process: a *Stdio. The caller must Close it, also after the server has ended.
 func (c Command) Start(context.Context) (Transport, error) {
-	if c.Grace == 0 {
-		c.Grace = 2 * time.Second
-	}
+	c.Grace = cmp.Or(c.Grace, 2*time.Second)
 	if c.Excerpt == nil {
 		c.Excerpt = lastLine
 	}
@@ -323,7 +319,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// startError names the first word of the command alone, and of err the innermost error: all that follows may hold
+// startError names the first word of the command and the innermost error. What follows the first word may hold
 // secrets, and os and os/exec repeat it.
 func (c *Command) startError(err error) error {
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
@@ -377,7 +373,7 @@ func (s *Stdio) stderrTail() (tail string, last time.Time) {
 // Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is still to be called.
 func (s *Stdio) Kill() {
 	select {
-	case <-s.gone: // the number may be somebody else's by now
+	case <-s.gone: // its number may belong to another group by now
 	default:
 		s.group.kill()
 	}
@@ -415,9 +411,9 @@ func within(d time.Duration, event <-chan struct{}) bool {
 	}
 }
 
-// run starts the process and waits for it, so that no zombie waits for Close, and then for the rest of its group: what
-// the server started goes with it. It signals the group only while it has seen it alive: later, the number could be
-// somebody else's. It ends within Grace of the process.
+// run starts the process and waits for its end, so that no zombie waits for Close. Then it ends the rest of the group:
+// what the server started goes with it. It signals only a group that it has just seen alive, as another group may get
+// the number later. It returns within Grace of the end of the process. Close waits for it.
 func (s *Stdio) run(started chan<- error) {
 	runtime.LockOSThread() // this thread must not end before the process: see processGroup.prepare
 	defer runtime.UnlockOSThread()
@@ -465,16 +461,16 @@ func leftUnread(stdin *os.File) bool {
 	return n > 0
 }
 
-// groupEnds waits for the end of the group, and reports whether it came in time and before stop is closed. It has to
-// look again and again: nobody tells of the end of a grandchild.
+// groupEnds waits for the end of the group, and reports whether it came in time and before stop is closed. It polls:
+// the end of a grandchild is not reported to us.
 func (s *Stdio) groupEnds(d time.Duration, stop <-chan struct{}) bool {
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	look := time.NewTicker(10 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
 	for s.group.alive() {
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-stop:
 			return false
 		case <-deadline.C:
