@@ -404,15 +404,18 @@ func (c *Conn) readLoop() {
 
 // dispatch takes one message, or each of a batch (MCP 2025-03-26, JSON-RPC 2.0, 6), to its place.
 func (c *Conn) dispatch(message []byte) {
-	var each []json.RawMessage
-	message = bytes.TrimSpace(message)
-	if bytes.HasPrefix(message, []byte("[")) && json.Unmarshal(message, &each) == nil && len(each) > 0 {
-		for _, m := range each {
-			c.dispatchOne(m)
-		}
+	if message = bytes.TrimSpace(message); !bytes.HasPrefix(message, []byte("[")) {
+		c.dispatchOne(message)
 		return
 	}
-	c.dispatchOne(message)
+	var batch [][]byte
+	s := scanner{text: message, loose: true} // one invalid message must not cost the others
+	if s.array(func() { batch = append(batch, s.value()) }); !s.end() || len(batch) == 0 {
+		batch = [][]byte{message}
+	}
+	for _, m := range batch {
+		c.dispatchOne(m)
+	}
 }
 
 func (c *Conn) dispatchOne(message []byte) {
