@@ -61,12 +61,12 @@ var (
 )
 
 const (
-	probeTime       = 3 * time.Second        // of server/discover alone; old servers may give no answer
+	probeTime       = 3 * time.Second        // for the answer to server/discover alone; old servers may send none
 	maxRounds       = 10                     // how often a request is sent again with input
 	unsubscribeTime = 500 * time.Millisecond // for all of a Listen that ends
 )
 
-// ClientOptions are the choices of a connection. The zero value is a good one.
+// ClientOptions are the options of a connection. The zero value is useful.
 type ClientOptions struct {
 	Info       Implementation // who we are, for the server; mcpagent if empty
 	Timeout    time.Duration  // of a request without progress; 5 min if 0
@@ -80,9 +80,7 @@ type ClientOptions struct {
 	// elicitation/create, sampling/createMessage. A method without one is a capability that is not declared.
 	Answers map[string]Responder
 
-	// MaxQuestions bounds what a server may ask before it answers one request, in all its input_required results: 50 if
-	// 0. None is asked of a result that goes beyond it.
-	MaxQuestions int
+	MaxQuestions int // in all input_required results of one request; 50 if 0
 
 	// Log receives the server's log messages of LogLevel (info if empty) and above. It runs on the reader of the
 	// connection, so it must return soon and must not call the Client.
@@ -117,7 +115,7 @@ func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
 // A method fails with a protocol error or the loss of the connection: its error names the method and what it was
 // about, and wraps an *Error of the server, a *TimeoutError, a *ProtocolError, the cause of ctx, the error of Write,
 // or ErrClosed with the reason. When ctx or the time ends a request, the server is told, and its late answer is
-// dropped. A tool error is no error: it is a ToolResult with IsError, whose content tells the model what failed.
+// dropped. A tool that fails is not an error: its ToolResult has IsError, and content that tells a model what failed.
 type Client struct {
 	Server    ServerInfo // set by Connect, then only read, like the next two
 	Probed    bool       // a handshake followed server/discover on the same connection, which upsets some servers
@@ -157,7 +155,7 @@ type streamTransport interface {
 	OnStreamEnd(f func(error)) // sets what is called when a stream has ended and is not opened again
 }
 
-// request is one request, through all its sendings.
+// request is one request, however often it is sent.
 type request struct {
 	method    string
 	about     string          // the name of a tool, prompt or argument, or the URI of a resource; may be empty
@@ -473,7 +471,7 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 		arguments = json.RawMessage("{}")
 	}
 	if report == nil {
-		report = func(Progress) {} // progress is asked for all the same: it keeps the request from expiring
+		report = func(Progress) {} // progress is asked for in any case: it keeps the request from expiring
 	}
 	arguments, err := onOneLine(arguments)
 	if err != nil {
@@ -784,7 +782,7 @@ func (c *Client) paramHeaders(r *request) (map[string]string, error) {
 
 // A transport can lose a message without being lost itself, as over HTTP. Its errors say so.
 type (
-	// sessionExpired is the error of a transport whose server does not know the session any more, and has not acted.
+	// sessionExpired is the error of a transport whose server no longer knows the session, and has not acted.
 	sessionExpired interface{ SessionExpired() bool }
 	// lostMessage is the error of a transport that cannot know whether the server has acted.
 	lostMessage interface{ Lost() bool }
@@ -852,7 +850,7 @@ func (c *Client) renew(ctx context.Context, expired int) error {
 		return fmt.Errorf("the session has expired, and a new one could not be begun: %w", err)
 	}
 	c.ForgetLists("")
-	for _, uri := range uris { // a server that refuses now sends no changes of that resource any more
+	for _, uri := range uris { // a server that refuses now sends no more changes of that resource
 		_, _ = c.send(ctx, subscription("resources/subscribe", uri))
 	}
 	c.mu.Lock()
@@ -861,8 +859,8 @@ func (c *Client) renew(ctx context.Context, expired int) error {
 	return nil
 }
 
-// streamEnded runs when the server ended the stream of its notifications, on a goroutine of the transport: with the
-// session, in whose place another is begun, or alone. Nothing is told of changes any more then.
+// streamEnded runs, on a goroutine of the transport, when the server has ended the stream of its notifications. If the
+// session has expired, a new one is begun; otherwise the server can no longer tell of changes.
 func (c *Client) streamEnded(err error) {
 	if expired := sessionExpired(nil); errors.As(err, &expired) && expired.SessionExpired() {
 		ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
@@ -873,7 +871,7 @@ func (c *Client) streamEnded(err error) {
 		err = c.renew(ctx, session)
 	}
 	if err != nil && c.Err() == nil && c.options.Warn != nil {
-		c.options.Warn(fmt.Sprintf("the server does not tell of changes any more: %v", err))
+		c.options.Warn(fmt.Sprintf("the server no longer tells of changes: %v", err))
 	}
 }
 
@@ -997,22 +995,17 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 			c.options.Log(p.LogMessage)
 		}
 	case "notifications/cancelled":
-		if !c.stateless() {
+		id, _ := idNumber(p.RequestID)
+		switch {
+		case !c.stateless():
 			conn.CancelRequest(p.RequestID)
-		} else if id, ok := idNumber(p.RequestID); ok {
-			c.unsubscribed(id)
+		case c.listening(func(_ *listener, request int64) bool { return request == id }):
+			conn.Cancel(id, errUnsubscribed) // a Listen is all that a server of the stateless era may cancel
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		c.changed(p.Meta.Subscription, Change{List: strings.Split(method, "/")[1]})
 	case "notifications/resources/updated":
 		c.changed(p.Meta.Subscription, Change{URI: p.URI})
-	}
-}
-
-// unsubscribed ends a Listen, the one request that a server of the stateless era may cancel.
-func (c *Client) unsubscribed(id int64) {
-	if c.listening(func(_ *listener, request int64) bool { return request == id }) {
-		c.conn.Cancel(id, errUnsubscribed)
 	}
 }
 
@@ -1039,7 +1032,7 @@ func (c *Client) progress(token json.RawMessage, progress Progress) {
 // have understood, nor for a request that the server has ended itself.
 func sendCancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {
 	if method != "initialize" && method != "server/discover" && cause != errUnsubscribed {
-		// If it cannot be sent, the answer is dropped all the same.
+		// Whether or not it can be sent, the answer is dropped.
 		_ = c.Notify(ctx, "notifications/cancelled", map[string]any{"requestId": id, "reason": cause.Error()})
 	}
 }

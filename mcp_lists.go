@@ -35,16 +35,11 @@ type listener struct {
 	changed func(Change)
 }
 
+// wants leaves the choice of URIs to the server, which may also tell of what is below one.
 func (l *listener) wants(change Change) bool {
-	switch change.List {
-	case "tools":
-		return l.Tools
-	case "prompts":
-		return l.Prompts
-	case "resources":
-		return l.Resources
-	}
-	return len(l.URIs) > 0 // the server knows which: it may also tell of what is below a URI
+	return map[string]bool{
+		"tools": l.Tools, "prompts": l.Prompts, "resources": l.Resources, "": len(l.URIs) > 0,
+	}[change.List]
 }
 
 // cachedList is a list that need not be asked for again.
@@ -55,8 +50,8 @@ type cachedList struct {
 	stream int64     // on which the server would tell; see Client.stream
 }
 
-// ListTools returns all tools of the server, over as many pages as it takes. With an error comes what had been read
-// until then. A list that the server said is fresh, or promised to tell of changes to, is not asked for again.
+// ListTools returns all tools of the server, from all pages; with an error, those of the pages before it. A list is
+// not asked for again while it is fresh, as the server said, or while the server would tell of changes to it.
 func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
 	tools, err := list[Tool](ctx, c, "tools/list", "tools", "tools")
 	if c.headers != nil && c.stateless() {
@@ -235,7 +230,7 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 	fresh.items = items
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.changes == changes { // else a change was told of meanwhile
+	if c.changes == changes { // else the list has changed meanwhile
 		c.lists[method] = fresh
 	}
 	return slices.Clone(items), nil
@@ -281,14 +276,14 @@ func (c *Client) changed(subscription json.RawMessage, change Change) {
 	}
 	id, ok := idNumber(subscription)
 	c.mu.Lock()
-	var told []func(Change)
+	var callbacks []func(Change)
 	for l, request := range c.listens {
 		if ok && request == id || !ok && request == 0 && l.wants(change) {
-			told = append(told, l.changed)
+			callbacks = append(callbacks, l.changed)
 		}
 	}
 	c.mu.Unlock()
-	for _, changed := range told {
+	for _, changed := range callbacks {
 		changed(change)
 	}
 }

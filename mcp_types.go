@@ -44,12 +44,17 @@ func (s *ServerInfo) Stateless() bool { return s.ProtocolVersion == statelessRev
 
 // ListChanged reports whether the server declared that it tells of changes to a list: tools, prompts or resources.
 func (s *ServerInfo) ListChanged(list string) bool {
-	var capability struct{ ListChanged bool }
-	return json.Unmarshal(s.Capabilities[list], &capability) == nil && capability.ListChanged
+	return s.declares(list, "listChanged")
+}
+
+// declares reports whether a capability has a member that is true.
+func (s *ServerInfo) declares(capability, member string) bool {
+	var members map[string]any
+	return json.Unmarshal(s.Capabilities[capability], &members) == nil && members[member] == true
 }
 
 // missing returns the capability that a request of that method needs and the server did not declare, or "". A tool is
-// called in any case: there is a list that has it, or the caller knows it.
+// called in any case, as the caller knows that it exists.
 func (s *ServerInfo) missing(method string) string {
 	kind, verb, _ := strings.Cut(method, "/")
 	switch {
@@ -58,26 +63,24 @@ func (s *ServerInfo) missing(method string) string {
 	case method == "tools/call" || kind != "tools" && kind != "prompts" && kind != "resources":
 		return ""
 	}
-	declared := s.Capabilities[kind]
-	var resources struct{ Subscribe bool }
-	switch {
-	case declared == nil || string(declared) == "null":
+	switch declared := string(s.Capabilities[kind]); {
+	case declared == "" || declared == "null":
 		return kind
-	case verb == "subscribe" && (json.Unmarshal(declared, &resources) != nil || !resources.Subscribe):
+	case verb == "subscribe" && !s.declares(kind, verb):
 		return "resources.subscribe"
 	}
 	return ""
 }
 
-// NotDeclaredError reports that a request was not sent, as the server did not declare what it needs.
+// NotDeclaredError reports that a request was not sent, because the server did not declare the capability for it.
 type NotDeclaredError struct{ Capability string }
 
 func (e *NotDeclaredError) Error() string {
 	return "the server did not declare the capability " + e.Capability
 }
 
-// Whole is a whole number. Servers whose language has one type for all numbers write it as 1024.0; what is no number
-// counts as absent, as it is for display only.
+// Whole is a whole number for display. Servers whose language has one type for all numbers write it as 1024.0. A value
+// of another type counts as 0.
 type Whole int64
 
 func (w *Whole) UnmarshalJSON(text []byte) error {
@@ -303,7 +306,7 @@ func (p *parts[T]) UnmarshalJSON(text []byte) error {
 	s := scanner{text: text}
 	p.read(&s, func(item *T) error { return json.Unmarshal(s.value(), item) })
 	if !s.end() {
-		return json.Unmarshal(text, &p.items) // says what is there in place of an array
+		return json.Unmarshal(text, &p.items) // the error says what it is instead of an array
 	}
 	return nil
 }

@@ -315,7 +315,7 @@ func TestHTTPLists(t *testing.T) {
 			ended := slices.Contains(want[2:], list) && len(want) == 3
 			assert.Equal(t, len(warnings), map[bool]int{true: 1}[ended])
 			if ended {
-				assert.Assert(t, strings.HasPrefix(<-warnings, "the server does not tell of changes any more: http://memory/"))
+				assert.Assert(t, strings.HasPrefix(<-warnings, "the server no longer tells of changes: http://memory/"))
 			}
 		})
 	}
