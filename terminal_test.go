@@ -146,11 +146,11 @@ func TestScreenRender(t *testing.T) {
 	}
 }
 
-// A text is as wide as a terminal shows it, or less: the status of a server's progress stays on its line.
+// A text is counted as wide as a terminal shows it, or wider: the status of a server's progress stays on its line.
 func TestWidth(t *testing.T) {
 	for text, want := range map[string]int{
 		"heron": 5, "日本語": 6, "ｈｅ": 4, "한글": 4, "한": 2, "e\u0301": 1, "a\u200bb": 2, "\u0600": 1,
-		"✅⚡⭐🟢": 8, "✓✗→…": 4, "\u2764\uFE0F": 2, "1\uFE0F\u20E3": 2, "🇩🇪": 4, "🌡": 1, "\U0001FAE9": 2, "\U000E0041": 0,
+		"✅⚡⭐🟢": 8, "✓✗→…": 4, "\u2764\uFE0F": 2, "1\uFE0F\u20E3": 2, "🇩🇪": 4, "🌡": 2, "⚠": 1, "\U0001FAE9": 2, "\U000E0041": 0,
 	} {
 		assert.Check(t, is.Equal(width(text), want), "%+q", text)
 	}
