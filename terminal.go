@@ -36,13 +36,14 @@ var errDeclined = errors.New("declined")
 // another question: the user had not seen that question yet.
 type Terminal struct {
 	in     *os.File
-	user   bool // there is one to ask
+	user   bool // there is a user to ask
 	screen *Screen
 	start  sync.Once
 	turn   chan struct{}      // one slot, taken while a question is asked
 	typed  chan typedLine     // what the user enters; closed at the end of in
-	next   *typedLine         // read from typed, but not used yet. Owned by the holder of the turn, as are the next two
-	always map[[2]string]bool // server and tool that the user has allowed for good; "" for all tools
+	next   *typedLine         // read, but not used yet. Owned by the holder of the turn, as are the next three
+	always map[[2]string]bool // server and tool that the user has allowed for good
+	trust  map[string]bool    // servers that the user has allowed all tools of
 	asked  map[string]int     // how often each server has asked
 
 	mu       sync.Mutex         // guards the following
@@ -65,6 +66,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		turn:   make(chan struct{}, 1),
 		typed:  make(chan typedLine, 1000),
 		always: make(map[[2]string]bool),
+		trust:  make(map[string]bool),
 		asked:  make(map[string]int),
 	}
 	t.user = IsTerminal(in) && screen.openUser()
@@ -209,7 +211,7 @@ func (t *Terminal) take(ctx context.Context) (typedLine, error) {
 	}
 }
 
-// drop forgets what was typed, and returns it.
+// drop discards what was typed, and returns it.
 func (t *Terminal) drop() (dropped string) {
 	if t.next != nil {
 		dropped, t.next = t.next.text, nil
@@ -267,7 +269,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 		return Decision{Refuse, "nobody has answered"}
 	}
 	defer unlock()
-	if t.always[[2]string{server}] || t.always[[2]string{server, tool}] {
+	if t.trust[server] || t.always[[2]string{server, tool}] {
 		return Decision{}
 	}
 	t.screen.begin(aQuestion)
@@ -284,7 +286,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			t.always[[2]string{server, tool}] = true
 			return approved
 		case "s", "server":
-			t.always[[2]string{server}] = true
+			t.trust[server] = true
 			return approved
 		case "e", "edit":
 			var text string
@@ -307,7 +309,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 
 // mayCall is the question whether a call may run. It names the tool and its server: what stands above is theirs.
 func (t *Terminal) mayCall(server, tool string) string {
-	quote := func(name string) string { // without an end of its own, and without a blank to break the line at
+	quote := func(name string) string { // no quote in it can end it, and the line does not break in it
 		name = t.screen.name(name, min(t.screen.Columns()/3, 40))
 		return `"` + strings.NewReplacer(`"`, "'", " ", "␣").Replace(name) + `"`
 	}
@@ -319,7 +321,7 @@ func (t *Terminal) mayCall(server, tool string) string {
 		"answer in its [p]lace:"
 }
 
-// call is a call that is to be approved, as it will run.
+// call returns what the user sees of a call that is to be approved: all of it.
 func (t *Terminal) call(server, tool, arguments string) []passage {
 	arguments = readableJSON(arguments)
 	if width("  arguments  "+arguments) > t.screen.Columns() {
@@ -375,8 +377,7 @@ func above(rows []string, question rendered) rendered {
 
 var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// readableJSON is JSON of the same meaning: without the escapes that make it hard to read, and with escapes for what
-// cannot be seen.
+// readableJSON returns JSON of the same meaning: letters stand for themselves, and escapes for what cannot be seen.
 func readableJSON(text string) string {
 	var compact bytes.Buffer
 	if json.Compact(&compact, []byte(text)) != nil {
@@ -537,7 +538,7 @@ func (t *Terminal) answer(ctx context.Context, question rendered) (string, error
 	return line, err
 }
 
-// label is what a field is asked for with.
+// label returns the question for a field.
 func label(f *Field) string {
 	text := cmp.Or(f.Title, f.Name)
 	if f.Description != "" {
@@ -562,7 +563,7 @@ func label(f *Field) string {
 	return text + ":"
 }
 
-// typedAs is the value of a field as the user would type it.
+// typedAs returns a field's value as the user would type it.
 func typedAs(f *Field, value any) string {
 	switch value := value.(type) {
 	case bool:

@@ -327,7 +327,7 @@ func (s *Screen) answered(entered bool) {
 	s.held, s.heldSize = nil, 0
 }
 
-// Visible is a text that a terminal may get: U+FFFD stands for each character that a terminal obeys instead of
+// Visible returns a text that a terminal may get: U+FFFD stands for each character that a terminal obeys instead of
 // showing it (control characters, separators of lines, marks that reorder text), except line breaks and tabs. What
 // cannot be seen and does no harm stays: emoji and several scripts consist of it. The user decides on no such text:
 // see frame.
@@ -352,7 +352,7 @@ func unseen(r rune) bool {
 		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// escape is a text with an escape, as JSON has it, for each character that is to be hidden.
+// escape returns a text with an escape, as in JSON, for each character that hide reports.
 func escape(text string, hide func(r rune) bool) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -372,8 +372,8 @@ const maxMarks = 4
 
 var blankRun = regexp.MustCompile(`^ +| {4,}| +$`)
 
-// exactly is a line with nothing hidden in it: blanks that are easily overlooked are counted, and what cannot be seen
-// is escaped.
+// exactly returns a line with nothing hidden in it: blanks that are easily overlooked are counted, and what cannot be
+// seen is escaped.
 func exactly(line string) string {
 	line = blankRun.ReplaceAllStringFunc(line, func(run string) string { return "[" + Plural(len(run), "blank") + "]" })
 	marks := maxMarks // the beginning is no letter
@@ -394,8 +394,8 @@ const (
 // maxIndent bounds the blanks at the beginning of a line that are shown as they are.
 const maxIndent = 24
 
-// frame is a peer's text in rows that fit a window. The label and the marks show which rows are the peer's, whatever
-// it has written.
+// frame returns a peer's text in rows that fit a window. The label and the marks show which rows are the peer's,
+// whatever it has written.
 func frame(label, text string, columns int) string {
 	var rows []string
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
@@ -413,7 +413,7 @@ func frame(label, text string, columns int) string {
 	return strings.Join(rows, "\n")
 }
 
-// rowEnd is how many characters of a line fit: up to a blank, if one is in the second half.
+// rowEnd returns how many characters of a line fit: up to the last blank, if that is in the second half.
 func rowEnd(line []rune, columns int) int {
 	used, blank := 0, 0
 	for i, r := range line {

@@ -439,9 +439,13 @@ func TestTerminalApprove(t *testing.T) {
 		assert.Check(t, is.Equal(terminal.Approve(t.Context(), "files", "write", call), test.again), "%q", test.answers)
 	}
 
+	terminal := terminalOf(t, "always\n")
+	assert.Equal(t, terminal.Approve(t.Context(), "files", "", call), Decision{})
+	assert.Equal(t, terminal.Approve(t.Context(), "files", "read", call), refused, "a tool without a name is one tool")
+
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	terminal := terminalOf(t)
+	terminal = terminalOf(t)
 	_, unlock, err := terminal.lock(t.Context())
 	assert.NilError(t, err)
 	assert.Equal(t, terminal.Approve(ctx, "files", "read", call), Decision{Refuse, "nobody has answered"})
