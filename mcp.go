@@ -55,10 +55,7 @@ func (e *TimeoutError) Error() string {
 
 func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-var (
-	errNoDiscovery  = errors.New("server/discover: the answer has no supportedVersions")
-	errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
-)
+var errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
 
 const (
 	probeTime       = 3 * time.Second        // for the answer to server/discover alone; old servers may send none
@@ -149,7 +146,7 @@ type headerTransport interface {
 	ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error)
 }
 
-// streamTransport is a transport that has a stream for what belongs to no request, which a server may refuse or end.
+// streamTransport is a transport with a stream for what belongs to no request. A server may refuse or end it.
 type streamTransport interface {
 	Stream() int64             // the number of the stream that is open, 0 if none is; each has another number
 	OnStreamEnd(f func(error)) // sets what is called when a stream has ended and is not opened again
@@ -160,7 +157,7 @@ type request struct {
 	method    string
 	about     string          // the name of a tool, prompt or argument, or the URI of a resource; may be empty
 	params    []byte          // members, without _meta and without those of arguments
-	meta      []byte          // members of _meta, of the probe; nil means Client.meta
+	meta      []byte          // members of _meta, of server/discover; nil means Client.meta
 	arguments json.RawMessage // of a tool call, whose name is the first of its params; else nil
 	report    func(Progress)  // nil if progress is not asked for
 	input     bool            // the server may ask for input first
@@ -335,7 +332,7 @@ func introductionOf(result json.RawMessage) (i introduction) {
 type discovered struct {
 	server ServerInfo
 	meta   []byte // of all requests from now on
-	err    error  // unless it isFinal, the server may be of either era
+	err    error  // the server may be of the handshake era, unless it isFinal
 }
 
 // accept begins to speak the stateless revision, or returns why the server does not speak it.
@@ -370,7 +367,7 @@ func (c *Client) discover(ctx context.Context) discovered {
 	switch {
 	case err != nil:
 	case len(answer.SupportedVersions) == 0:
-		err = errNoDiscovery // some old servers answer {} to any request
+		err = r.failed(errors.New("the answer has no supportedVersions")) // some old servers answer {} to any request
 	case !slices.Contains(answer.SupportedVersions, statelessRevision):
 		err = noCommonRevision(answer.SupportedVersions)
 	}
@@ -402,17 +399,15 @@ func noCommonRevision(supported []string) error {
 	return &ProtocolError{reason}
 }
 
-// isFinal reports whether a server said that it and this client have no revision in common.
-func isFinal(err error) bool { return errors.As(err, new(*ProtocolError)) || isModern(err) }
-
-// isModern recognises the errors that only a server of the stateless era sends.
-func isModern(err error) bool {
+// isFinal reports whether an error leaves no other revision to try: there is none in common, or only a server of the
+// stateless era sends such an error.
+func isFinal(err error) bool {
 	var e *Error
-	return errors.As(err, &e) &&
+	return errors.As(err, new(*ProtocolError)) || errors.As(err, &e) &&
 		(e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
 }
 
-// stateless reports whether the server is, or is taken to be, of the stateless era.
+// stateless reports whether the server is of the stateless era.
 func (c *Client) stateless() bool { return c.meta.Load() != nil }
 
 // capabilities returns what the client declares, in either era.
