@@ -418,10 +418,11 @@ func (s *hosted) read() (reading *hostTask, worthWaiting bool) {
 // list is one reading of the tools, after a start, by its own goroutine.
 func (s *hosted) list(reading, start *hostTask) {
 	client, tools, err := s.ask(start)
-	if again := s.startWithoutProbe(client, err); again != nil {
+	if again, withoutProbe := s.startAgain(client, err); again != nil {
 		first := err
 		client, tools, err = s.ask(again)
 		switch {
+		case !withoutProbe:
 		case err == nil:
 			s.skipProbe()
 		case err.Error() != first.Error():
@@ -461,20 +462,25 @@ func (s *hosted) ask(start *hostTask) (*Client, []Tool, error) {
 	return client, tools, err
 }
 
-// startWithoutProbe begins a start without a probe if the first list of a server on stdio failed after one, which may
-// be why (see Client.Probed). Else it returns nil.
-func (s *hosted) startWithoutProbe(client *Client, err error) *hostTask {
+// startAgain begins a start if a list failed because the server has ended, as one may that has just answered its last
+// call. It begins one without a probe if the first list of a server on stdio failed after one, which may be why (see
+// Client.Probed). Else it returns nil.
+func (s *hosted) startAgain(client *Client, err error) (start *hostTask, withoutProbe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if client == nil || client != s.client || s.closed || !client.Probed || s.URL != "" || s.tools != nil {
-		return nil
+	if client == nil || client != s.client || s.closed {
+		return nil, false
 	}
-	if client.Err() == nil && (!errors.As(err, new(*Error)) || isMethodNotFound(err)) {
-		return nil
+	refused := errors.As(err, new(*Error)) && !isMethodNotFound(err)
+	switch ended := client.Err() != nil; {
+	case client.Probed && s.URL == "" && s.tools == nil && (ended || refused):
+		s.options.Protocol = Revisions()[1] // the newest with a handshake
+		s.beginStart(time.Time{})
+		return s.start, true
+	case ended && s.tries == 0:
+		return s.current(), false
 	}
-	s.options.Protocol = Revisions()[1] // the newest with a handshake
-	s.beginStart(time.Time{})
-	return s.start
+	return nil, false
 }
 
 // describe makes what the Host knows of tools, and warns of those that cannot be offered to a model.
@@ -529,9 +535,10 @@ func (s *hosted) callEnds(client *Client, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls--
-	if client.Err() == nil { // the server survived the call
+	answered := err == nil || errors.As(err, new(*Error))
+	if answered || client.Err() == nil { // the server survived the call
 		s.tries, s.givenUp = 0, time.Time{}
-		if err != nil && !errors.As(err, new(*Error)) {
+		if !answered {
 			s.givenUp = time.Now()
 		}
 	}

@@ -414,6 +414,13 @@ func (p *hostPeer) do(command string, rest []string, last string, begun time.Tim
 		p.to[rest[0]] = func(*hostPeer) error { return &Error{Code: code, Message: "not now"} }
 	case "ends":
 		p.to[rest[0]] = func(*hostPeer) error { return errHostEnds }
+	case "ends-once":
+		p.to[rest[0]] = func(p *hostPeer) error {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			delete(p.to, rest[0])
+			return errHostEnds
+		}
 	case "delays":
 		d, _ := time.ParseDuration(rest[1])
 		p.to[rest[0]] = func(*hostPeer) error { time.Sleep(d); return nil }
