@@ -203,6 +203,8 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", *page.nextCursor)}
 		case len(seen) == maxPages:
 			err = &ProtocolError{fmt.Sprintf("the list goes on after %d pages", maxPages)}
+		case len(items) >= maxParts:
+			err = &ProtocolError{fmt.Sprintf("the list goes on after %d items", len(items))}
 		case size > maxListSize:
 			err = &ProtocolError{fmt.Sprintf("the list goes on after %d bytes", maxListSize)}
 		}

@@ -355,6 +355,20 @@ func TestLongLists(t *testing.T) {
 	assert.Assert(t, errors.As(err, new(*ProtocolError)))
 	assert.Equal(t, len(prompts), maxPages+1)
 
+	go func() { // so are items, in one page and in all
+		page := `{"resourceTemplates":[{}` + strings.Repeat(",{}", maxParts+1) + `],"nextCursor":"c"}`
+		server.reply(<-server.wrote, page)
+	}()
+	templates, err := c.ListResourceTemplates(t.Context())
+	assert.Error(t, err, "resources/templates/list: the list goes on after 200000 items")
+	assert.Assert(t, errors.As(err, new(*ProtocolError)))
+	assert.Equal(t, len(templates), maxParts)
+
+	result, left, err := decodeToolResult(json.RawMessage(`{"content":[{}` + strings.Repeat(",{}", maxParts+1) + `]}`))
+	assert.NilError(t, err)
+	assert.Equal(t, len(result.Content), maxParts)
+	assert.Equal(t, left, leftOut{2, "{} (there are more than 200000)"})
+
 	go func() { // bytes are bounded, too
 		page := `{"resources":[{"uri":"u","name":"` + strings.Repeat("n", 8<<20) + `"}],"nextCursor":"%d"}`
 		for i := range maxListSize / (8 << 20) {

@@ -268,13 +268,18 @@ func (b ContentBlock) MarshalJSON() ([]byte, error) {
 	return json.Marshal(b.Raw)
 }
 
-// parts is an array without the elements that cannot be decoded.
+// maxParts bounds the elements of an array, which take memory however short their text is.
+const maxParts = 200_000
+
+var errTooMany = fmt.Errorf("there are more than %d", maxParts)
+
+// parts is an array without the elements that cannot be decoded, and without those after maxParts.
 type parts[T any] struct {
 	items []T // nil if it is null
 	left  leftOut
 }
 
-// leftOut counts elements that cannot be decoded, and describes the first.
+// leftOut counts the elements that are left out, and describes the first.
 type leftOut struct {
 	count int
 	first string
@@ -289,9 +294,13 @@ func (p *parts[T]) read(s *scanner, decode func(item *T) error) {
 	p.items = []T{}
 	s.array(func() {
 		s.peek()
-		start, count := s.at, len(p.items)
-		p.items = append(p.items, *new(T))
-		err := decode(&p.items[count])
+		start, count, err := s.at, len(p.items), errTooMany
+		if count == maxParts {
+			s.value()
+		} else {
+			p.items = append(p.items, *new(T))
+			err = decode(&p.items[count])
+		}
 		if err == nil || !s.ok() {
 			return
 		}
