@@ -359,7 +359,7 @@ func (s *hosted) limitStart(
 				excerpt, wrote = child.Stderr()
 			}
 		}
-		// A server that wrote only as it began gets no moment more: startTime is that of its last line, about.
+		// In steps, so that a first line, as most servers write, does not extend the start by a moment.
 		longer := min(wrote.Add(startTime).Sub(begun), slowStart).Truncate(startTime / 6)
 		if packageRunner.MatchString(s.Command.Path) {
 			longer = slowStart
