@@ -313,11 +313,51 @@ func (p *parts[T]) read(s *scanner, decode func(item *T) error) {
 
 func (p *parts[T]) UnmarshalJSON(text []byte) error {
 	s := scanner{text: text}
-	p.read(&s, func(item *T) error { return json.Unmarshal(s.value(), item) })
+	p.read(&s, func(item *T) error { return decodePart(&s, item) })
 	if !s.end() {
 		return json.Unmarshal(text, &p.items) // the error says what it is instead of an array
 	}
 	return nil
+}
+
+// decodePart decodes one element. Lists of tools can be long with large schemas, so a tool is scanned, and its schemas
+// are not decoded. What is wrong with one that cannot be scanned is for encoding/json to say.
+func decodePart[T any](s *scanner, item *T) error {
+	if tool, ok := any(item).(*Tool); ok {
+		start := *s
+		if tool.scan(s); s.ok() {
+			return nil
+		}
+		*s, *tool = start, Tool{}
+	}
+	return json.Unmarshal(s.value(), item)
+}
+
+func (t *Tool) scan(s *scanner) {
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "name":
+			t.Name = s.string()
+		case "title":
+			t.Title = s.string()
+		case "description":
+			t.Description = s.string()
+		case "inputSchema":
+			t.InputSchema = s.value()
+		case "outputSchema":
+			t.OutputSchema = s.value()
+		case "annotations":
+			t.Annotations = s.value()
+		case "icons":
+			t.Icons = s.value()
+		case "execution":
+			t.Execution = s.value()
+		case "_meta":
+			t.Meta = s.value()
+		default:
+			s.value()
+		}
+	})
 }
 
 // listPage is one page of a list.
@@ -331,14 +371,18 @@ type listPage[T any] struct {
 func decodePage[T any](raw json.RawMessage, member string) (page listPage[T], err error) {
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
-		value, invalid := s.value(), error(nil)
-		switch string(key) {
-		case member:
-			invalid = page.parts.UnmarshalJSON(value)
-		case "nextCursor":
-			invalid = json.Unmarshal(value, &page.nextCursor)
-		case "ttlMs":
-			_ = json.Unmarshal(value, &page.ttlMs) // of another type it counts as absent
+		var invalid error
+		switch name := string(key); {
+		case name == member && s.peek() == '[':
+			page.read(&s, func(item *T) error { return decodePart(&s, item) })
+		case name == member:
+			invalid = page.UnmarshalJSON(s.value())
+		case name == "nextCursor":
+			invalid = json.Unmarshal(s.value(), &page.nextCursor)
+		case name == "ttlMs":
+			_ = json.Unmarshal(s.value(), &page.ttlMs) // of another type it counts as absent
+		default:
+			s.value()
 		}
 		if invalid != nil && err == nil {
 			err = fmt.Errorf("%s: %w", key, invalid)
