@@ -226,8 +226,8 @@ func TestFunctionNamesProperties(t *testing.T) {
 	}
 }
 
-// What servers send for a schema becomes one that the API takes, or the tool is left out. What stands in default, const,
-// enum and examples is no schema.
+// What servers send for a schema becomes one that the API takes, or the tool is left out. What stands in default,
+// const, enum and examples is no schema.
 func TestToolFunction(t *testing.T) {
 	const least = `{"properties":{},"type":"object"}`
 	for schema, want := range map[string]string{

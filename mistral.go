@@ -628,8 +628,8 @@ func (m *Mistral) Endpoint() (*url.URL, error) {
 	return u.JoinPath("chat/completions"), nil
 }
 
-// refusal makes an APIError of an answer that is not a completion, whatever its form: Mistral's, {"detail": …} of its
-// framework, {"error": …} of others, a list of that, or a proxy's page.
+// refusal makes an APIError of an answer that is not a completion, whatever its form: Mistral's, {"detail": …} of
+// its framework, {"error": …} of others, a list of that, or a proxy's page.
 func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 	var parsed any
 	if json.Unmarshal(body, &parsed) == nil {
