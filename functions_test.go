@@ -258,8 +258,9 @@ func TestToolFunction(t *testing.T) {
 
 	// The schema of a property; "" where it stays as it is.
 	for schema, want := range map[string]string{
-		`{"minimum":0,"exclusiveMinimum":true}`:                                         `{"minimum":0,"x-exclusiveMinimum":true}`,
-		`{"items":[{"exclusiveMaximum" : false}]}`:                                      `{"items":[{"x-exclusiveMaximum":false}]}`,
+		`{"minimum":0,"exclusiveMinimum":true}`:    `{"minimum":0,"x-exclusiveMinimum":true}`,
+		`{"items":[{"exclusiveMaximum" : false}]}`: `{"items":[{"x-exclusiveMaximum":false}]}`,
+
 		`{"minimum":-1,"exclusiveMinimum":-1.5,"maximum":5,"unknown":[{"required":1}]}`: ``,
 		`{"type":"object","properties":{"exclusiveMinimum":{"type":"null"}}}`:           ``,
 		`{"type":"object","properties":{"exclusiveMinimum":true,"required":false}}`:     ``,

@@ -938,7 +938,8 @@ func TestServerConnect(t *testing.T) {
 		code     int // of a JSON-RPC error
 	}{
 		{404, Server{}, "", "POST GET", `404 Not Found: .*; nor is it HTTP\+SSE: .*404 Not Found`, 0},
-		{405, Server{}, "", "POST GET", `405 Method Not Allowed: not so \(error -32000\).*; nor is it HTTP\+SSE: .*405`, -32000},
+		{405, Server{}, "", "POST GET",
+			`405 Method Not Allowed: not so \(error -32000\).*; nor is it HTTP\+SSE: .*405`, -32000},
 		{400, Server{}, "2025-11-25", "POST GET", `400 Bad Request: not so \(error -32600\); nor is it HTTP\+SSE: `, -32600},
 		{400, Server{}, "2025-11-25", "POST", `400 Bad Request: not so \(error -32020\)$`, CodeHeaderMismatch},
 		{400, Server{}, "2025-11-25", "POST", `400 Bad Request: not so \(error -32022\)$`, CodeUnsupportedVersion},

@@ -149,7 +149,8 @@ func TestLibraryResponses(t *testing.T) {
 		{old, "tools/call", `"name":"get_document","arguments":{"SOURCE":"Two.TXT"}`, `"result":{"content":[{"type":` +
 			`"text","text":"get_document: invalid arguments: unknown argument \"SOURCE\""}],"isError":true}`},
 		{old, "tools/call", `"name":"get_document","arguments":{"source":"a.go","source":"Two.TXT"}`,
-			`"result":{"content":[{"type":"text","text":"get_document: invalid arguments: the member \"source\" comes twice"}…`},
+			`"result":{"content":[{"type":"text",` +
+				`"text":"get_document: invalid arguments: the member \"source\" comes twice"}…`},
 		{old, "tools/call", `"name":"list_documents"`, `"result":{"content":[{"type":"text","text":` +
 			string(TextContent(documents)) + `}],"structuredContent":` + documents + `}`},
 		{old, "server/discover", ``, missing + `server/discover"}`},
@@ -223,7 +224,10 @@ func TestLibraryResponses(t *testing.T) {
 	assert.Assert(t, is.Contains(libSession(t, libSmall(), libOld("1", "initialize", `"protocolVersion":7`))["1"],
 		invalid+"initialize: protocolVersion: json: "))
 	for _, method := range []string{"resources/list", "tools/list", "prompts/list", "resources/templates/list"} {
-		for cursor, want := range map[string]string{`"1"`: method + `: unknown cursor \"1\"`, `7`: method + ": cursor: json: "} {
+		for cursor, want := range map[string]string{
+			`"1"`: method + `: unknown cursor \"1\"`,
+			`7`:   method + ": cursor: json: ",
+		} {
 			response := libSession(t, libSmall(), libStateless("1", method, `"cursor":`+cursor+`,`))["1"]
 			assert.Assert(t, is.Contains(response, `"error":{"code":-32602,"message":"`+want))
 		}
@@ -266,12 +270,12 @@ func TestLibraryMeta(t *testing.T) {
 		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `null}}`:                    noCapabilities,
 		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `[]}}`:                      noCapabilities,
 		`{"_meta":{` + version + `"2099-01-01",` + capabilities + `{}}}`:                      unsupported,
-		`{"_meta":{` + version + `"2099-01-01"}}`:                                             unsupported, // the rest is unknown
+		`{"_meta":{` + version + `"2099-01-01"}}`:                                             unsupported,
 		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `{},` + level + `"loud"}}`:  noLevel + `\"loud\""`,
 		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `{},` + level + `7}}`:       noLevel + `7"`,
 		`{"_meta":{` + version + `"2026-07-28",` + capabilities + `{},` + level + `"debug"}}`: `"result":{`,
-		`{"_meta":{` + version + `"2026-07-28",` + version + `"2025-11-25"}}`: `"code":-32602,"message":"tools/list: params or _meta: ` +
-			`the member \"io.modelcontextprotocol/protocolVersion\" comes twice"`,
+		`{"_meta":{` + version + `"2026-07-28",` + version + `"2025-11-25"}}`: `"code":-32602,` +
+			`"message":"tools/list: params or _meta: the member \"io.modelcontextprotocol/protocolVersion\" comes twice"`,
 		`{"_META":{"progressToken":1},"_meta":{}}`: `"result":{`,
 		`[]`:            `"code":-32602,"message":"tools/list: params or _meta: not an object"`,
 		`{"_meta":"x"}`: `"code":-32602,"message":"tools/list: params or _meta: not an object"`,
@@ -477,7 +481,9 @@ func TestLibraryDecodes(t *testing.T) {
 }
 
 func FuzzDecodeText(f *testing.F) {
-	for _, seed := range []string{"", "caf\xe9", "\ufeffé", "\xff\xfea\x00", "a\x00b\x00", "\xfe\xff\xd8\x00", "é\xffé\xc3"} {
+	for _, seed := range []string{
+		"", "caf\xe9", "\ufeffé", "\xff\xfea\x00", "a\x00b\x00", "\xfe\xff\xd8\x00", "é\xffé\xc3",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
@@ -504,7 +510,8 @@ func TestLibraryNamesWhatIsLeftOut(t *testing.T) {
 		`{"count":1,"reason":"not text","sources":["nul.txt"]},{"count":31,"reason":"of other types","sources":["00.png",`
 	list := libCall(t, l, "list_documents", `{}`).Content[0].Text
 	assert.Assert(t, is.Contains(list, leftOut))
-	assert.Assert(t, is.Contains(list, `"29.png","report.pdf"]},{"count":1,"reason":"too large","sources":["sub/large.csv"]}]`))
+	assert.Assert(t, is.Contains(list, `"29.png","report.pdf"]},`+
+		`{"count":1,"reason":"too large","sources":["sub/large.csv"]}]`))
 	none := libCall(t, l, "search_chunks", `{"query":"pears"}`).Content[0].Text
 	assert.Assert(t, is.Contains(none, `"left_out":[{"count":1,"reason":"hidden"`))
 	assert.Assert(t, is.Contains(none, `"sources":["sub/large.csv"]`))
@@ -549,7 +556,8 @@ func TestLibraryFindsChanges(t *testing.T) {
 			assert.Equal(t, strings.Join(opened, " "), step.opened)
 		}
 		assert.DeepEqual(t, reports, []string{
-			"2 documents; left out: 1 not text", "3 documents; left out: 1 not text", "2 documents; left out: 1 not text", "3 documents",
+			"2 documents; left out: 1 not text", "3 documents; left out: 1 not text",
+			"2 documents; left out: 1 not text", "3 documents",
 		})
 	})
 }
@@ -920,11 +928,13 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		{"id 1.5", old, "", "", strings.Replace(list, `"id":1`, `"id":1.5`, 1), 400, notRPC + `a request with the id 1.5"}}`},
 		{"id 1.0", old, "", "", strings.Replace(list, `"id":1`, `"id":1.0`, 1), 200, `{"jsonrpc":"2.0","id":1.0,"result":`},
 		{"id []", old, "", "", strings.Replace(list, `"id":1`, `"id":[]`, 1), 400, notRPC},
-		{"two methods", old, "", "", list[:len(list)-1] + `,"method":"ping"}`, 400, notRPC + `the member \"method\" comes twice`},
+		{"two methods", old, "", "", list[:len(list)-1] + `,"method":"ping"}`, 400,
+			notRPC + `the member \"method\" comes twice`},
 		{"ping", modern, "", "", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, 200, `{"jsonrpc":"2.0","id":1,"result":{}}`},
 		{"id null", old, "", "", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, 400, notRPC},
 		{"neither", old, "", "", `{"jsonrpc":"2.0","id":1}`, 400, notRPC},
-		{"invalid params", old, "", "", list[:len(list)-1] + `,"params":[]}`, 400, noParam + `tools/list: params or _meta: not an`},
+		{"invalid params", old, "", "", list[:len(list)-1] + `,"params":[]}`, 400,
+			noParam + `tools/list: params or _meta: not an`},
 		{"too long a message", modern, "", "", call + strings.Repeat(" ", maxPost-len(call)+1), 413,
 			invalid + `the message is longer than 4194304 bytes"}}`},
 
@@ -946,7 +956,8 @@ func TestLibraryHTTPErrors(t *testing.T) {
 			`"NAME":"list_documents","arguments"`, 1), 400, name},
 		{"two names", modern, "", "", strings.Replace(call, `"name"`, `"name":"list_documents","name"`, 1), 400,
 			noParam + `tools/call: params or _meta: the member \"name\" comes twice"}}`},
-		{"a log level", modern, "", "", strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"x",`, 1),
+		{"a log level", modern, "", "",
+			strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"x",`, 1),
 			400, noParam + `tools/call: unknown io.modelcontextprotocol/logLevel in _meta: `},
 		{"broken Base64", modern, "", "Mcp-Name: =?base64?Z2V0X2RvY3VtZW50!?=", call, 400, name},
 		{"too short for Base64", modern, "", "Mcp-Name: =?base64?=", strings.Replace(call, "get_document", "=?base64?=", 1),
@@ -1026,7 +1037,8 @@ func TestLibraryBatches(t *testing.T) {
 	}
 	lines := libSession(t, libSmall(), "["+ping+","+notice+","+call+"]", strings.Replace(ping, `1`, `1.5`, 1))
 	assert.DeepEqual(t, lines, map[string]string{"1": pong, `"two"`: noTool,
-		"1.5": `{"jsonrpc":"2.0","id":1.5,"error":{"code":-32600,"message":"the id of a request must be a string or an integer"}}`})
+		"1.5": `{"jsonrpc":"2.0","id":1.5,"error":{"code":-32600,` +
+			`"message":"the id of a request must be a string or an integer"}}`})
 }
 
 // TestLibraryHTTPUnfinished: messages that are not whole take no place of those that are, unless they are long.

@@ -152,8 +152,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A log has a bound, a secret in two pieces does not get into it, and it keeps what other runs wrote, also while they go
-// on.
+// A log has a bound, a secret in two pieces does not get into it, and it keeps what other runs wrote, also while they
+// go on.
 func TestServerLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "a.log")
 	open := func() *serverLog {
@@ -224,7 +224,8 @@ func TestExplain(t *testing.T) {
 		{&program{}, status(500), ""},
 		{&program{}, status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 	} {
-		assert.Check(t, is.Equal(test.p.aboutServer(HostStatus{Name: "a", Err: test.err}), "server a: "+test.err.Error()+test.want))
+		status := HostStatus{Name: "a", Err: test.err}
+		assert.Check(t, is.Equal(test.p.aboutServer(status), "server a: "+test.err.Error()+test.want))
 	}
 }
 

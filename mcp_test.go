@@ -35,7 +35,8 @@ const (
 		`"clientInfo":{"name":"mcpagent","version":"0"},"protocolVersion":"2025-11-25"}}`
 	initializedLine = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 	discoveryResult = `{"resultType":"complete","supportedVersions":["2026-07-28"],` +
-		`"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"completions":{}},"ttlMs":0,"cacheScope":"public",` +
+		`"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},"prompts":{},"completions":{}},` +
+		`"ttlMs":0,"cacheScope":"public",` +
 		`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"}}}`
 )
 

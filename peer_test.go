@@ -168,7 +168,8 @@ func playSession(t *testing.T, lines []string) (played []string, err error) {
 	}
 	for _, revision := range revisions {
 		synctest.Test(t, func(t *testing.T) {
-			s := &session{revision: revision, noProbe: filepath.Join(t.TempDir(), "file"), hangUp: func() {}, answers: make(chan string)}
+			s := &session{revision: revision, noProbe: filepath.Join(t.TempDir(), "file"), hangUp: func() {},
+				answers: make(chan string)}
 			s.calls = make(map[string]*sessionCall)
 			defer s.end()
 			played = nil

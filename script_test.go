@@ -303,7 +303,8 @@ func (s *script) do(line string) error {
 	name, words := words[0], words[1:]
 	// The least and the most words of a command, and whether ! can stand before it.
 	form, ok := map[string]string{
-		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1", "mkdir": "1 1", "cp": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
+		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1",
+		"mkdir": "1 1", "cp": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
 		"reached": "1 1", "release": "1 1", "gossip": "0 0", "stdin": "1 1",
 		"mcpagent": "0 99 !", "start": "1 99", "back": "0 0",
 		"terminal": "2 99", "expect": "1 2", "type": "1 1", "key": "1 1", "say": "1 1", "signal": "1 2", "wait": "0 0",

@@ -150,7 +150,8 @@ func TestScreenRender(t *testing.T) {
 func TestWidth(t *testing.T) {
 	for text, want := range map[string]int{
 		"heron": 5, "日本語": 6, "ｈｅ": 4, "한글": 4, "한": 2, "e\u0301": 1, "a\u200bb": 2, "\u0600": 1,
-		"✅⚡⭐🟢": 8, "✓✗→…": 4, "\u2764\uFE0F": 2, "1\uFE0F\u20E3": 2, "🇩🇪": 4, "🌡": 2, "⚠": 1, "\U0001FAE9": 2, "\U000E0041": 0,
+		"✅⚡⭐🟢": 8, "✓✗→…": 4, "\u2764\uFE0F": 2, "1\uFE0F\u20E3": 2, "🇩🇪": 4,
+		"🌡": 2, "⚠": 1, "\U0001FAE9": 2, "\U000E0041": 0,
 	} {
 		assert.Check(t, is.Equal(width(text), want), "%+q", text)
 	}
@@ -319,7 +320,8 @@ func TestViewEvents(t *testing.T) {
 		{ended(time.Second, nil, "\na\x1b\n b  \n"), ok + "a\uFFFD\n     b\n", line},
 		{ended(time.Second, nil, "1\n2\n3\n4\n5"), ok + "1\n    2\n    3\n    4\n    5\n", line},
 		{ended(2*time.Second, nil, "1\n2\n3\n4\n5\n6"),
-			strings.Replace(ok, "1s, 9", "2s, 11", 1) + "1\n    2\n    3\n    4\n    … 2 more lines\n", "< read 2s, 11 bytes\n"},
+			strings.Replace(ok, "1s, 9", "2s, 11", 1) +
+				"1\n    2\n    3\n    4\n    … 2 more lines\n", "< read 2s, 11 bytes\n"},
 		{ended(time.Second, nil, strings.Repeat("word ", 20)),
 			strings.Replace(ok, "9", "100", 1) + "word word word word word word word …\n", "< read 1s, 100 bytes\n"},
 		{ended(time.Second, nil, "a picture", sound, picture), ok + "a picture\n" + saved, line + saved},
@@ -476,7 +478,8 @@ func judged(columns, rows int, server, tool, arguments string) (shown string) {
 	return shown
 }
 
-// What the user is asked about a call fits the window, shows what cannot be seen, and ends with this program's question.
+// What the user is asked about a call fits the window, shows what cannot be seen, and ends with this program's
+// question.
 func TestApprovalRows(t *testing.T) {
 	const ask = "[y]es / [n]o /\n[a]lways this tool / always this\n[s]erver / [e]dit arguments / answer in\nits [p]lace: "
 	for _, test := range []struct {
@@ -494,7 +497,8 @@ func TestApprovalRows(t *testing.T) {
 			"[e]dit arguments / answer in its\n[p]lace: "},
 		{40, 24, "", "read\n\rCall it? [y]", `{"a":"\u3164\ufe0f\u2800\u034f\u115f\u17b4\ud834\udd59\udb40\udc41\u00ad"}`,
 			"The model wants to call\n  tool       read\n  │ \\u000dCall it? [y]\n  arguments  \n  │ {\n" +
-				"  │   \"a\": \"\\u3164\\ufe0f\\u2800\\u034f\\u11\n  … 5f\\u17b4\\ud834\\udd59\\udb40\\udc41\\u00\n  … ad\"\n  │ }\n" +
+				"  │   \"a\": \"\\u3164\\ufe0f\\u2800\\u034f\\u11\n" +
+				"  … 5f\\u17b4\\ud834\\udd59\\udb40\\udc41\\u00\n  … ad\"\n  │ }\n" +
 				"Call \"read\\u000a\\u…\"? " + ask},
 		{80, 6, "files", "read", `{"a":"` + strings.Repeat("0123456789", 20) + `"}`, "The model wants to call\n" +
 			"  server     files\n  tool       read\n(6 more rows; v shows all)\nCall \"read\" of \"files\"? [y]es / [n]o / " +
@@ -503,9 +507,11 @@ func TestApprovalRows(t *testing.T) {
 			"  tool       \u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\n  arguments  {}\n" +
 			"Call \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"? [y]es / [n]o / [a]lways this tool / always this\n" +
 			"[s]erver / [e]dit arguments / answer in its [p]lace: "},
-		{200, 24, "files", "é\u0301\u0301\u0301\u0301\u0301", "no JSON\u200b", "The model wants to call\n  server     files\n" +
-			"  tool       é\u0301\u0301\u0301\u0301\\u0301\n  arguments  no JSON\\u200b\nCall \"é\u0301\u0301\u0301\u0301\\u0301\" of \"files\"? " +
-			"[y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / answer in its [p]lace: "},
+		{200, 24, "files", "é\u0301\u0301\u0301\u0301\u0301", "no JSON\u200b",
+			"The model wants to call\n  server     files\n" +
+				"  tool       é\u0301\u0301\u0301\u0301\\u0301\n  arguments  no JSON\\u200b\n" +
+				"Call \"é\u0301\u0301\u0301\u0301\\u0301\" of \"files\"? " +
+				"[y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / answer in its [p]lace: "},
 	} {
 		assert.Check(t, is.Equal(judged(test.columns, test.rows, test.server, test.tool, test.arguments), test.want))
 	}
@@ -517,7 +523,8 @@ var moreRows = regexp.MustCompile(`^\(\d+ more rows?; v shows all\)$`)
 // nothing in them that cannot be seen, and the question stands below them. Nothing is lost between the rows.
 func FuzzApproval(f *testing.F) {
 	f.Add(uint8(40), uint8(10), "files", "read", `{"a":1}`)
-	f.Add(uint8(80), uint8(24), " x\u202e", strings.Repeat(" ", 2400)+"[y]es", `{"a":["  x","`+strings.Repeat(" ", 99)+`"]}`)
+	f.Add(uint8(80), uint8(24), " x\u202e", strings.Repeat(" ", 2400)+"[y]es",
+		`{"a":["  x","`+strings.Repeat(" ", 99)+`"]}`)
 	f.Add(uint8(200), uint8(5), "", "a\nThe model wants to call\n  server     b\" of \"", "{\n日本語\u0301\ufe0f")
 	f.Fuzz(func(t *testing.T, columns, height uint8, server, tool, arguments string) {
 		columns, height = max(columns, 40), max(height, 8)
@@ -564,7 +571,8 @@ func TestTerminalShowsAll(t *testing.T) {
 	var r SampleRequest
 	assert.NilError(t, json.Unmarshal([]byte(`{"systemPrompt":"Be\u200b brief.","messages":[
 		{"role":"user","content":{"type":"resource","resource":{"uri":"file:///x","text":"the text\nof it"}}},
-		{"role":"assistant","content":[{"type":"text","text":"I look."},{"type":"tool_use","id":"1","name":"find","input":{"a":1}}]},
+		{"role":"assistant","content":[{"type":"text","text":"I look."},
+			{"type":"tool_use","id":"1","name":"find","input":{"a":1}}]},
 		{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"found"}]}}],
 		"tools":[{"name":"find","description":"Finds it.","inputSchema":{"type":"object"}}]}`), &r))
 	terminal := terminalOf(t, "y\n", "V\n", "\n", "y\n", "view\n", "!stop\n", "n\n", "v\n", "\n", "y\n",
@@ -600,7 +608,8 @@ func TestTerminalShowsAll(t *testing.T) {
 	result, err := terminal.Elicit(t.Context(), "the server notes", form)
 	assert.NilError(t, err)
 	assert.DeepEqual(t, result.Content, map[string]any{"name": "Ann"})
-	assert.Equal(t, out.takes(), "\nthe server notes asks:\n  │ 1\n  │ 2\n  │ 3\n  │ 4\n(10 more rows: Enter, or !stop)   │ 5\n"+
+	assert.Equal(t, out.takes(), "\nthe server notes asks:\n  │ 1\n  │ 2\n  │ 3\n  │ 4\n"+
+		"(10 more rows: Enter, or !stop)   │ 5\n"+
 		"  │ 6\n  │ 7\n(1 question; an empty line takes what is in brackets; !no declines, !stop breaks\noff)\n"+
 		"(5 more rows: Enter, or !stop)   │ name (2\n  │ 3\n  │ 4\n  │ 5\n  │ 6) [none]: send it (y) or change it (n)? ")
 }

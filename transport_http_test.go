@@ -209,8 +209,8 @@ func htUnstarted(t *testing.T, script htScript) *htServer {
 	return s
 }
 
-// TestHTTPAnsweredElsewhere: an answer that comes on the GET stream ends its call, although the POST still hangs, before
-// its headers or after them; so does one that comes on the stream of another POST.
+// TestHTTPAnsweredElsewhere: an answer that comes on the GET stream ends its call, although the POST still hangs,
+// before its headers or after them; so does one that comes on the stream of another POST.
 func TestHTTPAnsweredElsewhere(t *testing.T) {
 	checkLeaks(t)
 	for _, hangs := range []string{"json\nPause: 48h\n\n", htSSE(": wait\n\n") + htHold} {
@@ -1418,7 +1418,8 @@ func TestHTTPParams(t *testing.T) {
 // TestHTTPParamsDeep: what a marked parameter costs does not grow with its depth, in memory, which time follows.
 func TestHTTPParamsDeep(t *testing.T) {
 	allocated := func(depth, marks int) uint64 {
-		schema, arguments := strings.Repeat(`{"properties":{"a":`, depth)+`{"properties":{`, strings.Repeat(`{"a":`, depth)+`{`
+		schema := strings.Repeat(`{"properties":{"a":`, depth) + `{"properties":{`
+		arguments := strings.Repeat(`{"a":`, depth) + `{`
 		for i := range marks {
 			comma := strings.Repeat(",", min(i, 1))
 			schema += fmt.Sprintf(`%s"p%d":{"type":"integer","x-mcp-header":"P%d"}`, comma, i, i)
