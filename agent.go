@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // ErrNoAnswer reports that the model gave no text even in its last turn, in which it may not call tools. It is wrapped
@@ -28,11 +27,7 @@ var ErrCutOff = errors.New("the answer was cut off at the model's length limit: 
 // ErrRefused is the error of a call that Decide refused, wrapped with the reason given.
 var ErrRefused = errors.New("the call was refused")
 
-var (
-	errEmpty       = errors.New("its message had neither text nor calls")
-	errInterrupted = errors.New("the question was interrupted before this call had a result")
-	errCut         = errors.New("not run: the message was cut off at its length limit; make fewer or shorter calls")
-)
+var errInterrupted = errors.New("the question was interrupted before this call had a result")
 
 // LimitError reports a limit of the Agent that was reached.
 type LimitError struct {
@@ -161,20 +156,18 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 		if err != nil {
 			return x.partial, err
 		}
-		message := answer.Message
-		if len(message.ToolCalls) > 0 && x.last == nil {
-			x.callAll(ctx, answer)
-			continue // also where ctx has ended: the next request says so
-		}
-		message.ToolCalls = nil // of servers that ignore tool_choice, as Ollama does
-		if text := message.Content.Text(); strings.TrimSpace(text) != "" {
-			a.History = append(a.History, message)
+		text := answer.Message.Content.Text()
+		switch {
+		case len(answer.Message.ToolCalls) > 0:
+			x.callAll(ctx, answer) // also where ctx has ended: the next request says so
+		case strings.TrimSpace(text) != "":
+			a.History = append(a.History, answer.Message)
 			return text, nil
-		}
-		if x.last != nil {
+		case x.last != nil:
 			return "", fmt.Errorf("%w: %w", ErrNoAnswer, x.last)
+		default: // the API refuses such a message in a history; asked without tools, most models do better
+			x.last = errors.New("its message had neither text nor calls")
 		}
-		x.last = errEmpty // the API refuses such a message in a history; asked without tools, most models do better
 	}
 }
 
@@ -226,43 +219,42 @@ func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
 	if response == nil {
 		return nil, err
 	}
-	calls := len(response.Message.ToolCalls) > 0 && x.last == nil
-	if err == nil && response.CutOff() && !calls { // calls get errCut as their answer
+	answer := *response // what Observe gets stays as it came
+	if x.last != nil {
+		answer.Message.ToolCalls = nil // of servers that ignore tool_choice, as Ollama does
+	}
+	if err == nil && answer.CutOff() && len(answer.Message.ToolCalls) == 0 { // else the calls are told of it
 		err = ErrCutOff
 	}
 	if err != nil {
-		x.partial = response.Message.Content.Text()
+		x.partial = answer.Message.Content.Text()
 	}
-	x.Usage.Add(response.Usage)
+	x.Usage.Add(answer.Usage)
 	x.observe(Event{Kind: TurnEnded, Response: response, Took: time.Since(began), Err: err})
-	return response, err
+	return &answer, err
 }
 
-// callAll answers every call of the response's message, and puts message and answers into the history.
+// callAll answers every call of the answer's message, and puts message and answers into the history.
 //
 // It puts all of them there before anything is asked or run, with answers that report an interrupted call; the outcome
 // of a call then replaces its answer. So the history has every answer, in call order, whatever happens in between.
-func (x *questionRun) callAll(ctx context.Context, response *ChatResponse) {
-	message := response.Message
-	calls := slices.Clone(message.ToolCalls) // the response in Observe's hands stays as it came
-	jobs := make([]*job, len(calls))
-	for i := range calls {
-		jobs[i] = &job{call: calls[i]}
-		jobs[i].err = x.check(jobs[i], response.CutOff())
-		calls[i] = jobs[i].call
+func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
+	message, interrupted := answer.Message, TextContent("Error: "+errInterrupted.Error())
+	message.ToolCalls = slices.Clone(message.ToolCalls) // what Observe got stays as it came
+	messages := []ChatMessage{message}
+	var jobs []*job
+	for i, call := range message.ToolCalls {
+		j := &job{Event: Event{Kind: CallEnded, Call: call}, answer: len(x.History) + 1 + i}
+		j.Err = x.check(j, answer.CutOff())
+		jobs, message.ToolCalls[i] = append(jobs, j), j.Call
+		messages = append(messages,
+			ChatMessage{Role: "tool", ToolCallID: j.Call.ID, Name: j.Call.Name, Content: interrupted})
 	}
-	message.ToolCalls = calls
-	x.History = append(x.History, message)
-	for _, call := range calls {
-		x.History = append(x.History, ChatMessage{
-			Role: "tool", ToolCallID: call.ID, Name: call.Name, Content: TextContent("Error: " + errInterrupted.Error())})
-	}
-	answers := x.History[len(x.History)-len(calls):]
+	x.History = append(x.History, messages...)
 
 	var approved []*job
-	for i, j := range jobs {
-		j.answer = &answers[i]
-		if j.err == nil && x.approve(ctx, j) {
+	for _, j := range jobs {
+		if j.Err == nil && x.approve(ctx, j) {
 			approved = append(approved, j)
 		} else {
 			x.end(j)
@@ -271,27 +263,26 @@ func (x *questionRun) callAll(ctx context.Context, response *ChatResponse) {
 	x.run(ctx, approved)
 }
 
-// job is a call on its way to its answer in the history.
+// job is a call on its way to its answer.
 type job struct {
-	call     ToolCall // as it runs
-	readOnly bool     // see Function
-	note     string   // for the model, before the tool's text: that the arguments are not its own
-	answer   *ChatMessage
+	Event                // its CallEnded; Output, Err and Took are the running goroutine's until it hands the job back
+	answer   int         // where in the history
+	readOnly bool        // see Function
+	note     string      // for the model, before the tool's text: that the arguments are not its own
 	equal    *equalCalls // nil if it cannot run
-	output   ToolOutput  // these three are the running goroutine's until it hands the job back
-	err      error
-	took     time.Duration
 }
 
 // check brings a job's call into a form that can be sent again. Its error tells the model why the call is not run.
 func (x *questionRun) check(j *job, cut bool) error {
-	name, arguments := j.call.Name, j.call.Arguments
+	name, arguments := j.Call.Name, j.Call.Arguments
 	object, key, err := ParseArguments(arguments)
-	j.call.Arguments = object
+	j.Call.Arguments = object
 	at := slices.IndexFunc(x.functions, func(f Function) bool { return f.Name == name })
 	if at < 0 && !acceptedName.MatchString(name) {
-		j.call.Name = "unknown"
+		j.Call.Name = "unknown"
 	}
+	key = name + " " + key
+	equal := cmp.Or(x.equal[key], new(equalCalls))
 
 	x.calls++
 	maxCalls, maxRepeats := cmp.Or(x.MaxCalls, 100), cmp.Or(x.MaxRepeats, 10)
@@ -301,17 +292,10 @@ func (x *questionRun) check(j *job, cut bool) error {
 		return fmt.Errorf("not run: %w", x.last)
 	case at < 0:
 		return x.unknown(name)
-	case cut:
-		return errCut // even if the arguments are valid: "{}" may be what was left of none
+	case cut: // even if the arguments are valid: "{}" may be what was left of none
+		return errors.New("not run: the message was cut off at its length limit; make fewer or shorter calls")
 	case err != nil:
 		return fmt.Errorf("%w; they were: %s", err, Clip(arguments, 1000))
-	}
-	key = name + " " + key
-	if x.equal[key] == nil {
-		x.equal[key] = new(equalCalls)
-	}
-	equal := x.equal[key]
-	switch {
 	case equal.refusals >= maxRefusals:
 		return fmt.Errorf("%w %d times: do without it", ErrRefused, maxRefusals)
 	case equal.count >= maxRepeats:
@@ -319,7 +303,7 @@ func (x *questionRun) check(j *job, cut bool) error {
 		return fmt.Errorf("not run: %w; use the result that you have, or change something first", limit)
 	}
 	equal.count++
-	j.equal, j.readOnly = equal, x.functions[at].ReadOnly
+	x.equal[key], j.equal, j.readOnly = equal, equal, x.functions[at].ReadOnly
 	return nil
 }
 
@@ -341,27 +325,24 @@ func (x *questionRun) unknown(name string) error {
 func (x *questionRun) approve(ctx context.Context, j *job) bool {
 	var decision Decision
 	if x.Decide != nil && ctx.Err() == nil {
-		decision = x.Decide(ctx, j.call)
+		decision = x.Decide(ctx, j.Call)
 	}
 	switch {
-	case ctx.Err() != nil:
-		j.err = errInterrupted
-	case decision.Action == Run:
+	case decision.Action == Run, ctx.Err() != nil: // run says that the call was interrupted
 		return true
 	case decision.Action == Answer:
-		j.output.Text = decision.Text
+		j.Output.Text = decision.Text
 	case decision.Action == Edit:
 		object, _, err := ParseArguments(decision.Text)
-		if err != nil {
-			j.err = fmt.Errorf("%w: the user changed the arguments, but %w", ErrRefused, err)
-			return false
+		if err == nil {
+			j.Call.Arguments = object
+			j.note = fmt.Sprintf("(The user changed the arguments of this call to %s.)\n", object)
+			return true
 		}
-		j.call.Arguments = object
-		j.note = fmt.Sprintf("(The user changed the arguments of this call to %s.)\n", object)
-		return true
+		j.Err = fmt.Errorf("%w: the user changed the arguments, but %w", ErrRefused, err)
 	default:
 		j.equal.refusals++
-		j.err = fmt.Errorf("%w: %s", ErrRefused, cmp.Or(decision.Text, "no reason was given"))
+		j.Err = fmt.Errorf("%w: %s", ErrRefused, cmp.Or(decision.Text, "no reason was given"))
 	}
 	return false
 }
@@ -382,19 +363,19 @@ func (x *questionRun) run(ctx context.Context, jobs []*job) {
 			running--
 		}
 		if ctx.Err() != nil {
-			j.err = errInterrupted
+			j.Err = errInterrupted
 			x.end(j)
 			continue
 		}
-		x.observe(Event{Kind: CallStarted, Call: j.call})
+		x.observe(Event{Kind: CallStarted, Call: j.Call})
 		if !j.readOnly {
 			x.recountOthers(j.equal)
 		}
 		running++
 		goroutines.Go(func() {
 			began := time.Now()
-			j.output, j.err = x.Tools.Call(ctx, j.call)
-			j.took = time.Since(began)
+			j.Output, j.Err = x.Tools.Call(ctx, j.Call)
+			j.Took = time.Since(began)
 			done <- j
 		})
 	}
@@ -414,16 +395,16 @@ func (x *questionRun) recountOthers(equal *equalCalls) {
 
 // end writes a job's outcome into the history.
 func (x *questionRun) end(j *job) {
-	text := j.output.Text
-	if j.err == nil && j.output.IsError {
-		j.err = errors.New(cmp.Or(text, "the tool reported an error without a text"))
+	text := j.Output.Text
+	if j.Err == nil && j.Output.IsError {
+		j.Err = errors.New(cmp.Or(text, "the tool reported an error without a text"))
 	}
-	if j.err != nil {
-		text = "Error: " + j.err.Error()
+	if j.Err != nil {
+		text = "Error: " + j.Err.Error()
 	}
 	text = strings.ToValidUTF8(j.note+cmp.Or(text, "(The tool returned no text.)"), "\uFFFD")
 	text = Clip(text, cmp.Or(x.MaxResult, 64<<10))
-	j.answer.Content = TextContent(text)
+	x.History[j.answer].Content = TextContent(text)
 	if equal := j.equal; equal != nil {
 		if equal.result != "" && equal.result != text { // polling may go on
 			equal.count = 1
@@ -431,7 +412,7 @@ func (x *questionRun) end(j *job) {
 		}
 		equal.result = text
 	}
-	x.observe(Event{Kind: CallEnded, Call: j.call, Took: j.took, Output: j.output, Err: j.err})
+	x.observe(j.Event)
 }
 
 // settle closes the history after the question. Where no answer came, it ends with an assistant's message: not every
@@ -457,7 +438,9 @@ func (x *questionRun) observe(e Event) {
 // ParseArguments returns a call's arguments as a JSON object to send on, "{}" if there are none, and a key that is the
 // same for objects that differ only in white space and the order of members. Numbers are compared as they are written.
 func ParseArguments(text string) (object, key string, err error) {
-	text = cmp.Or(strings.TrimSpace(text), "null") // the two forms of no arguments
+	if text = strings.TrimSpace(text); text == "" || text == "null" { // the two forms of no arguments
+		text = "{}"
+	}
 	if err := json.Unmarshal([]byte(text), new(json.RawMessage)); err != nil {
 		return "{}", "", fmt.Errorf("the arguments are not valid JSON (%w)", err)
 	}
@@ -467,27 +450,18 @@ func ParseArguments(text string) (object, key string, err error) {
 	if decoder.Decode(&members) != nil {
 		return "{}", "", errors.New("the arguments must be a JSON object")
 	}
-	if members == nil {
-		return "{}", "{}", nil
-	}
 	canonical, err := json.Marshal(members) // sorts them
 	return text, string(canonical), err
 }
 
 // Clip shortens text to limit bytes, three quarters of them from its head and the rest from its tail, cut between
-// runes. A line between them, not counted in the limit, reports what is left out.
+// characters. A line between them, not counted in the limit, reports what is left out.
 func Clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	limit = max(limit, 0)
-	head := limit * 3 / 4
-	tail := len(text) - (limit - head)
-	for head > 0 && !utf8.RuneStart(text[head]) {
-		head--
-	}
-	for tail < len(text) && !utf8.RuneStart(text[tail]) {
-		tail++
-	}
-	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", text[:head], tail-head, text[tail:])
+	fromHead, fromTail := max(0, limit*3/4), max(0, limit-limit*3/4)
+	head := strings.ToValidUTF8(text[:fromHead], "")
+	tail := strings.ToValidUTF8(text[len(text)-fromTail:], "")
+	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, len(text)-len(head)-len(tail), tail)
 }

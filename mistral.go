@@ -28,17 +28,16 @@ import (
 	"time"
 )
 
-// ErrSilent ends a request whose server has sent nothing for maxSilence.
+// ErrSilent ends a request whose server has sent nothing for maxSilence, before its answer or in the middle of it.
 var ErrSilent = errors.New("the server was silent for 10 minutes")
 
 // ErrTooLarge ends a request whose answer is larger than maxAnswer. The rest is not read.
 var ErrTooLarge = errors.New("the answer is larger than 64 MiB")
 
-const maxAnswer = 64 << 20
-
-// maxSilence bounds the wait for the first byte of an answer and for each one after it. It is long, because an answer
-// that is not streamed begins only when it is complete.
-const maxSilence = 10 * time.Minute
+const (
+	maxAnswer  = 64 << 20
+	maxSilence = 10 * time.Minute // long, because an answer that is not streamed begins only when it is complete
+)
 
 // APIError is an answer of the server that is not a completion. Its texts are one line each, and never hold the key.
 type APIError struct {
@@ -47,17 +46,22 @@ type APIError struct {
 	Code          string        // the server's classification; may be empty
 	CorrelationID string        // by which the server's operators find the request; may be empty
 	RetryAfter    time.Duration // the wait that the server asks for; 0 if it names none
-	Hint          string        // what to do about it; may be empty
 }
 
 func (e *APIError) Error() string {
 	text := fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
 	for _, part := range [][2]string{
-		{": %s", e.Message}, {" (code %s)", e.Code}, {" (correlation id %s)", e.CorrelationID}, {"; %s", e.Hint},
+		{": %s", e.Message}, {" (code %s)", e.Code}, {" (correlation id %s)", e.CorrelationID},
 	} {
 		if part[1] != "" {
 			text += fmt.Sprintf(part[0], part[1])
 		}
+	}
+	switch {
+	case e.Status == 401:
+		text += "; check the API key"
+	case e.Code == "1500" || e.Status == 404 && strings.Contains(e.Message, "model"):
+		text += "; check the model's name"
 	}
 	return text
 }
@@ -149,9 +153,8 @@ type ToolCall struct {
 }
 
 func (c ToolCall) MarshalJSON() ([]byte, error) {
-	wire := wireCall{ID: json.RawMessage(TextContent(c.ID)), Type: "function", Extra: c.Extra, ExtraHost: c.ExtraHost}
-	wire.Function.Name = c.Name
-	wire.Function.Arguments = json.RawMessage(TextContent(cmp.Or(c.Arguments, "{}")))
+	wire := wireCall{ID: looseText(c.ID), Type: "function", Extra: c.Extra, ExtraHost: c.ExtraHost}
+	wire.Function.Name, wire.Function.Arguments = c.Name, looseText(cmp.Or(c.Arguments, "{}"))
 	return PlainJSON(wire)
 }
 
@@ -165,31 +168,33 @@ func (c *ToolCall) UnmarshalJSON(b []byte) error {
 
 // wireCall is a ToolCall on the wire, whole or a fragment of a stream.
 type wireCall struct {
-	Index    json.RawMessage `json:"index,omitempty"` // in streams only: a number, from some servers as a string
-	ID       json.RawMessage `json:"id"`              // a string; from some servers a number
-	Type     string          `json:"type"`
+	Index    looseText `json:"index,omitempty"` // in streams only
+	ID       looseText `json:"id"`
+	Type     string    `json:"type"`
 	Function struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"` // a string; from some servers the object itself
+		Name      string    `json:"name"`
+		Arguments looseText `json:"arguments"`
 	} `json:"function"`
 	Extra     json.RawMessage `json:"extra_content,omitempty"`
 	ExtraHost string          `json:"extra_host,omitempty"` // in saved histories only
 }
 
 func (w *wireCall) call() ToolCall {
-	call := ToolCall{looseText(w.ID), w.Function.Name, looseText(w.Function.Arguments), w.Extra, w.ExtraHost}
+	call := ToolCall{string(w.ID), w.Function.Name, string(w.Function.Arguments), w.Extra, w.ExtraHost}
 	if call.ID == "null" { // the word: the default that the API documents
 		call.ID = ""
 	}
 	return call
 }
 
-// looseText returns a string, "" for null, or any other value as it stands.
-func looseText(raw json.RawMessage) (text string) {
-	if json.Unmarshal(raw, &text) != nil {
-		return string(raw)
+// looseText is a string. Some servers send another value, for example a number or an object: it is kept as it stands.
+type looseText string
+
+func (t *looseText) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, (*string)(t)) != nil {
+		*t = looseText(b)
 	}
-	return text
+	return nil
 }
 
 // Function is a tool as it is offered to the model. It marshals to the API's form of a tool.
@@ -215,7 +220,7 @@ func callID(id string) string {
 		return id
 	}
 	hash := sha256.Sum256([]byte(id))
-	return base32.StdEncoding.EncodeToString(hash[:])[:9]
+	return base32.StdEncoding.EncodeToString(hash[:6])[:9]
 }
 
 var acceptedID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
@@ -229,15 +234,13 @@ type ChatRequest struct {
 	MaxTokens   int           `json:"max_tokens,omitempty"`  // of the answer; 0 leaves it to the server
 }
 
-// ChatResponse is the model's answer.
+// ChatResponse is the model's answer. Its ToolCalls alone say whether tools are to be called: servers say "stop"
+// beside calls and "tool_calls" beside none. Each call has an id of its own, if necessary made here.
 type ChatResponse struct {
-	// Message can go into the history as it is. Its ToolCalls alone say whether tools are to be called: servers say
-	// "stop" beside calls and "tool_calls" beside none. Each call has an id of its own, if necessary made here.
-	Message ChatMessage
-
-	FinishReason string // the server's: stop, tool_calls, length, model_length, error, …, or ""
-	Model        string // that answered, as the server names it
-	Usage        Usage  // zero if the server does not say
+	Message      ChatMessage // can go into the history as it is
+	FinishReason string      // the server's: stop, tool_calls, length, model_length, error, …, or ""
+	Model        string      // that answered, as the server names it
+	Usage        Usage       // zero if the server does not say
 }
 
 // CutOff reports whether the answer ended at a length limit. Its last call may then be cut off too, even if valid.
@@ -313,9 +316,9 @@ func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(stri
 	}
 	answer, err := m.retry(req, onText)
 	if err != nil {
-		return answer, fmt.Errorf("chat completion with %s at %s: %w", m.Model, req.URL.Host, err)
+		err = fmt.Errorf("chat completion with %s at %s: %w", m.Model, req.URL.Host, err)
 	}
-	return answer, nil
+	return answer, err
 }
 
 // retry makes attempts until one succeeds, fails for good, or the bounds are reached.
@@ -325,9 +328,7 @@ func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, 
 	for try := 1; ; try++ {
 		answer, again, err := m.attempt(req, onText)
 		switch {
-		case err == nil:
-			return answer, nil
-		case ctx.Err() != nil:
+		case err != nil && ctx.Err() != nil:
 			return answer, context.Cause(ctx)
 		case !again:
 			return answer, err
@@ -353,7 +354,7 @@ func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, 
 	}
 }
 
-// attempt sends the request once. With an error, again reports whether another try may help and cannot do harm.
+// attempt sends the request once. It reports whether it failed so that another try may help and cannot do harm.
 func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatResponse, again bool, err error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	defer cancel(nil)
@@ -372,7 +373,11 @@ func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatRespon
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, true, fmt.Errorf("no answer: %w; check the base URL, and that the server can be reached", m.safe(err))
+		err = errors.Unwrap(err) // the *url.Error around it shows the URL, which can hold credentials
+		if text := m.clean(err.Error()); text != err.Error() {
+			err = errors.New(text) // a plain one: what the error wraps would still show the key
+		}
+		return nil, true, fmt.Errorf("no answer: %w; check the base URL, and that the server can be reached", err)
 	}
 	defer resp.Body.Close()
 	defer cancel(nil) // before Close, which over HTTP/2 can wait for the server
@@ -386,13 +391,7 @@ func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatRespon
 		return nil, true, fmt.Errorf("no answer: %w", err)
 	}
 	answer, err := m.read(req.URL.Host, resp, in, onText)
-	if errors.As(err, new(*http.MaxBytesError)) {
-		err = ErrTooLarge
-	}
-	if err != nil {
-		return answer, false, fmt.Errorf("no complete answer: %w", err)
-	}
-	return answer, false, nil
+	return answer, false, err
 }
 
 // patient is the body of an answer: each Read has the time of silence anew.
@@ -414,7 +413,7 @@ func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText f
 	if whole {
 		next = func(in *bufio.Reader) ([]byte, error) { return io.ReadAll(in) }
 	}
-	parts := &answerParts{host: host, byIndex: make(map[string]int)}
+	parts := &answerParts{host: host, byIndex: make(map[looseText]int)}
 	for {
 		data, err := next(in)
 		switch {
@@ -466,13 +465,13 @@ func nextData(in *bufio.Reader) ([]byte, error) {
 
 // answerParts is an answer that is being read.
 type answerParts struct {
-	ChatResponse                // without the message's content, and the arguments of its calls
-	host         string         // of the server
-	begun        bool           // a message, or a delta of one, has arrived
-	byIndex      map[string]int // where in the message's calls the last one of an index is; "" stands for no index
-	arguments    [][]byte       // of the message's calls
-	chunks       []any          // of the content
-	text         []byte         // of strings after the chunks
+	ChatResponse                   // without the message's content, and the arguments of its calls
+	host         string            // of the server
+	begun        bool              // a message, or a delta of one, has arrived
+	byIndex      map[looseText]int // where in the message's calls the last one of an index is; "" stands for no index
+	arguments    [][]byte          // of the message's calls
+	chunks       []any             // of the content
+	text         []byte            // of strings after the chunks
 }
 
 // add adds an event and returns its content.
@@ -485,11 +484,8 @@ func (p *answerParts) add(event *wireAnswer) Content {
 	first := event.Choices[0]
 	p.begun, p.FinishReason = true, cmp.Or(first.FinishReason, p.FinishReason)
 	message := cmp.Or(first.Message, first.Delta, &wireMessage{})
-	for i, call := range message.ToolCalls {
-		if first.Message != nil { // each is a call of its own
-			call.Index = json.RawMessage(strconv.Itoa(i))
-		}
-		p.addCall(&call)
+	for _, call := range message.ToolCalls {
+		p.addCall(&call, first.Message != nil)
 	}
 	var chunks []json.RawMessage
 	if json.Unmarshal(message.Content, &chunks) != nil { // a string, or none
@@ -512,12 +508,12 @@ func (p *answerParts) allChunks() []any {
 
 // addCall adds a tool call or a fragment of one. Mistral sends each call whole. Other servers send the arguments in
 // pieces: most with the call's index, some without, and some with index 0 for every call.
-func (p *answerParts) addCall(wire *wireCall) {
-	fragment, index, calls := wire.call(), looseText(wire.Index), p.Message.ToolCalls
-	at, known := p.byIndex[index]
-	begins := index == "" && fragment.ID == "" && fragment.Name != ""
-	if !known || begins || fragment.ID != "" && calls[at].ID != "" && fragment.ID != calls[at].ID {
-		p.byIndex[index] = len(calls)
+func (p *answerParts) addCall(wire *wireCall, whole bool) {
+	fragment, calls := wire.call(), p.Message.ToolCalls
+	at, known := p.byIndex[wire.Index]
+	begins := wire.Index == "" && fragment.ID == "" && fragment.Name != ""
+	if whole || !known || begins || fragment.ID != "" && calls[at].ID != "" && fragment.ID != calls[at].ID {
+		p.byIndex[wire.Index] = len(calls)
 		p.Message.ToolCalls = append(calls, fragment)
 		p.arguments = append(p.arguments, []byte(fragment.Arguments))
 		return
@@ -531,11 +527,17 @@ func (p *answerParts) addCall(wire *wireCall) {
 // end returns the answer so far, nil if it has not begun, and err or the error that its finish_reason reports. The
 // content is a string or, if there are chunks, a list of them, strings as text chunks.
 func (p *answerParts) end(err error) (*ChatResponse, error) {
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		err = ErrTooLarge
+	case err == nil && (p.FinishReason == "error" || p.FinishReason == "content_filter"):
+		err = fmt.Errorf("the server ended it with finish_reason %q", p.FinishReason)
+	}
+	if err != nil {
+		err = fmt.Errorf("no complete answer: %w", err)
+	}
 	if !p.begun {
 		return nil, err
-	}
-	if err == nil && (p.FinishReason == "error" || p.FinishReason == "content_filter") {
-		err = fmt.Errorf("the server ended it with finish_reason %q", p.FinishReason)
 	}
 	p.Message.Role = "assistant"
 	calls, taken := p.Message.ToolCalls, map[string]bool{"": true}
@@ -577,10 +579,11 @@ func (m *Mistral) request(ctx context.Context, r *ChatRequest, stream bool) (*ht
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
 	if err != nil {
-		return nil, m.safe(err)
+		return nil, err
 	}
+	req.URL = target
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}}
 	if stream {
 		req.Header.Set("Accept", "text/event-stream")
@@ -617,14 +620,14 @@ func (m *Mistral) Endpoint() (*url.URL, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" { // err would quote what can be a secret
 		return nil, errors.New("the base URL must begin with http:// or https:// and name a host")
 	}
-	ip := net.ParseIP(u.Hostname())
-	local := u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+	local := u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
 	if u.Scheme == "http" && (m.Key != "" || u.User != nil) && !local && !m.Insecure {
 		return nil, fmt.Errorf("refusing to send the key over plain http: use https, or no key (%s)", u.Host)
 	}
 	if strings.ContainsFunc(m.Key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return nil, errors.New("the key holds a space, a line break or another character that keys do not have")
 	}
+	u.Path = cmp.Or(u.Path, "/") // or JoinPath would make a relative one
 	return u.JoinPath("chat/completions"), nil
 }
 
@@ -656,12 +659,6 @@ func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 	}
 	if strings.HasPrefix(e.Message, "<") {
 		e.Message = "a web page: check the base URL, and any proxy on the way"
-	}
-	switch {
-	case e.Status == 401:
-		e.Hint = "check the API key"
-	case e.Code == "1500" || e.Status == 404 && strings.Contains(e.Message, "model"):
-		e.Hint = "check the model's name"
 	}
 	return e
 }
@@ -698,19 +695,6 @@ func (m *Mistral) clean(text string) string {
 		text = strings.ToValidUTF8(text[:500], "") + "…"
 	}
 	return text
-}
-
-// safe returns err without a URL, which can hold credentials. An error whose text is not clean is replaced by a plain
-// error with the clean text, because what it wraps would still hold the rest.
-func (m *Mistral) safe(err error) error {
-	var e *url.Error
-	if errors.As(err, &e) {
-		err = e.Err
-	}
-	if text := m.clean(err.Error()); text != err.Error() {
-		return errors.New(text)
-	}
-	return err
 }
 
 // PlainJSON is json.Marshal without the escapes for <, > and &, which cost a model tokens.
