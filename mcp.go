@@ -24,16 +24,12 @@ import (
 // stateless era (2026-07-28) every request says in _meta who asks, in which revision, and what the asker can do, so
 // that any server process can answer it; a server that needs something of the client answers input_required.
 
-// statelessRevision is the one revision of the stateless era.
-const statelessRevision = "2026-07-28"
+const statelessRevision = "2026-07-28" // the one revision of the stateless era
 
-// handshakeRevisions returns the revisions of the handshake era, newest first.
-func handshakeRevisions() []string {
-	return []string{"2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
+// Revisions returns the protocol revisions this client speaks, newest first: all but the first have a handshake.
+func Revisions() []string {
+	return []string{statelessRevision, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 }
-
-// Revisions returns the protocol revisions this client speaks, newest first.
-func Revisions() []string { return append([]string{statelessRevision}, handshakeRevisions()...) }
 
 // ProtocolError reports that a server breaks the protocol, or speaks no revision that is known here.
 type ProtocolError struct{ Reason string }
@@ -73,8 +69,7 @@ type ClientOptions struct {
 	// an offer: the server may answer with another one, which ServerInfo.ProtocolVersion then holds.
 	Protocol string
 
-	// Answers holds a Responder for each method of the server: roots/list (RootsAnswer),
-	// elicitation/create, sampling/createMessage. A method without one is a capability that is not declared.
+	// Answers, by method: roots/list (RootsAnswer), elicitation/create, sampling/createMessage. Others are not declared.
 	Answers map[string]Responder
 
 	MaxQuestions int // in all input_required results of one request; 50 if 0
@@ -111,8 +106,7 @@ func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
 //
 // A method fails with a protocol error or the loss of the connection: its error names the method and what it was
 // about, and wraps an *Error of the server, a *TimeoutError, a *ProtocolError, the cause of ctx, the error of Write,
-// or ErrClosed with the reason. When ctx or the time ends a request, the server is told, and its late answer is
-// dropped. A tool that fails is not an error: its ToolResult has IsError, and content that tells a model what failed.
+// or ErrClosed with the reason. When ctx or the time ends a request, the server is told, and a late answer dropped.
 type Client struct {
 	Server    ServerInfo // set by Connect, then only read, like the next two
 	Probed    bool       // a handshake followed server/discover on the same connection, which upsets some servers
@@ -120,9 +114,10 @@ type Client struct {
 
 	conn    *Conn
 	options ClientOptions
-	headers headerTransport        // the transport, if parameters of calls are sent as headers; else nil
+	headers httpTransport          // the transport, if it is over HTTP; else nil
 	stream  func() int64           // the number of the stream on which the server tells of changes, 0 if there is none
-	meta    atomic.Pointer[[]byte] // members of the _meta of every request; nil in the handshake era
+	self    []byte                 // members of the _meta of every request of the stateless era
+	meta    atomic.Pointer[[]byte] // self; nil in the handshake era
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
 	requests map[int64]*request         // that are being sent, by id, which is their progress token
@@ -139,15 +134,12 @@ type Client struct {
 	renewing chan struct{} // one slot, taken to begin a session anew
 }
 
-// headerTransport is a transport that also sends parameters of tool calls as headers, where a schema has x-mcp-header.
-type headerTransport interface {
+// httpTransport is a transport over HTTP. It sends parameters of tool calls as headers, too, where a schema has
+// x-mcp-header; and it has a stream for what belongs to no request, which a server may refuse or end.
+type httpTransport interface {
 	// ParamHeaders returns the headers of a call: complete names and encoded values. Without arguments it only checks the
 	// schema; the error says why its marks are invalid, or why an argument cannot be sent so.
 	ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error)
-}
-
-// streamTransport is a transport with a stream for what belongs to no request. A server may refuse or end it.
-type streamTransport interface {
 	Stream() int64             // the number of the stream that is open, 0 if none is; each has another number
 	OnStreamEnd(f func(error)) // sets what is called when a stream has ended and is not opened again
 }
@@ -180,34 +172,34 @@ type request struct {
 // handshake. Some servers end on that request, or refuse the handshake after it: where this fails for another reason
 // than the revision, the server is started a second time, for a handshake alone.
 func Connect(ctx context.Context, start func(context.Context) (Transport, error), o *ClientOptions) (*Client, error) {
-	var options ClientOptions
-	if o != nil {
-		options = *o
-	}
-	client, err := connect(ctx, start, options)
-	var upset *upsetError
-	if !errors.As(err, &upset) {
-		return client, err
-	}
-	options.Protocol = handshakeRevisions()[0]
-	if client, err = connect(ctx, start, options); err == nil {
-		client.SkipProbe = true
-		return client, nil
-	}
-	if _, reason, _ := strings.Cut(upset.Error(), ": "); !strings.HasSuffix(err.Error(), reason) {
-		err = fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)", err, upset.error)
-	}
-	return nil, err
-}
-
-// upsetError is the error of a connection that failed after the probe, perhaps because of it.
-type upsetError struct{ error }
-
-func connect(ctx context.Context, start func(context.Context) (Transport, error), o ClientOptions) (*Client, error) {
-	transport, err := start(ctx)
+	options := *cmp.Or(o, new(ClientOptions))
+	c, err := newClient(ctx, start, options)
 	if err != nil {
 		return nil, err
 	}
+	if err = c.begin(ctx); err == nil {
+		return c, nil
+	}
+	c.Close()
+	var end interface{ Unread() bool } // of a server that ended before it read anything
+	if options.Protocol != "" || ctx.Err() != nil || isFinal(err) || errors.As(err, &end) && end.Unread() ||
+		c.headers != nil { // over HTTP no request upsets the next one
+		return nil, err
+	}
+	options.Protocol = Revisions()[1]
+	second, failed := Connect(ctx, start, &options)
+	if failed == nil {
+		second.SkipProbe = true
+		return second, nil
+	}
+	if _, reason, _ := strings.Cut(err.Error(), ": "); strings.HasSuffix(failed.Error(), reason) {
+		return nil, failed
+	}
+	return nil, fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)", failed, err)
+}
+
+// newClient starts the server. Nothing is sent yet.
+func newClient(ctx context.Context, start func(context.Context) (Transport, error), o ClientOptions) (*Client, error) {
 	o.Info.Name = cmp.Or(o.Info.Name, "mcpagent")
 	o.Info.Version = cmp.Or(o.Info.Version, "0")
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Minute)
@@ -224,9 +216,16 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 		renewing: make(chan struct{}, 1),
 		stream:   func() int64 { return 1 },
 	}
-	c.headers, _ = transport.(headerTransport)
-	if t, ok := transport.(streamTransport); ok {
-		c.stream = t.Stream
+	var err error
+	if c.self, err = c.statelessMeta(); err != nil {
+		return nil, err
+	}
+	transport, err := start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if t, ok := transport.(httpTransport); ok {
+		c.headers, c.stream = t, t.Stream
 		t.OnStreamEnd(c.streamEnded)
 	}
 	c.clock = time.AfterFunc(o.Timeout, c.expire)
@@ -239,10 +238,6 @@ func connect(ctx context.Context, start func(context.Context) (Transport, error)
 		Stray:        o.Stray,
 		Trace:        o.Trace,
 	})
-	if err := c.begin(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
 	return c, nil
 }
 
@@ -266,113 +261,112 @@ func (c *Client) begin(ctx context.Context) error {
 // as a server of both eras may keep to that of initialize; if it is refused, the late answer to the probe counts.
 func (c *Client) probe(ctx context.Context) error {
 	asking, stop := context.WithCancel(ctx)
-	answer := make(chan discovered, 1)
-	var work sync.WaitGroup
-	work.Go(func() { answer <- c.discover(asking) })
-	defer work.Wait()
-	defer stop()
-	silent := false
-	select {
-	case found := <-answer:
-		err := c.accept(found)
-		if err == nil || isFinal(err) || ctx.Err() != nil || errors.Is(err, ErrClosed) {
-			return c.upset(ctx, err)
-		}
-	case <-time.After(probeTime):
-		silent = true
-	}
-	err := c.handshake(ctx, handshakeRevisions()[0])
-	if err == nil {
-		stop()
-		c.Probed = true
-		c.SkipProbe = silent && errors.Is((<-answer).err, context.Canceled) // not even during the handshake
-		return nil
-	}
-	if silent && errors.As(err, new(*Error)) {
+	var server *ServerInfo
+	var refusal error
+	found := make(chan struct{}) // closed when one of them is set
+	go func() { server, refusal = c.discover(asking); close(found) }()
+	defer func() { stop(); <-found }()
+	inTime := func() bool {
 		select {
-		case found := <-answer:
-			if late := c.accept(found); late == nil || isFinal(late) {
-				return late
-			}
+		case <-found:
+			return true
 		case <-time.After(probeTime):
+			return false
 		}
 	}
-	return c.upset(ctx, err)
-}
-
-// upset returns the error of a connection that failed after the probe: an *upsetError if the probe may be the cause.
-func (c *Client) upset(ctx context.Context, err error) error {
-	var end interface{ Unread() bool } // of a server that ended before it read anything
-	if err == nil || isFinal(err) || ctx.Err() != nil || errors.As(err, &end) && end.Unread() ||
-		c.headers != nil { // over HTTP no request upsets the next one
-		return err
+	silent := !inTime()
+	if !silent {
+		err := c.accept(server, refusal)
+		if err == nil || isFinal(err) || ctx.Err() != nil || errors.Is(err, ErrClosed) {
+			return err
+		}
 	}
-	return &upsetError{err}
-}
-
-// introduction is what a server says of itself: in its answer to server/discover, or to initialize.
-type introduction struct {
-	SupportedVersions []string                   `json:"supportedVersions"`
-	ProtocolVersion   string                     `json:"protocolVersion"`
-	Capabilities      map[string]json.RawMessage `json:"capabilities"`
-	ServerInfo        Implementation             `json:"serverInfo"`
-	Instructions      string                     `json:"instructions"`
-	Meta              struct {
-		ServerInfo Implementation `json:"io.modelcontextprotocol/serverInfo"`
-	} `json:"_meta"`
-}
-
-// introductionOf decodes an introduction. What is of another type counts as absent.
-func introductionOf(result json.RawMessage) (i introduction) {
-	_ = json.Unmarshal(result, &i)
-	return i
-}
-
-// discovered is the outcome of server/discover.
-type discovered struct {
-	server ServerInfo
-	meta   []byte // of all requests from now on
-	err    error  // the server may be of the handshake era, unless it isFinal
-}
-
-// accept begins to speak the stateless revision, or returns why the server does not speak it.
-func (c *Client) accept(found discovered) error {
-	if found.err == nil {
-		c.Server = found.server
-		c.meta.Store(&found.meta)
+	err := c.handshake(ctx, Revisions()[1])
+	switch {
+	case err == nil:
+		stop()
+		<-found
+		c.Probed = true
+		c.SkipProbe = silent && errors.Is(refusal, context.Canceled) // not even during the handshake
+	case silent && errors.As(err, new(*Error)) && inTime():
+		if late := c.accept(server, refusal); late == nil || isFinal(late) {
+			return late
+		}
 	}
-	return found.err
+	return err
 }
 
-// discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery).
-func (c *Client) discover(ctx context.Context) discovered {
-	meta, err := c.statelessMeta()
-	if err != nil {
-		return discovered{err: err}
+// accept begins to speak the stateless revision, unless discover has failed.
+func (c *Client) accept(server *ServerInfo, err error) error {
+	if err == nil {
+		c.Server = *server
+		c.meta.Store(&c.self)
 	}
-	r := &request{method: "server/discover", meta: meta}
+	return err
+}
+
+// discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery). After an error that is not
+// final the server may be of the handshake era.
+func (c *Client) discover(ctx context.Context) (*ServerInfo, error) {
+	r := &request{method: "server/discover", meta: c.self}
 	raw, err := c.do(ctx, r)
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Code == CodeUnsupportedVersion {
 		var data struct{ Supported []string }
 		_ = json.Unmarshal(refusal.Data, &data)
-		if len(data.Supported) > 0 && !slices.Contains(data.Supported, statelessRevision) {
-			err = noCommonRevision(data.Supported)
-		} else {
-			// Some servers list what they have just refused, and accept it the second time.
-			raw, err = c.do(ctx, r)
+		if err = checkRevisions(data.Supported); err != nil && len(data.Supported) > 0 {
+			return nil, r.failed(err)
 		}
+		raw, err = c.do(ctx, r) // some servers list what they have just refused, and accept it the second time
 	}
-	answer := introductionOf(raw)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		ServerInfo
+		SupportedVersions []string
+		Meta              struct {
+			Implementation Implementation `json:"io.modelcontextprotocol/serverInfo"`
+		} `json:"_meta"`
+	}
+	_ = json.Unmarshal(raw, &answer) // what is of another type counts as absent
+	answer.ProtocolVersion, answer.Implementation = statelessRevision, answer.Meta.Implementation
+	return &answer.ServerInfo, r.failed(checkRevisions(answer.SupportedVersions))
+}
+
+// checkRevisions returns nil if a server of the stateless era speaks our revision. The error is a *ProtocolError, or a
+// plain one where a handshake should be tried.
+func checkRevisions(supported []string) error {
+	reason := fmt.Sprintf("the server speaks %s; this client speaks %s",
+		strings.Join(supported, ", "), strings.Join(Revisions(), ", "))
 	switch {
-	case err != nil:
-	case len(answer.SupportedVersions) == 0:
-		err = r.failed(errors.New("the answer has no supportedVersions")) // some old servers answer {} to any request
-	case !slices.Contains(answer.SupportedVersions, statelessRevision):
-		err = noCommonRevision(answer.SupportedVersions)
+	case slices.Contains(supported, statelessRevision):
+		return nil
+	case len(supported) == 0:
+		return errors.New("the answer has no supportedVersions") // some old servers answer {} to any request
+	case slices.ContainsFunc(supported, func(revision string) bool { return slices.Contains(Revisions(), revision) }):
+		return errors.New(reason)
 	}
-	server := ServerInfo{statelessRevision, answer.Capabilities, answer.Meta.ServerInfo, answer.Instructions}
-	return discovered{server, meta, err}
+	return &ProtocolError{reason}
+}
+
+// isFinal reports whether an error leaves no other revision to try: there is none in common, or only a server of the
+// stateless era sends such an error.
+func isFinal(err error) bool {
+	var e *Error
+	return errors.As(err, new(*ProtocolError)) || errors.As(err, &e) &&
+		(e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
+}
+
+func (c *Client) stateless() bool { return c.meta.Load() != nil }
+
+// capabilities returns what the client declares, in either era.
+func (c *Client) capabilities() map[string]any {
+	declared := map[string]any{}
+	for _, answer := range c.options.Answers {
+		declared[answer.Capability] = cmp.Or[any](answer.Declare, struct{}{})
+	}
+	return declared
 }
 
 // statelessMeta returns the members of the _meta that every request of the stateless era has.
@@ -387,65 +381,36 @@ func (c *Client) statelessMeta() ([]byte, error) {
 	return b, err
 }
 
-// noCommonRevision returns the error for a server without statelessRevision: a *ProtocolError, or a plain error if the
-// server speaks a handshake revision, so that a handshake is tried.
-func noCommonRevision(supported []string) error {
-	reason := fmt.Sprintf("server/discover: the server speaks %s; this client speaks %s",
-		strings.Join(supported, ", "), strings.Join(Revisions(), ", "))
-	known := func(revision string) bool { return slices.Contains(handshakeRevisions(), revision) }
-	if slices.ContainsFunc(supported, known) {
-		return errors.New(reason)
-	}
-	return &ProtocolError{reason}
-}
-
-// isFinal reports whether an error leaves no other revision to try: there is none in common, or only a server of the
-// stateless era sends such an error.
-func isFinal(err error) bool {
-	var e *Error
-	return errors.As(err, new(*ProtocolError)) || errors.As(err, &e) &&
-		(e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
-}
-
-// stateless reports whether the server is of the stateless era.
-func (c *Client) stateless() bool { return c.meta.Load() != nil }
-
-// capabilities returns what the client declares, in either era.
-func (c *Client) capabilities() map[string]any {
-	declared := map[string]any{}
-	for _, answer := range c.options.Answers {
-		if declared[answer.Capability] = answer.Declare; answer.Declare == nil {
-			declared[answer.Capability] = struct{}{}
-		}
-	}
-	return declared
-}
-
 // handshake agrees on a revision (MCP 2025-11-25, lifecycle, initialization): the client offers one, the server
 // answers with that or with one it prefers, and the client accepts it or ends the connection. Both sides exchange
 // identity and capabilities here, once for each session.
 func (c *Client) handshake(ctx context.Context, offer string) error {
-	params, err := members("capabilities", c.capabilities(), "clientInfo", c.options.Info, "protocolVersion", offer)
-	var raw json.RawMessage
-	if err == nil {
-		raw, err = c.send(ctx, &request{method: "initialize", params: params})
+	params, _ := members("capabilities", c.capabilities(), "clientInfo", c.options.Info, "protocolVersion", offer)
+	r := &request{method: "initialize", params: params}
+	raw, err := c.send(ctx, r)
+	if err != nil {
+		return r.failed(err)
 	}
-	answer, known := introductionOf(raw), c.Server.ProtocolVersion // known in a session that is begun anew
+	var answer struct {
+		ServerInfo
+		Self Implementation `json:"serverInfo"`
+	}
+	_ = json.Unmarshal(raw, &answer)  // what is of another type counts as absent
+	known := c.Server.ProtocolVersion // in a session that is begun anew
 	switch revision := answer.ProtocolVersion; {
-	case err != nil:
 	case revision == "":
 		err = errors.New("the answer has no protocolVersion")
-	case !slices.Contains(handshakeRevisions(), revision):
+	case !slices.Contains(Revisions()[1:], revision):
 		err = &ProtocolError{fmt.Sprintf("the server wants protocol revision %q; this client speaks %s",
 			revision, strings.Join(Revisions(), ", "))}
-	case known != "" && known != revision:
+	case known == "":
+		answer.Implementation = answer.Self
+		c.Server = answer.ServerInfo
+	case known != revision: // others may be reading c.Server
 		err = &ProtocolError{fmt.Sprintf("the server has changed from revision %s to %s", known, revision)}
 	}
 	if err != nil {
-		return fmt.Errorf("initialize: %w", err)
-	}
-	if known == "" { // else others may be reading it
-		c.Server = ServerInfo{answer.ProtocolVersion, answer.Capabilities, answer.ServerInfo, answer.Instructions}
+		return r.failed(err)
 	}
 	if err = c.conn.Notify(ctx, "notifications/initialized", nil); err != nil {
 		return err
@@ -455,6 +420,50 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 		_, _ = c.send(ctx, &request{method: "logging/setLevel", params: params}) // refused, the server logs as it likes
 	}
 	return cmp.Or(context.Cause(ctx), c.Err())
+}
+
+// renew begins a new session in place of one that has expired: the server dropped it, or was started again (MCP
+// 2025-11-25, transports, session management). Requests that find it expired at the same time begin one together.
+func (c *Client) renew(ctx context.Context, expired int) error {
+	select {
+	case c.renewing <- struct{}{}:
+		defer func() { <-c.renewing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	done := c.session != expired
+	var uris []string
+	for l := range c.listens {
+		uris = append(uris, l.URIs...)
+	}
+	c.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := c.handshake(ctx, c.Server.ProtocolVersion); err != nil {
+		return fmt.Errorf("the session has expired, and a new one could not be begun: %w", err)
+	}
+	c.ForgetLists("")
+	for _, uri := range uris { // a server that refuses now sends no more changes of that resource
+		_, _ = c.send(ctx, subscription("resources/subscribe", uri))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session++
+	return nil
+}
+
+// streamEnded runs, on a goroutine of the transport, when the server has ended the stream of its notifications. If the
+// session has expired, a new one is begun; otherwise the server can no longer tell of changes.
+func (c *Client) streamEnded(err error) {
+	c.mu.Lock()
+	r := &request{session: c.session}
+	c.mu.Unlock()
+	// Every request of renew has its time, and ends with the connection.
+	if err = c.repair(context.Background(), r, err); err != nil && c.Err() == nil && c.options.Warn != nil {
+		c.options.Warn(fmt.Sprintf("the server no longer tells of changes: %v", err))
+	}
 }
 
 // CallTool runs a tool. The arguments are a JSON object; none means {}. Progress of the call is reported on the reader
@@ -488,11 +497,9 @@ func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceConten
 	var result struct{ Contents parts[ResourceContents] }
 	params, _ := members("uri", uri) // strings always encode
 	r := &request{method: "resources/read", about: uri, params: params, input: true}
-	if err := c.get(ctx, r, &result); err != nil {
-		return nil, err
-	}
+	err := c.get(ctx, r, &result)
 	c.warnOf(r, result.Contents.left)
-	return result.Contents.items, nil
+	return result.Contents.items, err
 }
 
 // GetPrompt fills in a prompt.
@@ -507,11 +514,9 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 		Meta        json.RawMessage `json:"_meta"`
 	}
 	r := &request{method: "prompts/get", about: name, params: params, input: true}
-	if err := c.get(ctx, r, &result); err != nil {
-		return nil, err
-	}
+	err := c.get(ctx, r, &result)
 	c.warnOf(r, result.Messages.left)
-	return &PromptResult{result.Description, result.Messages.items, result.Meta}, nil
+	return &PromptResult{result.Description, result.Messages.items, result.Meta}, err
 }
 
 // Complete returns values that an argument of a prompt, or a variable of a resource template, could have if it begins
@@ -550,15 +555,13 @@ func (c *Client) Close() error {
 }
 
 // members returns the members of an object, which are given as alternating names and values.
-func members(of ...any) ([]byte, error) {
-	b, err := []byte(nil), error(nil)
+func members(of ...any) (b []byte, err error) {
 	for i := 0; i < len(of) && err == nil; i += 2 {
 		b, err = appendJSON(appendKey(b, of[i].(string)), of[i+1])
 	}
 	return b, err
 }
 
-// get sends a request and decodes its result.
 func (c *Client) get(ctx context.Context, r *request, result any) error {
 	raw, err := c.do(ctx, r)
 	if err != nil {
@@ -591,13 +594,10 @@ func (c *Client) warn(about, text string) {
 
 // failed says which request an error is about.
 func (r *request) failed(err error) error {
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case r.about == "":
-		return fmt.Errorf("%s: %w", r.method, err)
 	}
-	return fmt.Errorf("%s %s: %w", r.method, r.about, err)
+	return fmt.Errorf("%s: %w", strings.TrimSuffix(r.method+" "+r.about, " "), err)
 }
 
 // do sends a request and returns its complete result. A server may need input first (MCP 2026-07-28, patterns, multi
@@ -652,61 +652,17 @@ func (c *Client) round(ctx context.Context, r *request) (json.RawMessage, *input
 	}
 }
 
-// inputRequired is a result that asks for input first.
-type inputRequired struct {
-	InputRequests map[string]struct {
-		Method string
-		Params json.RawMessage
-	}
-	RequestState json.RawMessage // the server's own: returned byte for byte
-}
-
-// input returns params with the answers to the server's questions. They are asked in turn: there is one user.
-func (c *Client) input(ctx context.Context, params []byte, needs *inputRequired) ([]byte, error) {
-	if string(needs.RequestState) == "null" {
-		needs.RequestState = nil
-	}
-	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
-		return nil, &ProtocolError{"the server's input_required result names no input"}
-	}
-	if len(needs.InputRequests) > 0 {
-		answers := make(map[string]any)
-		for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
-			question := needs.InputRequests[name]
-			answer, err := c.answer(ctx, question.Method, question.Params)
-			var refusal *Error
-			if errors.As(err, &refusal) { // in this era a refusal is not sent: report its text
-				err = &ProtocolError{refusal.Message}
-			}
-			if err != nil {
-				return nil, fmt.Errorf("the server asks for %s: %w", question.Method, err)
-			}
-			answers[name] = answer
-		}
-		var err error
-		if params, err = appendJSON(appendKey(params, "inputResponses"), answers); err != nil {
-			return nil, err
-		}
-	}
-	if needs.RequestState != nil {
-		params = append(appendKey(params, "requestState"), needs.RequestState...)
-	}
-	return params, nil
-}
-
 // resultType returns the resultType of a result; older servers send none, which means complete.
 func resultType(raw json.RawMessage) string {
 	kind := "complete"
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
-		value := s.value()
-		if string(key) != "resultType" {
-			return
+		if value := s.value(); string(key) == "resultType" {
+			if json.Unmarshal(value, &kind) != nil {
+				kind = string(value)
+			}
+			s.fail() // the rest is read by whoever decodes the result
 		}
-		if json.Unmarshal(value, &kind) != nil {
-			kind = string(value)
-		}
-		s.fail() // the rest is read by whoever decodes the result
 	})
 	return kind
 }
@@ -775,14 +731,6 @@ func (c *Client) paramHeaders(r *request) (map[string]string, error) {
 	return c.headers.ParamHeaders(schema, r.arguments)
 }
 
-// A transport can lose a message without being lost itself, as over HTTP. Its errors say so.
-type (
-	// sessionExpired is the error of a transport whose server no longer knows the session, and has not acted.
-	sessionExpired interface{ SessionExpired() bool }
-	// lostMessage is the error of a transport that cannot know whether the server has acted.
-	lostMessage interface{ Lost() bool }
-)
-
 type repeatableKey struct{} // of the mark that Repeatable sets
 
 // Repeatable marks calls with that ctx as safe to repeat. In the stateless era, where streams cannot be resumed, such
@@ -792,16 +740,20 @@ func Repeatable(ctx context.Context) context.Context {
 }
 
 // repair removes the cause of a failed request, which can then be sent again, or returns the error that it ends with.
+// A transport can lose a message without being lost itself, as over HTTP; its errors say so.
 func (c *Client) repair(ctx context.Context, r *request, err error) error {
-	var expired sessionExpired
-	var lost lostMessage
+	var expired interface{ SessionExpired() bool } // the server does not know the session, and has not acted
+	var lost interface{ Lost() bool }              // nobody knows whether the server has acted
 	var refusal *Error
 	switch {
 	case ctx.Err() != nil:
 	case errors.As(err, &expired) && expired.SessionExpired():
 		return c.renew(ctx, r.session)
-	case errors.As(err, &lost) && lost.Lost() && (c.stateless() || r.meta != nil) && r.repeatable(ctx):
-		return nil
+	case errors.As(err, &lost) && lost.Lost() && (c.stateless() || r.meta != nil):
+		// What is neither a call nor a subscription only reads.
+		if r.arguments == nil && r.subscribe == nil || ctx.Value(repeatableKey{}) != nil {
+			return nil
+		}
 	case errors.As(err, &refusal) && refusal.Code == CodeHeaderMismatch && r.method == "tools/call":
 		// The headers were made from an outdated list (MCP 2026-07-28, transports, streamable HTTP, client behavior).
 		c.ForgetLists("tools")
@@ -810,64 +762,6 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 		}
 	}
 	return err
-}
-
-// repeatable reports whether a request may be sent twice: the caller says so, or the protocol, as it changes nothing.
-func (r *request) repeatable(ctx context.Context) bool {
-	switch r.method {
-	case "server/discover", "tools/list", "prompts/list", "prompts/get", "completion/complete",
-		"resources/list", "resources/templates/list", "resources/read":
-		return true
-	}
-	return ctx.Value(repeatableKey{}) != nil
-}
-
-// renew begins a new session in place of one that has expired: the server dropped it, or was started again (MCP
-// 2025-11-25, transports, session management). Requests that find it expired at the same time begin one together.
-func (c *Client) renew(ctx context.Context, expired int) error {
-	select {
-	case c.renewing <- struct{}{}:
-		defer func() { <-c.renewing }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	c.mu.Lock()
-	done := c.session != expired
-	var uris []string
-	for l := range c.listens {
-		uris = append(uris, l.URIs...)
-	}
-	c.mu.Unlock()
-	if done {
-		return nil
-	}
-	if err := c.handshake(ctx, c.Server.ProtocolVersion); err != nil {
-		return fmt.Errorf("the session has expired, and a new one could not be begun: %w", err)
-	}
-	c.ForgetLists("")
-	for _, uri := range uris { // a server that refuses now sends no more changes of that resource
-		_, _ = c.send(ctx, subscription("resources/subscribe", uri))
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.session++
-	return nil
-}
-
-// streamEnded runs, on a goroutine of the transport, when the server has ended the stream of its notifications. If the
-// session has expired, a new one is begun; otherwise the server can no longer tell of changes.
-func (c *Client) streamEnded(err error) {
-	if expired := sessionExpired(nil); errors.As(err, &expired) && expired.SessionExpired() {
-		ctx, cancel := context.WithTimeout(context.Background(), c.options.Timeout)
-		defer cancel()
-		c.mu.Lock()
-		session := c.session
-		c.mu.Unlock()
-		err = c.renew(ctx, session)
-	}
-	if err != nil && c.Err() == nil && c.options.Warn != nil {
-		c.options.Warn(fmt.Sprintf("the server no longer tells of changes: %v", err))
-	}
 }
 
 // track starts the time of a request.
@@ -941,10 +835,46 @@ func (c *Client) serverRequest(ctx context.Context, _ *Conn, method string, para
 	case method == "ping": // which servers may send before the handshake
 		return struct{}{}, nil
 	case c.stateless():
-		const text = "a server of revision " + statelessRevision + " sends no requests"
-		return nil, &Error{Code: CodeMethodNotFound, Message: text}
+		return nil, &Error{CodeMethodNotFound, "a server of revision " + statelessRevision + " sends no requests", nil}
 	}
 	return c.answer(ctx, method, params)
+}
+
+// inputRequired is a result that asks for input first.
+type inputRequired struct {
+	InputRequests map[string]struct {
+		Method string
+		Params json.RawMessage
+	}
+	RequestState *json.RawMessage // the server's own: returned byte for byte; nil if it is null
+}
+
+// input returns params with the answers to the server's questions. They are asked in turn: there is one user.
+func (c *Client) input(ctx context.Context, params []byte, needs *inputRequired) ([]byte, error) {
+	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
+		return nil, &ProtocolError{"the server's input_required result names no input"}
+	}
+	answers := make(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
+		question := needs.InputRequests[name]
+		answer, err := c.answer(ctx, question.Method, question.Params)
+		var refusal *Error
+		if errors.As(err, &refusal) { // in this era a refusal is not sent: report its text
+			err = &ProtocolError{refusal.Message}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the server asks for %s: %w", question.Method, err)
+		}
+		answers[name] = answer
+	}
+	var err error
+	if len(answers) > 0 {
+		params, err = appendJSON(appendKey(params, "inputResponses"), answers)
+	}
+	if needs.RequestState != nil {
+		params = append(appendKey(params, "requestState"), *needs.RequestState...)
+	}
+	return params, err
 }
 
 // answer answers one question of the server, in either era. The client's requests expire meanwhile only at MaxTimeout.
@@ -990,12 +920,10 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 			c.options.Log(p.LogMessage)
 		}
 	case "notifications/cancelled":
-		id, _ := idNumber(p.RequestID)
-		switch {
-		case !c.stateless():
+		if id, _ := idNumber(p.RequestID); !c.stateless() {
 			conn.CancelRequest(p.RequestID)
-		case c.listening(func(_ *listener, request int64) bool { return request == id }):
-			conn.Cancel(id, errUnsubscribed) // a Listen is all that a server of the stateless era may cancel
+		} else if c.listening(func(_ *listener, request int64) bool { return request == id }) { // all that it may cancel
+			conn.Cancel(id, errUnsubscribed)
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
 		c.changed(p.Meta.Subscription, Change{List: strings.Split(method, "/")[1]})
@@ -1012,13 +940,12 @@ func (c *Client) progress(token json.RawMessage, progress Progress) {
 		r.extend(time.Now(), c.options.Timeout)
 	}
 	c.mu.Unlock()
-	if r == nil || r.report == nil {
-		return // late, or never asked for
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.over {
-		r.report(progress)
+	if r != nil && r.report != nil { // else it is late, or was never asked for
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.over {
+			r.report(progress)
+		}
 	}
 }
 

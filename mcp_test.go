@@ -314,6 +314,7 @@ func TestUnencodable(t *testing.T) {
 	checkLeaks(t)
 	left, right := memoryPair()
 	defer right.Close()
+	defer left.Close() // which is not started
 	answers := map[string]Responder{"x": {Declare: func() {}}}
 	_, err := connectOver(t.Context(), left, &ClientOptions{Answers: answers})
 	assert.ErrorContains(t, err, "json: unsupported type")

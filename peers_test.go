@@ -185,7 +185,7 @@ func peerServers() []peerServer {
 		echo         = `echo {"message":"on"} => on`
 	)
 	first, all := []string{"", "2024-11-05"}, append([]string{""}, Revisions()...)
-	found, old4 := first[:1], handshakeRevisions()
+	found, old4 := first[:1], Revisions()[1:]
 	old5 := append([]string{""}, old4...)
 	return []peerServer{
 		{"everything", everything(), "everything", "", old5, 0, sum},
