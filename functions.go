@@ -152,7 +152,11 @@ func functionParameters(schema json.RawMessage) (json.RawMessage, error) {
 }
 
 // emptyList reports whether [] is next. It reads a copy of the scanner.
-func emptyList(s scanner) bool { return s.take('[') && s.take(']') }
+func emptyList(s scanner) bool {
+	empty := true
+	s.array(func() { s.value(); empty = false })
+	return empty && s.ok()
+}
 
 // appendSchema reads a schema and appends it as draft 7 has it. What is not a schema allows everything.
 func appendSchema(b []byte, s *scanner) []byte {

@@ -47,92 +47,105 @@ func (s *scanner) ok() bool { return s.at <= len(s.text) }
 func (s *scanner) fail() { s.at = len(s.text) + 1 }
 
 // peek skips white space and returns the next byte, 0 at the end.
-func (s *scanner) peek() byte {
-	for s.at < len(s.text) {
-		switch c := s.text[s.at]; c {
-		case ' ', '\t', '\r', '\n':
-			s.at++
-		default:
-			return c
-		}
-	}
-	return 0
+func (s *scanner) peek() (c byte) {
+	s.at, c = next(s.text, s.at)
+	return c
 }
 
-// take consumes the next byte after white space if it is c.
-func (s *scanner) take(c byte) bool {
-	if s.peek() != c {
-		return false
+// next returns the first byte from i on that is not white space, 0 at the end, and its index.
+func next(b []byte, i int) (int, byte) {
+	for ; i < len(b); i++ {
+		if c := b[i]; c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+			return i, c
+		}
 	}
-	s.at++
-	return true
+	return i, 0
 }
 
 // object reads an object. For each member it calls member, which must read the value.
-func (s *scanner) object(member func(key []byte)) { s.list('{', '}', member) }
+func (s *scanner) object(member func(key []byte)) { s.list('{', member) }
 
 // array reads an array. For each element it calls element, which must read it.
-func (s *scanner) array(element func()) { s.list('[', ']', func([]byte) { element() }) }
+func (s *scanner) array(element func()) { s.list('[', func([]byte) { element() }) }
 
-func (s *scanner) list(opening, closing byte, item func(key []byte)) {
-	if s.depth++; s.depth > 10000 || !s.take(opening) {
+// list reads an object or an array. It calls item for each value, with the decoded name of a member; without item it
+// passes over the values. Here most of the time is spent, so the place in the text is a local variable.
+func (s *scanner) list(opening byte, item func(key []byte)) {
+	b, closing := s.text, opening+2 // of [] as of {}
+	i, c := next(b, s.at)
+	if s.depth++; c != opening || s.depth > 10000 {
 		s.fail()
 		return
 	}
-	for first := true; !s.take(closing); first = false {
-		if !first && !s.take(',') {
-			s.fail()
-			return
-		}
+	for i, c = next(b, i+1); c != closing; {
 		var key []byte
 		if opening == '{' {
-			if key = s.key(); !s.take(':') {
+			if c != '"' {
 				s.fail()
 				return
 			}
+			start := i + 1
+			end, kind := s.stringEnd(start)
+			if i, c = next(b, end); c != ':' {
+				s.fail()
+				return
+			}
+			if key = b[start : end-1]; kind != plainText && item != nil {
+				key = []byte(unquote(key, kind))
+			}
+			i, c = next(b, i+1)
 		}
-		item(key)
-		if !s.ok() {
+		switch {
+		case item != nil:
+			s.at = i
+			item(key)
+			i = s.at
+		case c == '"':
+			i, _ = s.stringEnd(i + 1)
+		default:
+			i = s.valueEnd(i, c)
+		}
+		if i, c = next(b, i); c == closing {
+			break
+		} else if c != ',' {
+			s.fail()
+			return
+		}
+		if i, c = next(b, i+1); c == closing {
+			s.fail()
 			return
 		}
 	}
+	s.at = i + 1
 	s.depth--
 }
 
-// key reads a member's name, decoded if it has escapes.
-func (s *scanner) key() []byte {
-	raw, kind := s.quoted()
-	if kind == plainText {
-		return raw
+// valueEnd returns the end of the value at i, which begins with c.
+func (s *scanner) valueEnd(i int, c byte) int {
+	b := s.text
+	switch {
+	case c == '"':
+		end, _ := s.stringEnd(i + 1)
+		return end
+	case c == '{', c == '[':
+		s.at = i
+		s.list(c, nil)
+		return s.at
+	case s.loose:
+		return s.wordEnd(i)
+	case c == 't' && bytes.HasPrefix(b[i:], []byte("true")), c == 'n' && bytes.HasPrefix(b[i:], []byte("null")):
+		return i + 4
+	case c == 'f' && bytes.HasPrefix(b[i:], []byte("false")):
+		return i + 5
 	}
-	return []byte(unquote(raw, kind))
+	return numberEnd(b, i)
 }
-
-// string reads a string and decodes it, exactly as encoding/json does (FuzzScanner).
-func (s *scanner) string() string { return unquote(s.quoted()) }
 
 // value passes over one value of any kind and returns its text.
 func (s *scanner) value() []byte {
 	c := s.peek()
 	start := min(s.at, len(s.text))
-	switch {
-	case c == '{':
-		s.object(func([]byte) { s.value() })
-	case c == '[':
-		s.array(func() { s.value() })
-	case c == '"':
-		s.quoted()
-	case s.loose:
-		s.word()
-	case c == 't':
-		s.literal("true")
-	case c == 'f':
-		s.literal("false")
-	case c == 'n':
-		s.literal("null")
-	default:
-		s.number()
-	}
+	s.at = s.valueEnd(s.at, c)
 	if !s.ok() && !s.loose {
 		return nil
 	}
@@ -140,38 +153,32 @@ func (s *scanner) value() []byte {
 	return s.text[start:end:end]
 }
 
-func (s *scanner) literal(word string) {
-	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
-		s.fail()
-		return
+// wordEnd returns the end of a literal or a number, valid or not.
+func (s *scanner) wordEnd(i int) int {
+	start := i
+	for i < len(s.text) && strings.IndexByte(",]} \t\r\n", s.text[i]) < 0 {
+		i++
 	}
-	s.at += len(word)
+	if i == start {
+		return len(s.text) + 1
+	}
+	return i
 }
 
-// word passes over a literal or a number, valid or not.
-func (s *scanner) word() {
-	start := s.at
-	for s.at < len(s.text) && strings.IndexByte(",]} \t\r\n", s.text[s.at]) < 0 {
-		s.at++
+// numberEnd returns the end of a number (RFC 8259, 6). Most are whole; json.Valid, which is slower, judges the others.
+func numberEnd(b []byte, i int) int {
+	start := i
+	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
+		i++
 	}
-	if s.at == start {
-		s.fail()
+	whole := i > start && (b[start] != '0' || i == start+1)
+	for i < len(b) && strings.IndexByte("+-.0123456789eE", b[i]) >= 0 {
+		i, whole = i+1, false
 	}
-}
-
-// number passes over a number (RFC 8259, 6). Most are whole numbers; json.Valid, which is slower, judges the others.
-func (s *scanner) number() {
-	start := s.at
-	for s.at < len(s.text) && '0' <= s.text[s.at] && s.text[s.at] <= '9' {
-		s.at++
+	if !whole && (start > len(b) || !json.Valid(b[start:i])) {
+		return len(b) + 1
 	}
-	whole := s.at > start && (s.text[start] != '0' || s.at == start+1)
-	for s.at < len(s.text) && strings.IndexByte("+-.0123456789eE", s.text[s.at]) >= 0 {
-		s.at, whole = s.at+1, false
-	}
-	if !whole && (!s.ok() || !json.Valid(s.text[start:s.at])) {
-		s.fail()
-	}
+	return i
 }
 
 // What stands between a string's quotes.
@@ -181,54 +188,102 @@ const (
 	unicodeText        // \u escapes, too
 )
 
-// quoted passes over a string and returns what is between the quotes, and of what kind it is.
-func (s *scanner) quoted() (raw []byte, kind int) {
-	if !s.take('"') {
+// string reads a string and decodes it, exactly as encoding/json does (FuzzScanner).
+func (s *scanner) string() string {
+	if s.peek() != '"' {
 		s.fail()
-		return nil, plainText
+		return ""
 	}
-	for b, i := s.text, s.at; ; i++ {
-		i = special(b, i)
+	start := s.at + 1
+	end, kind := s.stringEnd(start)
+	if s.at = end; !s.ok() {
+		return ""
+	}
+	return unquote(s.text[start:end-1], kind)
+}
+
+// each is a word whose eight bytes are 1.
+const each = 0x0101010101010101
+
+// stringEnd passes over a string whose text begins at i, and returns the end behind its quote and what it consists of. It
+// looks for a quote, a backslash or a control character in eight bytes at a time: in a byte smaller than what is
+// subtracted, the subtraction borrows into the high bit.
+func (s *scanner) stringEnd(i int) (end, kind int) {
+	for b, far := s.text, i+64; ; far = i + 64 {
+		for i+8 <= len(b) && i < far {
+			w := binary.LittleEndian.Uint64(b[i:])
+			quote, backslash := w^each*'"', w^each*'\\'
+			found := ((quote-each)&^quote | (backslash-each)&^backslash | (w-each*' ')&^w) & (each * 0x80)
+			if found != 0 { // the lowest bit is right; a borrow can spoil only higher ones
+				i += bits.TrailingZeros64(found) / 8
+				break
+			}
+			i += 8
+		}
+		if i >= far {
+			i = plainEnd(b, i)
+		}
+		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
+			i++
+		}
 		switch {
 		case i < len(b) && b[i] < ' ' && s.loose:
+			i++
 			continue
-		case i == len(b) || b[i] < ' ':
-			s.fail()
-			return nil, plainText
+		case i >= len(b) || b[i] < ' ':
+			return len(b) + 1, plainText
 		case b[i] == '"':
-			raw, s.at = b[s.at:i], i+1
-			return raw, kind
+			return i + 1, kind
 		}
 		i++ // a backslash
 		switch {
 		case i < len(b) && unescaped(b[i]) != 0:
 			kind = max(kind, escapedText)
+			i++
 		case len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]):
 			kind = unicodeText
-			i += 4
+			i += 5
 		case !s.loose || i == len(b):
-			s.fail()
-			return nil, plainText
+			return len(b) + 1, plainText
 		}
 	}
 }
 
-// special returns the index, from i on, of the next quote, backslash or control character, or len(b). It looks at
-// eight bytes at a time: in a byte smaller than what is subtracted, the subtraction borrows into the high bit.
-func special(b []byte, i int) int {
-	const each = 0x0101010101010101
-	for ; i+8 <= len(b); i += 8 {
-		w := binary.LittleEndian.Uint64(b[i:])
-		quote, backslash := w^each*'"', w^each*'\\'
-		found := ((quote-each)&^quote | (backslash-each)&^backslash | (w-each*' ')&^w) & (each * 0x80)
-		if found != 0 { // the lowest bit is right; a borrow can spoil only higher ones
-			return i + bits.TrailingZeros64(found)/8
+// plainEnd returns the index, from i on, of the next quote or backslash, of a control character or some bytes before
+// it, or len(b). In long texts this is three times as fast as looking for all of them at once: bytes.IndexByte takes
+// 32 bytes at a time. It goes in small pieces, so that what is found late was not searched for in vain.
+func plainEnd(b []byte, i int) int {
+	const piece = 512
+	for i < len(b) {
+		run := b[i:min(i+piece, len(b))]
+		if end := bytes.IndexByte(run, '"'); end >= 0 {
+			run = run[:end]
+		}
+		if end := bytes.IndexByte(run, '\\'); end >= 0 {
+			run = run[:end]
+		}
+		if hasControl(run) {
+			return i
+		}
+		if i += len(run); len(run) < piece {
+			break
 		}
 	}
-	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
-		i++
-	}
 	return i
+}
+
+// hasControl reports whether there is a control character; see stringEnd.
+func hasControl(b []byte) bool {
+	var found uint64
+	for ; len(b) >= 32; b = b[32:] {
+		v, w := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
+		x, y := binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])
+		found |= (v-each*' ')&^v | (w-each*' ')&^w | (x-each*' ')&^x | (y-each*' ')&^y
+	}
+	for _, c := range b {
+		found |= (uint64(c) - ' ') &^ uint64(c)
+	}
+	return found&(each*0x80) != 0
 }
 
 // unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to encoding/json.
