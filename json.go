@@ -133,7 +133,9 @@ func (s *scanner) valueEnd(i int, c byte) int {
 		return s.at
 	case s.loose:
 		return s.wordEnd(i)
-	case c == 't' && bytes.HasPrefix(b[i:], []byte("true")), c == 'n' && bytes.HasPrefix(b[i:], []byte("null")):
+	case c == 't' && bytes.HasPrefix(b[i:], []byte("true")):
+		return i + 4
+	case c == 'n' && bytes.HasPrefix(b[i:], []byte("null")):
 		return i + 4
 	case c == 'f' && bytes.HasPrefix(b[i:], []byte("false")):
 		return i + 5
