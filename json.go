@@ -207,7 +207,7 @@ func (s *scanner) string() string {
 // each is a word whose eight bytes are 1.
 const each = 0x0101010101010101
 
-// stringEnd passes over a string whose text begins at i. It returns the index after the quote, and what the text holds.
+// stringEnd passes over a string whose text begins at i. It returns the index after the quote, and its kind.
 // It looks for a quote, a backslash or a control character in eight bytes at a time: in a byte smaller than what is
 // subtracted, the subtraction borrows into the high bit.
 func (s *scanner) stringEnd(i int) (end, kind int) {
@@ -314,8 +314,19 @@ func unquote(raw []byte, kind int) string {
 
 // unescaped returns what a backslash and c stand for, 0 if nothing.
 func unescaped(c byte) byte {
-	if i := strings.IndexByte(`"\/bfnrt`, c); i >= 0 {
-		return "\"\\/\b\f\n\r\t"[i]
+	switch c {
+	case '"', '\\', '/':
+		return c
+	case 'b':
+		return '\b'
+	case 'f':
+		return '\f'
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
 	}
 	return 0
 }
