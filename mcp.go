@@ -112,12 +112,13 @@ type Client struct {
 	Probed    bool       // a handshake followed server/discover on the same connection, which upsets some servers
 	SkipProbe bool       // server/discover upset the server, or had no answer: give ClientOptions.Protocol the next time
 
-	conn    *Conn
-	options ClientOptions
-	headers httpTransport          // the transport, if it is over HTTP; else nil
-	stream  func() int64           // the number of the stream on which the server tells of changes, 0 if there is none
-	self    []byte                 // members of the _meta of every request of the stateless era
-	meta    atomic.Pointer[[]byte] // self; nil in the handshake era
+	conn     *Conn
+	options  ClientOptions
+	headers  httpTransport          // the transport, if it is over HTTP; else nil
+	stream   func() int64           // the number of the stream on which the server tells of changes, 0 if there is none
+	declared json.RawMessage        // our capabilities, in either era
+	self     []byte                 // members of the _meta of every request of the stateless era
+	meta     atomic.Pointer[[]byte] // self; nil in the handshake era
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
 	requests map[int64]*request         // that are being sent, by id, which is their progress token
@@ -216,10 +217,15 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 		renewing: make(chan struct{}, 1),
 		stream:   func() int64 { return 1 },
 	}
+	capabilities := make(map[string]any)
+	for _, answer := range o.Answers {
+		capabilities[answer.Capability] = cmp.Or[any](answer.Declare, struct{}{})
+	}
 	var err error
-	if c.self, err = c.statelessMeta(); err != nil {
+	if c.declared, err = json.Marshal(capabilities); err != nil {
 		return nil, err
 	}
+	c.self = c.statelessMeta()
 	transport, err := start(ctx)
 	if err != nil {
 		return nil, err
@@ -360,32 +366,23 @@ func isFinal(err error) bool {
 
 func (c *Client) stateless() bool { return c.meta.Load() != nil }
 
-// capabilities returns what the client declares, in either era.
-func (c *Client) capabilities() map[string]any {
-	declared := map[string]any{}
-	for _, answer := range c.options.Answers {
-		declared[answer.Capability] = cmp.Or[any](answer.Declare, struct{}{})
-	}
-	return declared
-}
-
 // statelessMeta returns the members of the _meta that every request of the stateless era has.
-func (c *Client) statelessMeta() ([]byte, error) {
-	b, err := members(
+func (c *Client) statelessMeta() []byte {
+	b := members(
 		"io.modelcontextprotocol/protocolVersion", statelessRevision,
 		"io.modelcontextprotocol/clientInfo", c.options.Info,
-		"io.modelcontextprotocol/clientCapabilities", c.capabilities())
+		"io.modelcontextprotocol/clientCapabilities", c.declared)
 	if c.options.Log != nil {
 		b = appendString(appendKey(b, "io.modelcontextprotocol/logLevel"), c.options.LogLevel)
 	}
-	return b, err
+	return b
 }
 
 // handshake agrees on a revision (MCP 2025-11-25, lifecycle, initialization): the client offers one, the server
 // answers with that or with one it prefers, and the client accepts it or ends the connection. Both sides exchange
 // identity and capabilities here, once for each session.
 func (c *Client) handshake(ctx context.Context, offer string) error {
-	params, _ := members("capabilities", c.capabilities(), "clientInfo", c.options.Info, "protocolVersion", offer)
+	params := members("capabilities", c.declared, "clientInfo", c.options.Info, "protocolVersion", offer)
 	r := &request{method: "initialize", params: params}
 	raw, err := c.send(ctx, r)
 	if err != nil {
@@ -416,8 +413,8 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 		return err
 	}
 	if c.options.Log != nil && answer.Capabilities["logging"] != nil { // what the stateless era says in every request
-		params, _ := members("level", c.options.LogLevel)
-		_, _ = c.send(ctx, &request{method: "logging/setLevel", params: params}) // refused, the server logs as it likes
+		r := &request{method: "logging/setLevel", params: members("level", c.options.LogLevel)}
+		_, _ = c.send(ctx, r) // refused, the server logs as it likes
 	}
 	return cmp.Or(context.Cause(ctx), c.Err())
 }
@@ -495,8 +492,7 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 // with the code CodeInvalidParams, or CodeResourceNotFound from older servers.
 func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceContents, error) {
 	var result struct{ Contents parts[ResourceContents] }
-	params, _ := members("uri", uri) // strings always encode
-	r := &request{method: "resources/read", about: uri, params: params, input: true}
+	r := &request{method: "resources/read", about: uri, params: members("uri", uri), input: true}
 	err := c.get(ctx, r, &result)
 	c.warnOf(r, result.Contents.left)
 	return result.Contents.items, err
@@ -504,16 +500,15 @@ func (c *Client) ReadResource(ctx context.Context, uri string) ([]ResourceConten
 
 // GetPrompt fills in a prompt.
 func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[string]string) (*PromptResult, error) {
-	params, _ := members("name", name)
+	r := &request{method: "prompts/get", about: name, params: members("name", name), input: true}
 	if len(arguments) > 0 {
-		params, _ = members("arguments", arguments, "name", name)
+		r.params = members("arguments", arguments, "name", name)
 	}
 	var result struct {
 		Description string
 		Messages    parts[PromptMessage]
 		Meta        json.RawMessage `json:"_meta"`
 	}
-	r := &request{method: "prompts/get", about: name, params: params, input: true}
 	err := c.get(ctx, r, &result)
 	c.warnOf(r, result.Messages.left)
 	return &PromptResult{result.Description, result.Messages.items, result.Meta}, err
@@ -524,9 +519,9 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 func (c *Client) Complete(ctx context.Context, r Reference, name, value string,
 	known map[string]string) (*Completion, error) {
 	argument := map[string]string{"name": name, "value": value}
-	params, _ := members("argument", argument, "ref", r)
+	params := members("argument", argument, "ref", r)
 	if len(known) > 0 {
-		params, _ = members("argument", argument, "context", map[string]any{"arguments": known}, "ref", r)
+		params = members("argument", argument, "context", map[string]any{"arguments": known}, "ref", r)
 	}
 	var result struct {
 		Completion Completion `json:"completion"`
@@ -554,12 +549,12 @@ func (c *Client) Close() error {
 	return err
 }
 
-// members returns the members of an object, which are given as alternating names and values.
-func members(of ...any) (b []byte, err error) {
-	for i := 0; i < len(of) && err == nil; i += 2 {
-		b, err = appendJSON(appendKey(b, of[i].(string)), of[i+1])
+// members returns the members of an object, which are given as alternating names and values that always encode.
+func members(of ...any) (b []byte) {
+	for i := 0; i < len(of); i += 2 {
+		b, _ = appendJSON(appendKey(b, of[i].(string)), of[i+1])
 	}
-	return b, err
+	return b
 }
 
 func (c *Client) get(ctx context.Context, r *request, result any) error {

@@ -86,8 +86,7 @@ func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change
 		return c.subscribe(ctx, l)
 	}
 	// One request that lasts as long as the subscription, whose id is in every notification that comes of it.
-	params, _ := members("notifications", s)
-	_, err := c.do(ctx, &request{method: "subscriptions/listen", params: params, subscribe: l})
+	_, err := c.do(ctx, &request{method: "subscriptions/listen", params: members("notifications", s), subscribe: l})
 	c.unlisten(l)
 	return err
 }
@@ -114,8 +113,7 @@ func (c *Client) subscribe(ctx context.Context, l *listener) error {
 
 // subscription is a request about the changes of one resource.
 func subscription(method, uri string) *request {
-	params, _ := members("uri", uri)
-	return &request{method: method, about: uri, params: params}
+	return &request{method: method, about: uri, params: members("uri", uri)}
 }
 
 // unsubscribe is brief: ctx has ended, and notifications that a server goes on sending are dropped.
@@ -220,7 +218,7 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 			break
 		}
 		seen[*page.nextCursor] = true
-		r.params, _ = members("cursor", *page.nextCursor)
+		r.params = members("cursor", *page.nextCursor)
 	}
 	c.warnOf(r, left)
 	if stream != 0 && !c.stateless() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
