@@ -23,75 +23,191 @@ import (
 	"gotest.tools/v3/assert"
 )
 
-// The benchmarks measure against a raw pipe in the same run: a program that writes prepared lines to the
-// same child and reads lines back, and knows no JSON. Their ratio, x-raw, is what can be quoted; times depend
-// on the machine, and, unless client and server share one core, on where the two processes are put.
+// The benchmarks measure against a baseline in the same run. On stdio it is a raw pipe: a program that writes prepared
+// lines to the same child and reads lines back, and knows no JSON. Over HTTP it is a bare loop of net/http. The ratio,
+// x-raw, is what can be quoted: times depend on the machine, and on where the two processes are put, unless they share
+// one core.
 //
 //	taskset -c 1 go test -run '^$' -bench . -count 5
 
-// benchResults are what the child answers, by its mode.
-func benchResults() map[string]string {
-	small := `{"content":[{"type":"text","text":"` + strings.Repeat("x", 100) + `"}]}`
-	line := `\tA line of a source file, with \"quotes\" and a newline at its end, as files have it.\n`
-	large := `{"content":[{"type":"text","text":"` + strings.Repeat(line, 1<<20/len(line)) + `"}]}`
-	schema := fmt.Sprintf(`{"type":"object","properties":{"query":{"type":"string","description":"%s"},`+
-		`"limit":{"type":"integer","minimum":1,"maximum":500,"default":10}},"required":["query"]}`,
-		strings.Repeat("What to look for. ", 14))
-	var tools []string
-	for i := range 1000 {
-		tools = append(tools, fmt.Sprintf(`{"name":"tool_%d","description":"Does the thing number %[1]d and says so.",`+
-			`"inputSchema":%s}`, i, schema))
+// compare makes b.N calls of work, and as many of base, by turns: what else the machine does is the same to both. It
+// reports the ratio of their times as unit. A turn takes long enough for the garbage of work to be collected in it.
+func compare(b *testing.B, unit string, turn int, base, work func(calls int)) {
+	base(min(turn, b.N)) // not the first calls' warming up
+	work(min(turn, b.N))
+	var baseTime time.Duration
+	var baseAllocs uint64
+	var before, after runtime.MemStats
+	b.ReportAllocs()
+	b.ResetTimer()
+	b.StopTimer()
+	for left := b.N; left > 0; left -= turn {
+		calls := min(left, turn)
+		runtime.ReadMemStats(&before)
+		begin := time.Now()
+		base(calls)
+		baseTime += time.Since(begin)
+		runtime.ReadMemStats(&after)
+		baseAllocs += after.Mallocs - before.Mallocs
+		b.StartTimer()
+		work(calls)
+		b.StopTimer()
 	}
-	return map[string]string{
-		"bench-small": small,
-		"bench-large": large,
-		"bench-tools": `{"tools":[` + strings.Join(tools, ",") + `]}`,
+	b.ReportMetric(float64(b.Elapsed())/float64(baseTime), unit)
+	b.ReportMetric(float64(baseAllocs)/float64(b.N), "raw-allocs/op")
+}
+
+// together returns a func that makes so many calls, of which inFlight are under way at once. Its goroutines are made
+// here and end with the test, so that what is measured allocates nothing for them.
+func together(t testing.TB, inFlight int, call func(worker int)) func(calls int) {
+	if inFlight == 1 {
+		return func(calls int) {
+			for range calls {
+				call(0)
+			}
+		}
+	}
+	var left atomic.Int64
+	var turn, workers sync.WaitGroup
+	begin := make(chan struct{})
+	for worker := range inFlight {
+		workers.Go(func() {
+			for range begin {
+				for left.Add(-1) >= 0 {
+					call(worker)
+				}
+				turn.Done()
+			}
+		})
+	}
+	t.Cleanup(func() {
+		close(begin)
+		workers.Wait()
+	})
+	return func(calls int) {
+		left.Store(int64(calls))
+		turn.Add(inFlight)
+		for range inFlight {
+			begin <- struct{}{}
+		}
+		turn.Wait()
 	}
 }
 
-// benchChild answers every line that has an id with the same result. It must not be the bottleneck: it looks
-// for the id and nothing else, and writes once for all the lines of a read.
-func benchChild(result string) int {
+// benchResult returns what a child answers. The name is a kind of text and its size in bytes, or tools and their number.
+func benchResult(name string) string {
+	kind, size, _ := strings.Cut(name, "-")
+	n, _ := strconv.Atoi(size)
+	if kind == "tools" {
+		schema := fmt.Sprintf(`{"type":"object","properties":{"query":{"type":"string","description":"%s"},`+
+			`"limit":{"type":"integer","minimum":1,"maximum":500,"default":10}},"required":["query"]}`,
+			strings.Repeat("What to look for. ", 14))
+		tools := make([]string, n)
+		for i := range tools {
+			tools[i] = fmt.Sprintf(`{"name":"tool_%d","description":"Does the thing number %[1]d and says so.",`+
+				`"inputSchema":%s}`, i, schema)
+		}
+		return `{"tools":[` + strings.Join(tools, ",") + `]}`
+	}
+	line := map[string]string{
+		"text":  "x",
+		"prose": `A line of a text, as books have it, with few quotes and a newline at its end.\n`,
+		"code":  `\tA line of a source file, with \"quotes\" and a newline at its end, as files have it.\n`,
+	}[kind]
+	return `{"content":[{"type":"text","text":"` + strings.Repeat(line, n/len(line)) + `"}]}`
+}
+
+// benchCall returns a call of a tool whose result has the name.
+func benchCall(b testing.TB, c *Client, result string) func(worker int) {
+	arguments := json.RawMessage(`{"query":"nominalism and realism"}`)
+	_, size, _ := strings.Cut(result, "-")
+	atLeast, _ := strconv.Atoi(size)
+	atLeast -= atLeast / 10 // escapes are longer than what they stand for
+	return func(int) {
+		r, err := c.CallTool(context.Background(), "tool_0", arguments, nil)
+		if err != nil || len(r.Content) != 1 || len(r.Content[0].Text) < atLeast {
+			b.Errorf("%v, %v", r, err)
+		}
+	}
+}
+
+func benchList(b testing.TB, c *Client, result string) func(worker int) {
+	return func(int) {
+		tools, err := c.ListTools(context.Background())
+		if err != nil || "tools-"+strconv.Itoa(len(tools)) != result {
+			b.Errorf("%d tools, %v", len(tools), err)
+		}
+	}
+}
+
+// --- stdio
+
+// benchChild answers tools/call with the named result, and tools/list with it if it has tools. It must not be the
+// bottleneck: it looks for the id and the method and nothing else, and writes once for all the lines of a read.
+func benchChild(name string) int {
+	result, list := benchResult(name), benchResult("tools-1")
+	if strings.HasPrefix(name, "tools-") {
+		list = result
+	}
 	in := bufio.NewReaderSize(os.Stdin, 64<<10)
-	out := bufio.NewWriterSize(os.Stdout, max(64<<10, 2*len(result)))
-	initialize := initializeResult("2025-11-25")
+	out := bufio.NewWriterSize(os.Stdout, 64<<10)
 	for {
 		line, err := in.ReadSlice('\n')
 		if err != nil {
 			return 0
 		}
-		if i := bytes.Index(line, []byte(`"id":`)); i >= 0 {
-			digits := line[i+5:]
-			digits = digits[:bytes.IndexByte(digits, ',')]
+		if _, request, asked := bytes.Cut(line, []byte(`"id":`)); asked {
+			id, request, _ := bytes.Cut(request, []byte(","))
 			out.WriteString(`{"jsonrpc":"2.0","id":`)
-			out.Write(digits)
-			out.WriteString(`,"result":`)
-			if initialize != "" {
-				out.WriteString(initialize)
-				initialize = ""
-			} else {
+			out.Write(id)
+			method, _, _ := bytes.Cut(bytes.TrimPrefix(request, []byte(`"method":"`)), []byte(`"`))
+			switch string(method) {
+			case "tools/call":
+				out.WriteString(`,"result":`)
 				out.WriteString(result)
+			case "tools/list":
+				out.WriteString(`,"result":`)
+				out.WriteString(list)
+			case "initialize":
+				out.WriteString(`,"result":`)
+				out.WriteString(initializeResult("2025-11-25"))
+			default:
+				out.WriteString(`,"error":{"code":-32601,"message":"method not found"}`)
 			}
 			out.WriteString("}\n")
 		}
-		if in.Buffered() == 0 {
-			if out.Flush() != nil {
-				return 1
-			}
+		if in.Buffered() == 0 && out.Flush() != nil {
+			return 1
 		}
 	}
 }
 
+// benchCommand is the child that has the named result.
+func benchCommand(result string) Command {
+	return Command{Path: os.Args[0], Env: []string{"MCPAGENT_CHILD=bench-" + result}}
+}
+
+// benchClient connects to the child. The caller closes the client.
+func benchClient(b testing.TB, result string) *Client {
+	b.Helper()
+	c, err := Connect(context.Background(), benchCommand(result).Start, &ClientOptions{Protocol: "2025-11-25"})
+	assert.NilError(b, err)
+	return c
+}
+
 // rawChild is the child without a client.
 type rawChild struct {
+	testing.TB
 	process *exec.Cmd
 	in      io.WriteCloser
 	out     *bufio.Reader
+	line    []byte // a request
 }
 
-func startRaw(b *testing.B, mode string) *rawChild {
-	c := &rawChild{process: exec.Command(os.Args[0])}
-	c.process.Env = []string{"MCPAGENT_CHILD=" + mode}
+func startRaw(b testing.TB, result, method string) *rawChild {
+	command := benchCommand(result)
+	c := &rawChild{TB: b, process: exec.Command(command.Path)}
+	c.process.Env = command.Env
 	var err error
 	c.in, err = c.process.StdinPipe()
 	assert.NilError(b, err)
@@ -99,137 +215,98 @@ func startRaw(b *testing.B, mode string) *rawChild {
 	assert.NilError(b, err)
 	c.out = bufio.NewReaderSize(out, 64<<10)
 	assert.NilError(b, c.process.Start())
-	c.exchange(b, []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`+"\n"), 1)
+	c.exchange([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize"}`+"\n"), 1)
+	c.line = []byte(`{"jsonrpc":"2.0","id":12345,"method":"` + method + `","params":{"name":"tool_0",` +
+		`"arguments":{"query":"nominalism and realism"}}}` + "\n")
 	return c
 }
 
 func (c *rawChild) stop() {
 	c.in.Close()
-	c.process.Wait()
+	_ = c.process.Wait()
 }
 
 // exchange writes lines and reads n lines back.
-func (c *rawChild) exchange(b *testing.B, lines []byte, n int) {
-	if _, err := c.in.Write(lines); err != nil {
-		b.Fatal(err)
+func (c *rawChild) exchange(lines []byte, n int) {
+	write := func() {
+		if _, err := c.in.Write(lines); err != nil {
+			c.Error(err)
+		}
+	}
+	if len(lines) <= 32<<10 {
+		write()
+	} else {
+		go write() // a pipe does not hold so much, and the child must not wait for us; it ends before the last answer
 	}
 	for n > 0 {
 		_, err := c.out.ReadSlice('\n')
 		if err == nil {
 			n--
 		} else if !errors.Is(err, bufio.ErrBufferFull) {
-			b.Fatal(err)
+			c.Fatal(err)
 		}
 	}
 }
 
-// rawNs is what one operation costs on the raw pipe, where `calls` requests go out together.
-func rawNs(b *testing.B, mode, method string, calls int) float64 {
-	b.Helper()
-	c := startRaw(b, mode)
-	defer c.stop()
-	var lines []byte
-	for i := range calls {
-		lines = append(lines, `{"jsonrpc":"2.0","id":`...)
-		lines = strconv.AppendInt(lines, int64(i+1), 10)
-		lines = append(lines, `,"method":"`+method+`","params":{"name":"tool",`...)
-		lines = append(lines, `"arguments":{"query":"nominalism and realism"}}}`+"\n"...)
-	}
-	rounds := 0
-	begin := time.Now()
-	for elapsed := time.Duration(0); elapsed < 300*time.Millisecond; elapsed = time.Since(begin) {
-		for range 20 {
-			c.exchange(b, lines, calls)
-			rounds++
-		}
-	}
-	return float64(time.Since(begin)) / float64(rounds*calls)
-}
-
-func benchClient(b *testing.B, mode string) *Client {
-	b.Helper()
-	child := Command{Path: os.Args[0], Env: []string{"MCPAGENT_CHILD=" + mode}}
-	c, err := Connect(context.Background(), child.Start, &ClientOptions{Protocol: "2025-11-25"})
-	assert.NilError(b, err)
-	return c
-}
-
-// compare runs work b.N times between two measurements of the raw pipe.
-func compare(b *testing.B, mode, method string, inFlight int, work func(c *Client)) {
-	before := rawNs(b, mode, method, inFlight)
-	c := benchClient(b, mode)
-	defer c.Close()
-	work(c) // not the first call's warming up
-	b.ReportAllocs()
-	b.ResetTimer()
-	spread(b.N, inFlight, func(int) { work(c) })
-	b.StopTimer()
-	ns := float64(b.Elapsed()) / float64(b.N)
-	after := rawNs(b, mode, method, inFlight)
-	b.ReportMetric(2*ns/(before+after), "x-raw")
-}
-
-func benchCall(b testing.TB) func(*Client) {
-	arguments := json.RawMessage(`{"query":"nominalism and realism"}`)
-	return func(c *Client) {
-		r, err := c.CallTool(context.Background(), "tool", arguments, nil)
-		if err != nil || len(r.Content) != 1 || len(r.Content[0].Text) < 100 {
-			b.Errorf("%v, %v", r, err)
+// together returns a func that makes so many calls, inFlight at once.
+func (c *rawChild) together(inFlight int) func(calls int) {
+	lines := bytes.Repeat(c.line, inFlight)
+	return func(calls int) {
+		for ; calls > 0; calls -= inFlight {
+			n := min(calls, inFlight)
+			c.exchange(lines[:n*len(c.line)], n)
 		}
 	}
 }
 
-func BenchmarkCall(b *testing.B)     { compare(b, "bench-small", "tools/call", 1, benchCall(b)) }
-func BenchmarkInFlight(b *testing.B) { compare(b, "bench-small", "tools/call", 64, benchCall(b)) }
-func BenchmarkLarge(b *testing.B)    { compare(b, "bench-large", "tools/call", 1, benchCall(b)) }
-
-func BenchmarkListTools(b *testing.B) {
-	compare(b, "bench-tools", "tools/list", 1, func(c *Client) {
-		tools, err := c.ListTools(context.Background())
-		if err != nil || len(tools) != 1000 {
-			b.Errorf("%d tools, %v", len(tools), err)
-		}
-	})
+func BenchmarkStdio(b *testing.B) {
+	for _, w := range []struct {
+		name, result   string
+		inFlight, turn int
+	}{
+		{"call", "text-100", 1, 1000},
+		{"64 in flight", "text-100", 64, 6400},
+		{"1,000 in flight", "text-100", 1000, 10_000},
+		{"10,000 in flight", "text-100", 10_000, 20_000},
+		{"1 MiB", "prose-1048576", 1, 20},
+		{"1 MiB of code", "code-1048576", 1, 20},
+		{"10 MiB", "prose-10485760", 1, 2},
+		{"1,000 tools", "tools-1000", 1, 20},
+		{"10,000 tools", "tools-10000", 1, 4},
+	} {
+		b.Run(w.name, func(b *testing.B) {
+			method, work := "tools/call", benchCall
+			if strings.HasPrefix(w.result, "tools-") {
+				method, work = "tools/list", benchList
+			}
+			raw := startRaw(b, w.result, method)
+			defer raw.stop()
+			c := benchClient(b, w.result)
+			defer c.Close()
+			compare(b, "x-raw", w.turn, raw.together(w.inFlight), together(b, w.inFlight, work(b, c, w.result)))
+		})
+	}
 }
 
 // BenchmarkStart is from nothing to the first result, and back to nothing.
 func BenchmarkStart(b *testing.B) {
-	begin := time.Now()
-	const rounds = 30
-	for range rounds {
-		startRaw(b, "bench-small").stop()
+	raw := func(int) {
+		c := startRaw(b, "text-100", "tools/call")
+		c.exchange(c.line, 1)
+		c.stop()
 	}
-	raw := float64(time.Since(begin)) / rounds
-	call := benchCall(b)
-	for b.Loop() {
-		c := benchClient(b, "bench-small")
-		call(c)
+	client := func(int) {
+		c := benchClient(b, "text-100")
+		benchCall(b, c, "text-100")(0)
 		c.Close()
 	}
-	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/raw, "x-raw")
+	compare(b, "x-raw", 5, together(b, 1, raw), together(b, 1, client))
 }
 
 // --- HTTP
 
-// The same for HTTP, against a bare net/http loop in the same run: it posts prepared bytes, with the same headers, to
-// the same child, and reads the answers to their end. x-raw is the ratio; connections are those that the Client
-// opened.
-
-// benchHTTPResults are what the child answers to calls, by the path of its URL.
-func benchHTTPResults() map[string]string {
-	results := benchResults()
-	line := `A line of a text, as books have it, with few quotes and a newline at its end.\n`
-	prose := `{"content":[{"type":"text","text":"` + strings.Repeat(line, 1<<20/len(line)) + `"}]}`
-	return map[string]string{
-		"/json":  results["bench-small"],
-		"/sse":   results["bench-small"],
-		"/prose": prose,
-		"/code":  results["bench-large"],
-	}
-}
-
-// benchHTTPChild is a server for both eras, of JSON at /json and of events elsewhere. It prints its address, and ends
-// with its stdin. As benchChild, it looks for the id and little else.
+// benchHTTPChild is a server for both eras. A URL's path is the form of the answer, json or sse, and a result's name.
+// It prints its address, and ends with its stdin. As benchChild, it looks for the id and little else.
 func benchHTTPChild() int {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -237,7 +314,10 @@ func benchHTTPChild() int {
 		return 2
 	}
 	fmt.Println(listener.Addr())
-	results := benchHTTPResults()
+	results := make(map[string]string)
+	for _, name := range []string{"text-100", "prose-1048576", "code-1048576"} {
+		results["/json/"+name], results["/sse/"+name] = benchResult(name), benchResult(name)
+	}
 	var connections atomic.Int64
 	answer := func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -264,7 +344,7 @@ func benchHTTPChild() int {
 		if r.Header.Get("Mcp-Method") != "" { // of the stateless era, whose servers add this last
 			after = `,"resultType":"complete"}}`
 		}
-		if r.URL.Path == "/json" {
+		if strings.HasPrefix(r.URL.Path, "/json/") {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", strconv.Itoa(len(before)+len(result)+len(after)))
 		} else {
@@ -321,6 +401,7 @@ func benchHTTPClient(t testing.TB, url, protocol string) *Client {
 // bareHTTP is the loop without a client.
 type bareHTTP struct {
 	url     string
+	server  string // the URL without its path
 	client  *http.Client
 	dialled atomic.Int64
 	header  http.Header
@@ -328,8 +409,8 @@ type bareHTTP struct {
 	answers [64]bytes.Buffer // of each worker
 }
 
-func startBareHTTP(t testing.TB, url, protocol string) *bareHTTP {
-	l := &bareHTTP{url: url, header: http.Header{
+func startBareHTTP(t testing.TB, server, path, protocol string) *bareHTTP {
+	l := &bareHTTP{server: server, url: server + path, header: http.Header{
 		"Content-Type":         {"application/json"},
 		"Accept":               {"application/json, text/event-stream"},
 		"Mcp-Protocol-Version": {protocol},
@@ -337,12 +418,12 @@ func startBareHTTP(t testing.TB, url, protocol string) *bareHTTP {
 	var meta string
 	if protocol == statelessRevision {
 		l.header.Set("Mcp-Method", "tools/call")
-		l.header.Set("Mcp-Name", "tool")
+		l.header.Set("Mcp-Name", "tool_0")
 		meta = "," + strings.TrimPrefix(strings.TrimSuffix(statelessMeta, "}"), `"_meta":{`)
 	} else {
 		l.header.Set("Mcp-Session-Id", "bench")
 	}
-	l.body = []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool",` +
+	l.body = []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"tool_0",` +
 		`"arguments":{"query":"nominalism and realism"},"_meta":{"progressToken":1` + meta + `}}}`)
 	dialer := new(net.Dialer)
 	l.client = &http.Client{Transport: &http.Transport{
@@ -378,8 +459,7 @@ func (l *bareHTTP) call(t testing.TB, worker int) {
 
 // connections is how many the child has seen but for those of the bare loop itself.
 func (l *bareHTTP) connections(t testing.TB) int {
-	base := l.url[:strings.LastIndexByte(l.url, '/')]
-	response, err := l.client.Get(base + "/connections")
+	response, err := l.client.Get(l.server + "/connections")
 	assert.NilError(t, err)
 	defer response.Body.Close()
 	var all int
@@ -388,61 +468,34 @@ func (l *bareHTTP) connections(t testing.TB) int {
 	return all - int(l.dialled.Load())
 }
 
-// spread makes calls, so many at a time.
-func spread(calls, inFlight int, call func(worker int)) {
-	var wg sync.WaitGroup
-	var begun atomic.Int64
-	for worker := range inFlight {
-		wg.Go(func() {
-			for begun.Add(1) <= int64(calls) {
-				call(worker)
-			}
+func BenchmarkHTTP(b *testing.B) {
+	for _, w := range []struct {
+		path, protocol string
+		inFlight, turn int
+	}{
+		{"/json/text-100", statelessRevision, 1, 200},
+		{"/json/text-100", statelessRevision, 64, 1280},
+		{"/json/text-100", "2025-11-25", 1, 200},
+		{"/json/text-100", "2025-11-25", 64, 1280},
+		{"/sse/text-100", statelessRevision, 1, 200},
+		{"/sse/text-100", statelessRevision, 64, 1280},
+		{"/sse/text-100", "2025-11-25", 1, 200},
+		{"/sse/text-100", "2025-11-25", 64, 1280},
+		{"/json/prose-1048576", statelessRevision, 1, 20},
+		{"/sse/prose-1048576", statelessRevision, 1, 20},
+		{"/sse/code-1048576", statelessRevision, 1, 20},
+	} {
+		b.Run(fmt.Sprintf("%s%s/%d in flight", w.protocol, w.path, w.inFlight), func(b *testing.B) {
+			server := startBenchHTTP(b)
+			l := startBareHTTP(b, server, w.path, w.protocol)
+			c := benchHTTPClient(b, server+w.path, w.protocol)
+			bare := together(b, w.inFlight, func(worker int) { l.call(b, worker) })
+			client := together(b, w.inFlight, benchCall(b, c, w.path[strings.LastIndexByte(w.path, '/')+1:]))
+			compare(b, "x-raw", w.turn, bare, client)
+			b.ReportMetric(float64(l.connections(b)), "connections")
 		})
 	}
-	wg.Wait()
 }
-
-// compareHTTP makes b.N calls, and as many on the bare loop, by turns of some milliseconds: what else the machine
-// does is the same to both.
-func compareHTTP(b *testing.B, path, protocol string, inFlight int) {
-	url := startBenchHTTP(b) + "/" + path
-	l := startBareHTTP(b, url, protocol)
-	c := benchHTTPClient(b, url, protocol)
-	callTool := benchCall(b)
-	bare := func(worker int) { l.call(b, worker) }
-	client := func(int) { callTool(c) }
-	spread(inFlight, inFlight, bare) // not the first calls' warming up
-	spread(inFlight, inFlight, client)
-
-	b.ReportAllocs()
-	b.ResetTimer()
-	b.StopTimer()
-	var bareTime time.Duration
-	var bareAllocs uint64
-	var before, after runtime.MemStats
-	turn := max(50, 20*inFlight)
-	for left := b.N; left > 0; left -= turn {
-		runtime.ReadMemStats(&before)
-		begin := time.Now()
-		spread(min(left, turn), inFlight, bare)
-		bareTime += time.Since(begin)
-		runtime.ReadMemStats(&after)
-		bareAllocs += after.Mallocs - before.Mallocs
-		b.StartTimer()
-		spread(min(left, turn), inFlight, client)
-		b.StopTimer()
-	}
-	b.ReportMetric(float64(b.Elapsed())/float64(bareTime), "x-raw")
-	b.ReportMetric(float64(bareAllocs)/float64(b.N), "raw-allocs/op")
-	b.ReportMetric(float64(l.connections(b)), "connections")
-}
-
-func BenchmarkHTTPCall(b *testing.B)     { compareHTTP(b, "json", statelessRevision, 1) }
-func BenchmarkHTTPStream(b *testing.B)   { compareHTTP(b, "sse", statelessRevision, 1) }
-func BenchmarkHTTPInFlight(b *testing.B) { compareHTTP(b, "json", statelessRevision, 64) }
-func BenchmarkHTTPProse(b *testing.B)    { compareHTTP(b, "prose", statelessRevision, 1) }
-func BenchmarkHTTPCode(b *testing.B)     { compareHTTP(b, "code", statelessRevision, 1) }
-func BenchmarkHTTPSession(b *testing.B)  { compareHTTP(b, "json", "2025-11-25", 1) }
 
 // TestHTTPConnections: a connection whose answer was read to its end is used again, whatever the answer was.
 func TestHTTPConnections(t *testing.T) {
@@ -450,19 +503,18 @@ func TestHTTPConnections(t *testing.T) {
 		path, protocol          string
 		calls, inFlight, atMost int
 	}{
-		{"json", statelessRevision, 200, 1, 1},
-		{"sse", statelessRevision, 200, 1, 1},
-		{"json", "2025-11-25", 200, 1, 1},
-		{"sse", "2025-11-25", 200, 1, 1},
-		{"sse", statelessRevision, 2000, 64, 256}, // a call that finds none idle dials, but takes one that is idle sooner
+		{"/json", statelessRevision, 200, 1, 1},
+		{"/sse", statelessRevision, 200, 1, 1},
+		{"/json", "2025-11-25", 200, 1, 1},
+		{"/sse", "2025-11-25", 200, 1, 1},
+		{"/sse", statelessRevision, 2000, 64, 256}, // a call that finds none idle dials, but takes one that is idle sooner
 	} {
 		t.Run(fmt.Sprintf("%s of %s %d in flight", test.path, test.protocol, test.inFlight), func(t *testing.T) {
 			checkLeaks(t)
-			url := startBenchHTTP(t) + "/" + test.path
-			l := startBareHTTP(t, url, test.protocol)
-			c := benchHTTPClient(t, url, test.protocol)
-			call := benchCall(t)
-			spread(test.calls, test.inFlight, func(int) { call(c) })
+			server, path := startBenchHTTP(t), test.path+"/text-100"
+			l := startBareHTTP(t, server, path, test.protocol)
+			c := benchHTTPClient(t, server+path, test.protocol)
+			together(t, test.inFlight, benchCall(t, c, "text-100"))(test.calls)
 			n := l.connections(t)
 			t.Log(n, "connections")
 			assert.Assert(t, n >= 1 && n <= test.atMost, "%d connections for %d calls", n, test.calls)

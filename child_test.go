@@ -45,7 +45,7 @@ func runChild(mode string) int {
 	case mode == "bench-http":
 		return benchHTTPChild()
 	case strings.HasPrefix(mode, "bench-"):
-		return benchChild(benchResults()[mode])
+		return benchChild(strings.TrimPrefix(mode, "bench-"))
 	case strings.HasPrefix(mode, "held-"):
 		return heldChild(mode, lifeline)
 	}

@@ -32,7 +32,12 @@ func TestMain(m *testing.M) {
 	serves := mode == "" && len(os.Args) > 1 && os.Args[1] == "serve"
 	countStatements(mode != "" || serves)
 	if mode == "main" || serves {
-		os.Exit(run())
+		status := run()
+		if path := os.Getenv("MCPAGENT_PEAK"); path != "" { // what the program took of the machine, as Linux tells it
+			memory, _ := os.ReadFile("/proc/self/status")
+			_ = os.WriteFile(path, memory, 0o600)
+		}
+		os.Exit(status)
 	}
 	if status, ok := runPeer(mode); ok {
 		os.Exit(status)

@@ -127,7 +127,7 @@ func (l *Lines) fill() {
 	l.buf = l.buf[:copy(l.buf, l.buf[l.start:])]
 	l.start = 0
 	if cap(l.buf)-len(l.buf) < readSize/2 {
-		l.buf = append(make([]byte, 0, max(2*cap(l.buf), readSize)), l.buf...)
+		l.buf = append(make([]byte, 0, 4*cap(l.buf)+readSize), l.buf...)
 	}
 	var n int
 	n, l.err = l.r.Read(l.buf[len(l.buf):cap(l.buf)])

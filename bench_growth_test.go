@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+
+	"gotest.tools/v3/assert"
+)
+
+// BenchmarkGrowth compares two amounts of work of the client: x-small is 1 where the cost of one unit stays the same.
+func BenchmarkGrowth(b *testing.B) {
+	calls, few, many := benchClient(b, "text-100"), benchClient(b, "tools-1000"), benchClient(b, "tools-10000")
+	defer calls.Close()
+	defer few.Close()
+	defer many.Close()
+	call := benchCall(b, calls, "text-100")
+	for _, w := range []struct {
+		name       string
+		turn       int
+		base, work func(calls int)
+	}{
+		{"64 in flight", 6400, together(b, 1, call), together(b, 64, call)},
+		{"1,000 in flight", 10_000, together(b, 64, call), together(b, 1000, call)},
+		{"10,000 in flight", 20_000, together(b, 64, call), together(b, 10_000, call)},
+		{"10,000 tools", 2,
+			func(calls int) { together(b, 1, benchList(b, few, "tools-1000"))(10 * calls) },
+			together(b, 1, benchList(b, many, "tools-10000"))},
+	} {
+		b.Run(w.name, func(b *testing.B) { compare(b, "x-small", w.turn, w.base, w.work) })
+	}
+}
+
+// TestChatMemory: a conversation of ten times as many questions takes about ten times the memory, that of its history.
+func TestChatMemory(t *testing.T) {
+	a := benchAgent()
+	heap := func() float64 {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what the first one finalized
+		runtime.ReadMemStats(&stats)
+		return float64(stats.HeapAlloc)
+	}
+	before, few := heap(), 0.0
+	for questions := range 30 {
+		_, err := a.Chat(t.Context(), "What is a universal?")
+		assert.NilError(t, err)
+		if questions+1 == 3 {
+			few = heap() - before
+		}
+	}
+	many := heap() - before
+	t.Logf("from %.0f to %.0f bytes for %d messages", few, many, len(a.History))
+	assert.Assert(t, many < 15*few)
+}
+
+// --- memory
+
+// BenchmarkMemory reports the resident memory of the program at its peak, in MiB.
+func BenchmarkMemory(b *testing.B) {
+	for _, result := range []string{"text-100", "prose-1048576", "prose-10485760", "text-104857600", "tools-10000"} {
+		b.Run(result, func(b *testing.B) {
+			var all float64
+			for range b.N {
+				mib, _, _ := programPeak(b, result)
+				all += mib
+			}
+			b.ReportMetric(all/float64(b.N), "MiB")
+		})
+	}
+}
+
+// programPeak runs the program for a call of a tool whose result has the name, and returns its resident memory at its
+// peak in MiB, and its output.
+func programPeak(t testing.TB, result string) (mib float64, stdout, stderr string) {
+	if runtime.GOOS != "linux" || raceEnabled || testing.CoverMode() != "" {
+		t.Skip("resident memory is known on Linux, and is another with the race detector or counted statements")
+	}
+	path := t.TempDir() + "/peak"
+	program := exec.Command(os.Args[0], "call", "tool_0", "{}")
+	program.Env = []string{"MCPAGENT_CHILD=main", "MCPAGENT_PEAK=" + path, "PATH=" + os.Getenv("PATH"),
+		"HOME=" + t.TempDir(), "MCP_SERVER=MCPAGENT_CHILD=bench-" + result + " " + os.Args[0]}
+	var out, errs strings.Builder
+	program.Stdout, program.Stderr = &out, &errs
+	_ = program.Run() // what it says shows whether it was as it should be
+	status, err := os.ReadFile(path)
+	assert.NilError(t, err, "%s", &errs)
+	_, peak, _ := strings.Cut(string(status), "VmHWM:")
+	_, err = fmt.Sscan(peak, &mib)
+	assert.NilError(t, err)
+	return mib / 1024, out.String(), errs.String()
+}
+
+// TestPeakMemory: a large result takes a few times its size. One that is too large is refused before it takes more.
+func TestPeakMemory(t *testing.T) {
+	for _, test := range []struct {
+		result string
+		atMost float64 // MiB
+		output string
+		err    string
+	}{
+		{"text-100", 24, "xxx", ""},
+		{"prose-10485760", 60, "A line of a text", ""},
+		{"text-104857600", 128, "", "longer than the limit of 67108864 bytes"},
+	} {
+		t.Run(test.result, func(t *testing.T) {
+			mib, stdout, stderr := programPeak(t, test.result)
+			t.Logf("%.1f MiB, %d bytes of output, %.200s", mib, len(stdout), stderr)
+			assert.Check(t, mib <= test.atMost)
+			assert.Check(t, strings.HasPrefix(stdout, test.output), "%.200s", stdout)
+			assert.Check(t, strings.Contains(stderr, test.err), "%.200s", stderr)
+		})
+	}
+}
