@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +21,9 @@ import (
 
 // ErrClosed is wrapped by every error of a connection that has ended, with the reason if it was not our own Close.
 var ErrClosed = errors.New("connection closed")
+
+// ErrAnswered is the cause of the end of a ctx of Transport.Write: the call has its outcome.
+var ErrAnswered = errors.New("the call has ended")
 
 // The error codes that JSON-RPC 2.0, 5.1 reserves.
 const (
@@ -61,9 +65,7 @@ type Outgoing struct {
 	Text   []byte // one JSON value on one line; not changed any more, even when ctx ended a Write early
 	ID     int64  // of a request; 0 for a notification or a response
 	Method string // of a request or a notification; empty for a response
-
-	// Answered is closed when Read has returned the answer to a request: a Write that still hangs then returns.
-	Answered <-chan struct{}
+	Crowd  bool   // other calls are in flight: more messages may follow at once, and can be sent together
 
 	// These are MCP's, for a transport that repeats them beside the text, as HTTP does in headers.
 	Revision string            // the stateless revision that the message says it is of; empty in the handshake era
@@ -77,10 +79,16 @@ type Transport interface {
 	// is gone; io.EOF itself means that the peer sends no more but may still read. Only one goroutine calls Read.
 	Read() ([]byte, error)
 	// Write sends one message, whole. An error means that this message may be lost; only one that wraps io.EOF means that
-	// the peer is gone. It may be called concurrently.
+	// the peer is gone. It may be called concurrently. ctx also ends when the call has its outcome before Write returns.
 	Write(ctx context.Context, m Outgoing) error
 	// Close is called once. It unblocks Read and Write and returns when nothing is left.
 	Close() error
+}
+
+// directTransport is a Transport that can tell whether a message can be sent without waiting for the peer.
+type directTransport interface {
+	// WriteNow sends a message, or reports false and has sent nothing.
+	WriteNow(m Outgoing) (sent bool, err error)
 }
 
 // Handler handles the messages that no call waits for. Every field may be nil.
@@ -113,6 +121,7 @@ type Handler struct {
 // All methods may be called from any goroutine.
 type Conn struct {
 	transport Transport
+	direct    directTransport // the transport, if it is one; else nil
 	handler   Handler
 
 	life context.Context         // ends with the connection; its cause wraps ErrClosed
@@ -124,6 +133,7 @@ type Conn struct {
 	lastID  atomic.Int64   // ids count from 1: some peers take 0 for none
 	work    sync.WaitGroup // readLoop and all it started
 	notices sync.WaitGroup // Handler.Abandoned at work
+	waiters sync.Pool      // of *waiter, for the next calls
 	close   func() error   // once
 
 	mu       sync.Mutex         // guards the following; never held across I/O or a callback
@@ -135,22 +145,25 @@ type Conn struct {
 	closed   bool               // no goroutine may be added to notices
 }
 
-// waiter is a call that waits for its answer, or for the end of its ctx.
+// waiter is a call that waits for its outcome.
 type waiter struct {
-	answer response      // set before done is closed
-	done   chan struct{} // closed by whoever took the waiter out of the pending map, to hand over the answer
-	cancel context.CancelCauseFunc
+	outcome chan outcome            // one slot, filled by whoever took the waiter out of the pending map
+	stop    context.CancelCauseFunc // ends a Write that waits for the peer; nil if none does
 }
 
-func (w *waiter) deliver(r response) {
-	w.answer = r
-	close(w.done)
+func (w *waiter) deliver(o outcome) {
+	stop := w.stop // the next line may give the waiter to another call
+	w.outcome <- o
+	if stop != nil {
+		stop(ErrAnswered)
+	}
 }
 
-// response is the outcome that the peer sent.
-type response struct {
-	result json.RawMessage // valid JSON
-	err    error           // *Error, or the reason why the answer is invalid
+// outcome is the peer's answer, or the reason why none is waited for.
+type outcome struct {
+	result    json.RawMessage // valid JSON
+	err       error           // *Error, the reason why the answer is invalid, or the end of the connection
+	cancelled bool            // by Conn.Cancel, whose cause is err
 }
 
 // lane is a queue of requests of the peer, and the goroutines that answer them. Conn.mu guards it.
@@ -174,6 +187,7 @@ func NewConn(t Transport, h Handler) *Conn {
 		pending:   make(map[int64]*waiter),
 		serving:   make(map[string]*served),
 	}
+	c.direct, _ = t.(directTransport)
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.serve, c.stopServe = context.WithCancel(context.Background())
 	c.close = sync.OnceValue(c.closeOnce)
@@ -210,10 +224,15 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.life, func() { cancel(context.Cause(c.life)) })()
-	if err = c.write(ctx, Outgoing{Text: text, Method: method}); err != nil {
+	m := Outgoing{Text: text, Method: method}
+	if err = cmp.Or(context.Cause(ctx), c.Err()); err == nil {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(c.life, func() { cancel(c.Err()) })()
+		c.trace(true, text)
+		err = c.lost(c.transport.Write(ctx, m))
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	return nil
@@ -225,45 +244,74 @@ func (c *Conn) NextID() int64 { return c.lastID.Add(1) }
 // Do sends a request, whose ID is from NextID and whose text begins with AppendRequest's, and returns the result of
 // its answer, known to be valid JSON. The error is that of Call, without the method.
 //
-// It waits for the answer and for its ctx, which ends with the caller's, with Cancel or with the connection.
+// It waits once, for its outcome: the answer, or what Cancel or the end of the connection leave there, or for its ctx.
+// No ctx is derived for that, and the waiter is used again: both would cost more than the rest of a call.
 func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // nothing was sent: there is nothing to cancel
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	w := &waiter{done: make(chan struct{}), cancel: cancel}
-	request.Answered = w.done
 	// Registered before it is written: the answer may arrive before Write returns.
-	if err := c.register(request.ID, w); err != nil {
+	w, err := c.register(&request)
+	if err != nil {
 		return nil, err
 	}
-	err := c.write(ctx, request)
-	if err == nil {
+	var o outcome
+	if err = c.send(ctx, request); err == nil {
 		select {
-		case <-w.done:
-			return w.answer.result, w.answer.err
+		case o = <-w.outcome:
+			return c.done(w, &request, o)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
 	}
 	if c.take(request.ID) == nil {
 		// The answer came first. A plain select would lose half the answers of a peer that exits (TestAnswerThenExit).
-		<-w.done
-		return w.answer.result, w.answer.err
+		return c.done(w, &request, <-w.outcome)
 	}
-	if ctx.Err() != nil {
-		c.abandon(request.ID, request.Method, err)
+	return c.done(w, &request, outcome{err: err, cancelled: ctx.Err() != nil})
+}
+
+// send sends a request. Where that waits for the peer, it ends with ctx or with the outcome of the call.
+func (c *Conn) send(ctx context.Context, request Outgoing) error {
+	c.trace(true, request.Text)
+	if c.direct != nil {
+		if sent, err := c.direct.WriteNow(request); sent || err != nil {
+			return c.lost(err)
+		}
 	}
-	return nil, err
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if !c.stopWith(cancel, request.ID) {
+		return ErrAnswered
+	}
+	return c.lost(c.transport.Write(ctx, request))
+}
+
+// stopWith has the outcome of a call end its Write. It reports false if the outcome is there.
+func (c *Conn) stopWith(cancel context.CancelCauseFunc, id int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.pending[id]
+	if w != nil {
+		w.stop = cancel
+	}
+	return w != nil
+}
+
+// done ends a call, whose waiter nobody else knows any more.
+func (c *Conn) done(w *waiter, request *Outgoing, o outcome) (json.RawMessage, error) {
+	if o.cancelled {
+		c.abandon(request.ID, request.Method, o.err)
+	}
+	w.stop = nil
+	c.waiters.Put(w)
+	return o.result, o.err
 }
 
 // Cancel ends the wait for the answer to one of our requests, whose Do returns the cause.
 func (c *Conn) Cancel(id int64, cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if w := c.pending[id]; w != nil {
-		w.cancel(cause)
+	if w := c.take(id); w != nil {
+		w.deliver(outcome{err: cause, cancelled: true})
 	}
 }
 
@@ -316,21 +364,28 @@ func (c *Conn) closeOnce() error {
 func (c *Conn) finish(cause error) {
 	c.end(cause)
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, w := range c.pending {
-		w.cancel(context.Cause(c.life))
+	pending := c.pending
+	c.pending = nil // register adds no more
+	c.mu.Unlock()
+	for _, w := range pending {
+		w.deliver(outcome{err: context.Cause(c.life)})
 	}
 }
 
 // register makes a call known to the reader, unless the connection has ended.
-func (c *Conn) register(id int64, w *waiter) error {
+func (c *Conn) register(request *Outgoing) (*waiter, error) {
+	w, _ := c.waiters.Get().(*waiter)
+	if w == nil {
+		w = &waiter{outcome: make(chan outcome, 1)}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.Err() != nil {
-		return context.Cause(c.life)
+		return nil, context.Cause(c.life)
 	}
-	c.pending[id] = w
-	return nil
+	request.Crowd = len(c.pending) > 0
+	c.pending[request.ID] = w
+	return w, nil
 }
 
 // take is how a call finds its answer: it removes the call from the pending map and returns it, nil if it was not
@@ -358,13 +413,8 @@ func (c *Conn) abandon(id int64, method string, cause error) {
 	})
 }
 
-// write sends a message. After the end of the connection its cause is the error.
-func (c *Conn) write(ctx context.Context, m Outgoing) error {
-	err := context.Cause(ctx)
-	if err == nil {
-		c.trace(true, m.Text)
-		err = c.transport.Write(ctx, m)
-	}
+// lost returns the error of a Write. After the end of the connection that is its cause.
+func (c *Conn) lost(err error) error {
 	switch {
 	case err != nil && c.life.Err() != nil:
 		return context.Cause(c.life)
@@ -426,7 +476,7 @@ func (c *Conn) dispatchOne(message []byte) {
 	} else if id, ok := idNumber(in.ID); ok && in.Method == "" && (in.Result != nil || in.Error != nil) {
 		// An answer, but an invalid one. No other message will end its call.
 		if w := c.take(id); w != nil {
-			w.deliver(response{err: fmt.Errorf("the answer is invalid: %w", err)})
+			w.deliver(outcome{err: fmt.Errorf("the answer is invalid: %w", err)})
 		}
 	}
 	if err != nil && c.handler.Stray != nil {
@@ -463,14 +513,14 @@ func (c *Conn) route(in *Incoming) error {
 		return fmt.Errorf("no request waits for a response with the id %d", id)
 	}
 	if in.Error == nil {
-		w.deliver(response{result: in.Result})
+		w.deliver(outcome{result: in.Result})
 		return nil
 	}
 	var e Error
 	if err := json.Unmarshal(in.Error, &e); err != nil {
 		e = Error{Code: CodeInternalError, Message: "a malformed error: " + string(in.Error)}
 	}
-	w.deliver(response{err: &e})
+	w.deliver(outcome{err: &e})
 	return nil
 }
 

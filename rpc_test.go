@@ -167,24 +167,36 @@ func TestStuckWrite(t *testing.T) {
 		{"loss", func(_ *Conn, peer io.WriteCloser, _ context.CancelFunc) { peer.Close() }, io.ErrUnexpectedEOF},
 		{"Close", func(c *Conn, _ io.WriteCloser, _ context.CancelFunc) { c.Close() }, ErrClosed},
 	} {
+		stuck := func(t *testing.T, fill int) {
+			c, peer := halfDeaf(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			for range fill { // the first is being written; from the second on, a Write waits for room
+				assert.NilError(t, c.Notify(ctx, "n", strings.Repeat("x", maxOut)))
+				synctest.Wait()
+			}
+			first, second := start(c, ctx), start(c, ctx)
+			note := make(chan error, 1)
+			go func() { note <- c.Notify(ctx, "n", nil) }()
+			for waiting(c) < 2 {
+				runtime.Gosched()
+			}
+			test.end(c, peer, cancel)
+			assert.ErrorIs(t, <-first, test.want)
+			assert.ErrorIs(t, <-second, test.want)
+			assert.Equal(t, waiting(c), 0)
+			c.Close()
+			if err := <-note; fill > 0 {
+				assert.Assert(t, err != nil)
+			}
+			assert.ErrorIs(t, c.Call(t.Context(), "m", nil, nil), ErrClosed)
+			cancel()
+		}
 		t.Run(test.name, func(t *testing.T) {
 			for range races / 10 {
-				c, peer := halfDeaf(t)
-				ctx, cancel := context.WithCancel(t.Context())
-				first, second := start(c, ctx), start(c, ctx)
-				note := make(chan error, 1)
-				go func() { note <- c.Notify(ctx, "n", nil) }()
-				for waiting(c) < 2 {
-					runtime.Gosched()
-				}
-				test.end(c, peer, cancel)
-				assert.ErrorIs(t, <-first, test.want)
-				assert.ErrorIs(t, <-second, test.want)
-				assert.Equal(t, waiting(c), 0)
-				c.Close()
-				assert.Assert(t, <-note != nil)
-				assert.ErrorIs(t, c.Call(t.Context(), "m", nil, nil), ErrClosed)
-				cancel()
+				synctest.Test(t, func(t *testing.T) { stuck(t, 0) })
+			}
+			for range 5 {
+				synctest.Test(t, func(t *testing.T) { stuck(t, 2) })
 			}
 		})
 	}
@@ -371,7 +383,7 @@ func TestFlood(t *testing.T) {
 	c, peer := newRawPeer(t, Handler{Request: echo})
 	for i := 0; c.life.Err() == nil; i++ {
 		peer.Write(c.life, outgoing(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)))
-		assert.Assert(t, i < maxWaiting/512+2*maxServing)
+		assert.Assert(t, i < (maxWaiting+maxOut)/40+2*maxServing)
 	}
 	assert.ErrorContains(t, c.Call(t.Context(), "m", nil, nil), "does not read the answers")
 	c.Close()
@@ -411,12 +423,11 @@ type lossy struct {
 	fail func(message []byte) error
 }
 
-func (l lossy) Write(ctx context.Context, sent Outgoing) error {
-	message := sent.Text
-	if err := l.fail(message); err != nil {
-		return err
+func (l lossy) WriteNow(m Outgoing) (sent bool, err error) {
+	if err := l.fail(m.Text); err != nil {
+		return false, err
 	}
-	return l.Lines.Write(ctx, sent)
+	return l.Lines.WriteNow(m)
 }
 
 // TestFailedWriteFailsOneCall: the connection survives a message that could not be sent.

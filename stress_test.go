@@ -438,6 +438,7 @@ func (l *stressLines) Write(ctx context.Context, m Outgoing) error {
 		return err
 	}
 	if len(found[2]) > 0 {
+		l.Close() // when all is written
 		os.Exit(0)
 	}
 	l.mu.Lock()

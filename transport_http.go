@@ -169,15 +169,6 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 	defer p.outlive()
 	defer context.AfterFunc(t.life, func() { cancel(net.ErrClosed) })()
 
-	t.work.Go(func() {
-		select {
-		case <-m.Answered:
-			if p.outlive() { // the answer came on another stream
-				cancel(nil)
-			}
-		case <-ctx.Done():
-		}
-	})
 	ready := m.Method == "notifications/initialized" && p.session != nil
 	if ready {
 		t.openGetStream(ctx, p.session)

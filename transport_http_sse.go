@@ -99,16 +99,18 @@ func (s *SSE) Write(ctx context.Context, m Outgoing) error {
 		return net.ErrClosed
 	}
 	defer s.work.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
+	sender := ctx
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	defer context.AfterFunc(s.life, func() { cancel(net.ErrClosed) })()
-	s.work.Go(func() {
-		select {
-		case <-m.Answered: // servers accept a message a moment after they have answered it
-			time.AfterFunc(tailTime, func() { cancel(nil) })
-		case <-ctx.Done():
+	defer context.AfterFunc(sender, func() {
+		end := func() { cancel(context.Cause(sender)) }
+		if context.Cause(sender) != ErrAnswered {
+			end()
+			return
 		}
-	})
+		time.AfterFunc(tailTime, end) // servers accept a message a moment after they have answered it
+	})()
 	response, err := s.posts.do(ctx, http.MethodPost, nil, http.Header{"Content-Type": {"application/json"}}, m.Text)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)

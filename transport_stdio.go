@@ -59,23 +59,25 @@ type Lines struct {
 	start int    // of what Read has not returned yet
 	err   error  // of r, returned when buf is used up
 
-	w      io.Writer
-	queue  chan queued // to writeLoop; unbuffered: a Write whose ctx ends before writeLoop takes it has sent nothing
-	closed chan struct{}
-	work   sync.WaitGroup // writeLoop
-}
+	w    io.Writer
+	now  func(p []byte) (int, error) // writes as much as w takes at once; nil if only w.Write can be used
+	lost func()                      // called when a write has failed, on a goroutine of its own: it must end Read
+	room chan struct{}               // one slot: a Write that waits may try again
+	work sync.WaitGroup              // writeRest
 
-// queued is one message that waits for writeLoop. done has room, so that writeLoop never waits for a caller.
-type queued struct {
-	message []byte
-	done    chan error
+	mu      sync.Mutex    // guards the following; never held across a write
+	out     []byte        // whole lines that are to be written
+	spare   []byte        // the next out, empty
+	writing bool          // someone writes, and will write what is added to out meanwhile
+	failed  error         // nothing is taken any more: the error of w, or os.ErrClosed
+	idle    chan struct{} // closed when nothing is left to write; nil until closeWriter waits for it
 }
 
 // NewLines returns a transport over r and w. Close closes both if they are io.Closers; what is blocked in them must
-// return then. One goroutine is started, which Close ends.
+// return then.
 func NewLines(r io.Reader, w io.Writer) *Lines {
-	l := &Lines{r: r, w: w, queue: make(chan queued), closed: make(chan struct{})}
-	l.work.Go(l.writeLoop)
+	l := &Lines{r: r, w: w, room: make(chan struct{}, 1)}
+	l.lost = l.closeReader
 	return l
 }
 
@@ -118,8 +120,10 @@ func (l *Lines) Read() ([]byte, error) {
 }
 
 const (
-	readSize = 64 << 10      // what a pipe holds on Linux
-	keepSize = 32 * readSize // of the buffers that stay; larger ones are for one message only
+	readSize = 64 << 10               // what a pipe holds on Linux
+	keepSize = 32 * readSize          // of the buffers that stay; larger ones are for one message only
+	maxOut   = keepSize               // bytes that wait to be written; a Write that finds more waits, too
+	lastTime = 500 * time.Millisecond // that Close gives to what waits
 )
 
 // fill reads once from r to the end of buf, after dropping what Read has returned. buf doubles when it is full.
@@ -134,83 +138,132 @@ func (l *Lines) fill() {
 	l.buf = l.buf[:len(l.buf)+n]
 }
 
-// Write sends one line. When ctx ends first, it returns the cause at once: a line that was begun is written to its end
-// in the background, before the next one, so the framing survives; a line that was not is withdrawn.
+// Write sends one line; see WriteNow. Where too much waits to be written, it waits for room. When ctx ends first, it
+// returns the cause and has sent nothing.
 func (l *Lines) Write(ctx context.Context, m Outgoing) error {
-	if bytes.IndexByte(m.Text, '\n') >= 0 {
-		return errors.New("a message with a newline cannot be framed")
-	}
-	out := queued{m.Text, make(chan error, 1)}
-	select {
-	case l.queue <- out:
-	case <-m.Answered: // by a peer that does not read
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-l.closed:
-		return os.ErrClosed
-	}
-	select {
-	case err := <-out.done: // also after Close, which ends w.Write
-		return err
-	case <-m.Answered:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for {
+		if sent, err := l.WriteNow(m); sent || err != nil {
+			l.wake() // the next one that waits
+			return err
+		}
+		select {
+		case <-l.room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 }
 
-// Close closes the reader and the writer and returns when writeLoop has ended.
-func (l *Lines) Close() error {
-	err := l.closeWriter()
-	if r, ok := l.r.(io.Closer); ok {
-		_ = r.Close() // a socket has just been closed as the writer
+// WriteNow sends one line, or reports false where too much waits to be written. It does not wait for the peer: what
+// the pipe does not take at once is written in the background. So the framing survives whatever ends a call.
+//
+// The caller writes the line itself. Why not a goroutine that writes all lines? It would be woken for each, and the
+// caller would sleep meanwhile: as expensive as the rest of a call. Lines that come while another caller writes are
+// left to that one.
+func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
+	if bytes.IndexByte(m.Text, '\n') >= 0 {
+		return false, errors.New("a message with a newline cannot be framed")
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failed != nil || len(l.out) >= maxOut {
+		return false, l.failed
+	}
+	l.out = append(append(l.out, m.Text...), '\n')
+	if l.writing {
+		return true, nil
+	}
+	l.writing = true
+	if l.now == nil {
+		l.work.Go(l.writeRest)
+		return true, nil
+	}
+	if m.Crowd {
+		// Callers that are about to send get their turn first: 64 calls in flight make few writes, of dozens of lines.
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
+	return true, l.write(l.now)
+}
+
+// write writes what is in out, and what comes meanwhile. Its caller has set writing, and holds mu.
+func (l *Lines) write(how func([]byte) (int, error)) (err error) {
+	for len(l.out) > 0 && err == nil {
+		text := l.out
+		l.out, l.spare = l.spare, nil
+		l.mu.Unlock()
+		n := 0
+		n, err = how(text)
+		l.mu.Lock()
+		if n < len(text) && err == nil { // the pipe is full
+			l.out = append(text[n:], l.out...)
+			l.work.Go(l.writeRest)
+			return nil
+		}
+		if cap(text) <= keepSize {
+			l.spare = text[:0]
+		}
+		l.wake()
+	}
+	if l.out = l.out[:0]; err != nil && l.failed == nil {
+		l.failed = err
+		l.work.Go(l.lost)
+	}
+	if l.writing = false; l.idle != nil {
+		close(l.idle)
 	}
 	return err
 }
 
+// writeRest writes, and waits for the peer. It ends when nothing is left to write, or with w.
+func (l *Lines) writeRest() {
+	if l.now == nil {
+		runtime.Gosched()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.write(l.w.Write)
+}
+
+// wake has a Write that waits try again. Each that was successful wakes the next.
+func (l *Lines) wake() {
+	select {
+	case l.room <- struct{}{}:
+	default:
+	}
+}
+
+// Close closes the reader and the writer and returns when nothing is written any more.
+func (l *Lines) Close() error {
+	err := l.closeWriter()
+	l.closeReader() // a socket has just been closed as the writer
+	return err
+}
+
+func (l *Lines) closeReader() {
+	if r, ok := l.r.(io.Closer); ok {
+		_ = r.Close()
+	}
+}
+
+// closeWriter gives what waits a moment to be written.
 func (l *Lines) closeWriter() (err error) {
-	close(l.closed)
+	l.mu.Lock()
+	l.failed = cmp.Or(l.failed, os.ErrClosed)
+	idle := make(chan struct{})
+	if l.idle = idle; !l.writing {
+		close(idle)
+	}
+	l.mu.Unlock()
+	l.wake()
+	within(lastTime, idle)
 	if w, ok := l.w.(io.Closer); ok {
 		err = w.Close()
 	}
+	<-idle
 	l.work.Wait()
 	return err
-}
-
-// writeLoop is the only caller of w.Write. It waits for nothing but w and the next message, and ends with Close.
-// Messages that wait together are written together.
-func (l *Lines) writeLoop() {
-	var text []byte
-	var batch []queued
-	for {
-		select {
-		case out := <-l.queue:
-			batch = append(batch[:0], out)
-			text = append(append(text[:0], out.message...), '\n')
-		case <-l.closed:
-			return
-		}
-		// Callers that are about to send get their turn first: 64 calls in flight make few writes, of dozens of messages.
-		runtime.Gosched()
-		for more := true; more && len(text) < readSize; {
-			select {
-			case out := <-l.queue:
-				batch = append(batch, out)
-				text = append(append(text, out.message...), '\n')
-			default:
-				more = false
-			}
-		}
-		_, err := l.w.Write(text)
-		for i := range batch {
-			batch[i].done <- err
-			batch[i] = queued{}
-		}
-		if cap(text) > keepSize {
-			text = nil
-		}
-	}
 }
 
 // Command says how to start a server as a child process.
@@ -261,9 +314,9 @@ type Stdio struct {
 	ending  sync.Once        // see exitError
 	exitErr *ServerExitError // set in it
 
-	mu    sync.Mutex // guards the following; never held across I/O or a callback
-	tail  []byte     // the last of stderr
-	wrote time.Time  // when the last of it came
+	mu      sync.Mutex // guards the following; never held across I/O or a callback
+	tail    []byte     // the last of stderr
+	heardAt time.Time  // when the last of it came
 }
 
 // Start starts the server as a child process: a *Stdio. The caller must Close it, also after the server has ended.
@@ -308,6 +361,8 @@ func (c Command) Start(context.Context) (Transport, error) {
 		return nil, c.startError(err)
 	}
 	s.lines = NewLines(s.stdout, s.stdin)
+	s.lines.now = writeAtOnce(s.stdin)
+	s.lines.lost = func() { s.exitError("stdin") }
 	s.lines.MaxMessage = c.MaxMessage
 	s.work.Go(s.readStderr)
 	return s, nil
@@ -340,7 +395,20 @@ func (s *Stdio) Read() ([]byte, error) {
 
 // Write sends a message; see Lines.Write. After a broken pipe the error says how the server ended.
 func (s *Stdio) Write(ctx context.Context, m Outgoing) error {
-	err := s.lines.Write(ctx, m)
+	return s.wrote(s.lines.Write(ctx, m))
+}
+
+// WriteNow sends a message unless it would have to wait; see Lines.WriteNow and Write.
+func (s *Stdio) WriteNow(m Outgoing) (sent bool, err error) {
+	sent, err = s.lines.WriteNow(m)
+	if sent || err != nil {
+		err = s.wrote(err)
+	}
+	return sent, err
+}
+
+// wrote returns the error of a write, with the reason if the pipe is broken.
+func (s *Stdio) wrote(err error) error {
 	if err == nil {
 		s.sent.Store(true)
 	}
@@ -367,7 +435,7 @@ func (s *Stdio) Stderr() (excerpt string, last time.Time) {
 func (s *Stdio) stderrTail() (tail string, last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return string(s.tail), s.wrote
+	return string(s.tail), s.heardAt
 }
 
 // Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is still to be called.
@@ -525,7 +593,7 @@ func (s *Stdio) readStderr() {
 		s.tail = append(s.tail, chunk[:n]...)
 		s.tail = s.tail[max(0, len(s.tail)-maxTail):]
 		if n > 0 {
-			s.wrote = time.Now()
+			s.heardAt = time.Now()
 		}
 		s.mu.Unlock()
 		if s.command.Stderr != nil {

@@ -169,8 +169,8 @@ func TestLinesRefuseNewline(t *testing.T) {
 	assert.ErrorIs(t, l.Write(t.Context(), outgoing("d")), os.ErrClosed)
 }
 
-// TestLinesWriteIsWhole: a caller that gives up while its line is half written leaves the framing whole;
-// one whose line was not begun takes it back.
+// TestLinesWriteIsWhole: a Write does not wait for the peer, until too much waits to be written; one that waits then
+// has sent nothing if its ctx ends. What is sent goes out whole and in order.
 func TestLinesWriteIsWhole(t *testing.T) {
 	checkLeaks(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -184,33 +184,68 @@ func TestLinesWriteIsWhole(t *testing.T) {
 		}
 		reason := errors.New("no longer wanted")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		begun := write(ctx, "begun")
+		assert.NilError(t, <-write(ctx, "begun"))
 		half := make([]byte, 3)
 		_, err := io.ReadFull(r, half)
 		assert.NilError(t, err)
-		notBegun := write(ctx, "not begun")
-		third := write(t.Context(), "third")
-		cancel(reason)
-		assert.Equal(t, <-begun, reason)
-		assert.Equal(t, <-notBegun, reason)
-		synctest.Wait()
-		select {
-		case err := <-third:
-			t.Errorf("written before there was room: %v", err)
-		default:
+		full := strings.Repeat("x", maxOut)
+		assert.NilError(t, <-write(ctx, full))
+		withdrawn := write(ctx, "withdrawn")
+		var last []<-chan error
+		for range 3 {
+			last = append(last, write(t.Context(), "last"))
 		}
-		rest := make([]byte, len("un\nthird\n"))
+		assert.Equal(t, len(withdrawn)+len(last[0])+len(last[1])+len(last[2]), 0)
+		cancel(reason)
+		assert.Equal(t, <-withdrawn, reason)
+		want := "begun\n" + full + "\nlast\nlast\nlast\n"
+		rest := make([]byte, len(want)-len(half))
 		_, err = io.ReadFull(r, rest)
 		assert.NilError(t, err)
-		assert.Equal(t, string(half)+string(rest), "begun\nthird\n")
-		assert.NilError(t, <-third)
+		assert.Assert(t, string(half)+string(rest) == want)
+		for _, done := range last {
+			assert.NilError(t, <-done)
+		}
 
-		// Close frees whoever waits to write, begun or not.
-		stuck, queued := write(t.Context(), "stuck"), write(t.Context(), "queued")
+		// Close frees whoever waits to write.
+		assert.NilError(t, <-write(t.Context(), full))
+		assert.NilError(t, <-write(t.Context(), full))
+		first, second := write(t.Context(), "first"), write(t.Context(), "second")
 		assert.NilError(t, l.Close())
-		assert.ErrorIs(t, <-stuck, io.ErrClosedPipe) // what the writer said
-		assert.ErrorIs(t, <-queued, os.ErrClosed)
+		assert.ErrorIs(t, <-first, os.ErrClosed)
+		assert.ErrorIs(t, <-second, os.ErrClosed)
 	})
+}
+
+// TestLinesCloseInOrder: what was sent before Close reaches a peer that reads, and Close waits only a moment for one
+// that does not.
+func TestLinesCloseInOrder(t *testing.T) {
+	checkLeaks(t)
+	for _, reads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r, w := io.Pipe()
+			l := NewLines(strings.NewReader(""), w)
+			assert.NilError(t, l.Write(t.Context(), outgoing("first")))
+			assert.NilError(t, l.Write(t.Context(), outgoing("second")))
+			var got []byte
+			var peer sync.WaitGroup
+			if reads {
+				peer.Go(func() {
+					time.Sleep(lastTime / 2)
+					got, _ = io.ReadAll(r)
+				})
+			}
+			begin := time.Now()
+			assert.NilError(t, l.Close())
+			peer.Wait()
+			if reads {
+				assert.Equal(t, string(got), "first\nsecond\n")
+				assert.Equal(t, time.Since(begin), lastTime/2)
+			} else {
+				assert.Equal(t, time.Since(begin), lastTime)
+			}
+		})
+	}
 }
 
 // failingWriter takes the time of a slow writer to fail.
@@ -218,32 +253,24 @@ type failingWriter struct{ fail <-chan error }
 
 func (w failingWriter) Write([]byte) (int, error) { return 0, <-w.fail }
 
-// TestLinesWriteError: each caller learns what became of its own line, also where several were written at once.
+// TestLinesWriteError: a write that fails may have written half a line: nothing is sent after it, and Read ends, so
+// that those learn of it whose lines are lost.
 func TestLinesWriteError(t *testing.T) {
 	checkLeaks(t)
 	synctest.Test(t, func(t *testing.T) {
 		fail := make(chan error)
-		l := NewLines(strings.NewReader(""), failingWriter{fail})
+		r, peer := io.Pipe()
+		l := NewLines(r, failingWriter{fail})
 		full := errors.New("no space left")
-		const callers = 10
-		done := make(chan error, callers)
-		for range callers {
-			go func() { done <- l.Write(t.Context(), outgoing("m")) }()
+		for range 10 {
+			assert.NilError(t, l.Write(t.Context(), outgoing("m")))
 		}
-		synctest.Wait()
-		returned := 0
-		for returned < callers {
-			fail <- full
-			synctest.Wait()
-			for ; len(done) > 0; returned++ {
-				assert.Equal(t, <-done, full)
-			}
-		}
-		go func() { done <- l.Write(t.Context(), outgoing("better")) }()
-		synctest.Wait()
-		fail <- nil
-		assert.NilError(t, <-done)
+		fail <- full
+		_, err := l.Read()
+		assert.Equal(t, err, io.ErrClosedPipe)
+		assert.Equal(t, l.Write(t.Context(), outgoing("m")), full)
 		l.Close()
+		peer.Close()
 	})
 }
 

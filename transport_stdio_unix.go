@@ -18,6 +18,31 @@ import (
 	"syscall"
 )
 
+// writeAtOnce returns a func that writes what the pipe takes without waiting. It must not be called concurrently.
+func writeAtOnce(pipe *os.File) func([]byte) (int, error) {
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	var text []byte
+	var n int
+	var failed error
+	write := func(fd uintptr) bool { // made once: it would be an allocation in every call
+		n, failed = syscall.Write(int(fd), text)
+		return true
+	}
+	return func(p []byte) (int, error) {
+		text = p
+		if raw.Write(write) != nil {
+			return 0, os.ErrClosed
+		}
+		if failed == syscall.EAGAIN || failed == syscall.EINTR {
+			n, failed = 0, nil
+		}
+		return max(n, 0), failed
+	}
+}
+
 func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // processGroup is a process and what it started, as far as that has not left it.

@@ -17,6 +17,9 @@ import (
 
 func kernel32(name string) *syscall.LazyProc { return syscall.NewLazyDLL("kernel32.dll").NewProc(name) }
 
+// writeAtOnce returns nil: a pipe has no write that does not wait.
+func writeAtOnce(*os.File) func([]byte) (int, error) { return nil }
+
 // isBrokenPipe knows both numbers that Windows has for it.
 func isBrokenPipe(err error) bool {
 	const noData = syscall.Errno(232) // ERROR_NO_DATA
