@@ -178,7 +178,17 @@ func Connect(ctx context.Context, start func(context.Context) (Transport, error)
 	if err != nil {
 		return nil, err
 	}
-	if err = c.begin(ctx); err == nil {
+	switch options.Protocol {
+	case "":
+		err = c.probe(ctx)
+	case statelessRevision:
+		if err = c.accept(c.discover(ctx)); err != nil && ctx.Err() == nil && !isFinal(err) {
+			err = fmt.Errorf("the server does not speak %s: %w", statelessRevision, err)
+		}
+	default:
+		err = c.handshake(ctx, options.Protocol)
+	}
+	if err == nil {
 		return c, nil
 	}
 	c.Close()
@@ -245,22 +255,6 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 		Trace:        o.Trace,
 	})
 	return c, nil
-}
-
-// begin agrees with the server on a revision: the one in the options, or the one that a probe finds.
-func (c *Client) begin(ctx context.Context) error {
-	switch offer := c.options.Protocol; offer {
-	case "":
-		return c.probe(ctx)
-	case statelessRevision:
-		err := c.accept(c.discover(ctx))
-		if err != nil && ctx.Err() == nil && !isFinal(err) {
-			err = fmt.Errorf("the server does not speak %s: %w", offer, err)
-		}
-		return err
-	default:
-		return c.handshake(ctx, offer)
-	}
 }
 
 // probe finds out the era of the server. If the answer takes long, a handshake begins meanwhile. Its outcome decides,
