@@ -91,8 +91,11 @@ func (h *HTTP) String() string {
 // Start returns a *StreamableHTTP, for Connect. Nothing is sent yet.
 func (h *HTTP) Start(context.Context) (Transport, error) {
 	t := &StreamableHTTP{server: h.withDefaults(), in: make(chan []byte)}
-	t.life, t.end = context.WithCancel(context.Background())
+	t.life, t.end = context.WithCancelCause(context.Background())
 	t.readers.New = func() any { return new(eventReader) }
+	t.header = maps.Clone(t.server.Header)
+	t.header.Set("Content-Type", "application/json")
+	t.header.Set("Accept", "application/json, text/event-stream")
 	return t, nil
 }
 
@@ -104,6 +107,7 @@ func (h *HTTP) Start(context.Context) (Transport, error) {
 type StreamableHTTP struct {
 	lifetime
 	server  HTTP        // with its defaults
+	header  http.Header // of every POST
 	in      chan []byte // to Read
 	readers sync.Pool   // of *eventReader that are not in use, for their buffers
 
@@ -117,19 +121,20 @@ type StreamableHTTP struct {
 
 // httpSession is what an initialize began.
 type httpSession struct {
-	id, version string             // the id is empty if the server keeps no session
-	life        context.Context    // of its GET stream
-	end         context.CancelFunc //
-	stream      int64              // number of the GET stream while it is open, else 0; guarded by StreamableHTTP.mu
+	id     string             // empty if the server keeps no session
+	header http.Header        // of every request in it
+	life   context.Context    // of its GET stream
+	end    context.CancelFunc //
+	stream int64              // number of the GET stream while it is open, else 0; guarded by StreamableHTTP.mu
 }
 
 // httpPost is a message on its way.
 type httpPost struct {
 	Outgoing
-	session *httpSession    // nil in the stateless era, and before the first handshake
-	header  http.Header     // of this request alone
-	sender  context.Context // of the caller of Write
-	cancel  func()          // ends the HTTP request
+	session *httpSession            // nil in the stateless era, and before the first handshake
+	header  http.Header             // of the HTTP request, which may change it
+	sender  context.Context         // of the caller of Write
+	cancel  context.CancelCauseFunc // ends the HTTP request
 
 	// outlive lets the HTTP request go on when sender ends: once the answer is here, the rest of the response must be
 	// read, so that its connection can be used again (TestHTTPConnections).
@@ -162,12 +167,10 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 
 	// The HTTP request ends with the sender's ctx until the answer is here, and with the transport.
 	p.sender = ctx
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	p.cancel = func() { cancel(nil) }
-	p.outlive = context.AfterFunc(p.sender, func() { cancel(context.Cause(p.sender)) })
+	ctx, p.cancel = context.WithCancelCause(withValues{t.life, ctx})
+	defer p.cancel(nil)
+	p.outlive = context.AfterFunc(p.sender, func() { p.cancel(context.Cause(p.sender)) })
 	defer p.outlive()
-	defer context.AfterFunc(t.life, func() { cancel(net.ErrClosed) })()
 
 	ready := m.Method == "notifications/initialized" && p.session != nil
 	if ready {
@@ -191,7 +194,7 @@ func (t *StreamableHTTP) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 		defer cancel()
 		// The session ends, whatever the server answers.
-		if response, err := t.server.do(ctx, http.MethodDelete, s, nil, nil); err == nil {
+		if response, err := t.server.do(ctx, http.MethodDelete, s, maps.Clone(t.server.Header), nil); err == nil {
 			response.Body.Close()
 		}
 	}
@@ -203,10 +206,7 @@ func (t *StreamableHTTP) Close() error {
 
 // prepare chooses the headers of a message, and the session that it belongs to.
 func (t *StreamableHTTP) prepare(m Outgoing) *httpPost {
-	p := &httpPost{Outgoing: m, header: http.Header{
-		"Content-Type": {"application/json"},
-		"Accept":       {"application/json, text/event-stream"},
-	}}
+	p := &httpPost{Outgoing: m, header: maps.Clone(t.header)}
 	if m.Revision != "" {
 		// For those between here and the server (MCP 2026-07-28, transports, streamable HTTP, request metadata).
 		p.header.Set("Mcp-Protocol-Version", m.Revision)
@@ -415,7 +415,10 @@ func (t *StreamableHTTP) give(ctx, sender context.Context, text []byte) error {
 func (t *StreamableHTTP) beginHandshake(id string, result []byte) {
 	var initialized struct{ ProtocolVersion string }
 	_ = json.Unmarshal(result, &initialized) // the client reports what is wrong with it
-	s := &httpSession{id: id, version: initialized.ProtocolVersion}
+	s := &httpSession{id: id, header: http.Header{"Mcp-Protocol-Version": {initialized.ProtocolVersion}}}
+	if id != "" {
+		s.header.Set("Mcp-Session-Id", id)
+	}
 	s.life, s.end = context.WithCancel(t.life)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -492,10 +495,10 @@ func (t *StreamableHTTP) OnStreamEnd(f func(error)) { t.onEnd = f }
 
 // lifetime is that of a running transport, with what runs in it.
 type lifetime struct {
-	life context.Context    // ends with Close
-	end  context.CancelFunc //
-	mu   sync.Mutex         // held while life ends, and while something is added to work, which must not be after that
-	work sync.WaitGroup     // Writes and the GET stream
+	life context.Context // ends with Close; its cause is net.ErrClosed
+	end  context.CancelCauseFunc
+	mu   sync.Mutex     // held while life ends, and while something is added to work, which must not be after that
+	work sync.WaitGroup // Writes and the GET stream
 }
 
 // enter counts a goroutine that finish waits for. It reports false when it is too late for that.
@@ -512,9 +515,22 @@ func (l *lifetime) enter() bool {
 // finish ends the life, and waits for what runs in it.
 func (l *lifetime) finish() {
 	l.mu.Lock()
-	l.end()
+	l.end(net.ErrClosed)
 	l.mu.Unlock()
 	l.work.Wait()
+}
+
+// withValues is a ctx with the values of another one, which does not end it.
+type withValues struct {
+	context.Context
+	values context.Context
+}
+
+func (c withValues) Value(key any) any {
+	if value := c.Context.Value(key); value != nil { // how package context finds the ctx whose end it is
+		return value
+	}
+	return c.values.Value(key)
 }
 
 // withDefaults returns a copy of h for a transport.
@@ -532,7 +548,9 @@ func (h *HTTP) withDefaults() HTTP {
 	}
 	client.CheckRedirect = checkRedirect
 	limit := min(cmp.Or(h.MaxMessage, maxHTTPMessage), math.MaxInt32-1<<10)
-	return HTTP{URL: h.URL, Header: h.Header, Client: client, MaxMessage: limit, ownClient: h.Client == nil}
+	header := make(http.Header)
+	maps.Copy(header, h.Header)
+	return HTTP{URL: h.URL, Header: header, Client: client, MaxMessage: limit, ownClient: h.Client == nil}
 }
 
 // checkRedirect keeps headers from another origin: net/http leaves out only those that it knows to hold credentials.
@@ -546,20 +564,16 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return fmt.Errorf("it redirects to %s, and no message is sent there: if that is the server, give its URL", to)
 }
 
-// do makes one HTTP request.
+// do makes one HTTP request, with the headers given and those of its session.
 func (h *HTTP) do(ctx context.Context, method string, s *httpSession, header http.Header, body []byte) (
 	*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, h.URL, bytes.NewReader(body))
 	if err != nil {
 		return nil, h.connectionError(err)
 	}
-	maps.Copy(request.Header, h.Header)
-	maps.Copy(request.Header, header)
+	request.Header = header
 	if s != nil {
-		request.Header.Set("Mcp-Protocol-Version", s.version)
-		if s.id != "" {
-			request.Header.Set("Mcp-Session-Id", s.id)
-		}
+		maps.Copy(header, s.header)
 	}
 	request.Host = request.Header.Get("Host") // net/http does not take it from the headers; empty: the URL's
 	response, err := h.Client.Do(request)
@@ -575,7 +589,8 @@ func (h *HTTP) do(ctx context.Context, method string, s *httpSession, header htt
 
 // openStream opens the GET stream of a session, or resumes the stream whose last event had that id.
 func (h *HTTP) openStream(ctx context.Context, s *httpSession, lastID string) (*http.Response, error) {
-	header := http.Header{"Accept": {"text/event-stream"}}
+	header := maps.Clone(h.Header)
+	header.Set("Accept", "text/event-stream")
 	if lastID != "" {
 		header.Set("Last-Event-ID", lastID)
 	}
@@ -640,22 +655,28 @@ func contentType(response *http.Response) string {
 
 // readBody reads a response that is not a stream.
 func readBody(response *http.Response, limit int) ([]byte, error) {
-	var body bytes.Buffer
-	body.Grow(bytes.MinRead + int(max(0, min(response.ContentLength, 1<<20))))
-	if _, err := body.ReadFrom(io.LimitReader(response.Body, int64(limit)+1)); err != nil {
-		return nil, err
-	}
-	if body.Len() > limit {
+	if response.ContentLength > int64(limit) {
 		return nil, &MessageTooLongError{limit}
 	}
-	return body.Bytes(), nil
+	// The byte more is for a Read that finds the end.
+	for body := make([]byte, 0, max(response.ContentLength+1, bytes.MinRead)); ; body = slices.Grow(body, 1) {
+		n, err := response.Body.Read(body[len(body):cap(body)])
+		switch body = body[:len(body)+n]; {
+		case len(body) > limit:
+			return nil, &MessageTooLongError{limit}
+		case err == io.EOF:
+			return body, nil
+		case err != nil:
+			return nil, err
+		}
+	}
 }
 
 // readTail reads a response to its end if that comes within tailTime, so that its connection can be used again.
 // Otherwise it ends the request, rather than close the body: of a compressed one, net/http holds a lock while it is
 // read.
-func readTail(response *http.Response, cancel func()) {
-	late := time.AfterFunc(tailTime, cancel)
+func readTail(response *http.Response, cancel context.CancelCauseFunc) {
+	late := time.AfterFunc(tailTime, func() { cancel(nil) })
 	defer late.Stop()
 	_, _ = io.Copy(io.Discard, response.Body)
 }

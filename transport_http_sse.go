@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"strings"
@@ -30,8 +31,8 @@ type SSE struct {
 func (h *HTTP) StartSSE(ctx context.Context) (Transport, error) {
 	s := &SSE{stream: h.withDefaults()}
 	s.events.limit = s.stream.MaxMessage
-	s.life, s.end = context.WithCancel(context.Background())
-	stop := context.AfterFunc(ctx, s.end)
+	s.life, s.end = context.WithCancelCause(context.Background())
+	stop := context.AfterFunc(ctx, func() { s.end(nil) })
 	err := s.open()
 	if !stop() {
 		err = context.Cause(ctx)
@@ -100,18 +101,19 @@ func (s *SSE) Write(ctx context.Context, m Outgoing) error {
 	}
 	defer s.work.Done()
 	sender := ctx
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ctx, cancel := context.WithCancelCause(withValues{s.life, sender})
 	defer cancel(nil)
-	defer context.AfterFunc(s.life, func() { cancel(net.ErrClosed) })()
 	defer context.AfterFunc(sender, func() {
 		end := func() { cancel(context.Cause(sender)) }
-		if context.Cause(sender) != ErrAnswered {
+		if context.Cause(sender) == ErrAnswered { // servers accept a message a moment after they have answered it
+			time.AfterFunc(tailTime, end)
+		} else {
 			end()
-			return
 		}
-		time.AfterFunc(tailTime, end) // servers accept a message a moment after they have answered it
 	})()
-	response, err := s.posts.do(ctx, http.MethodPost, nil, http.Header{"Content-Type": {"application/json"}}, m.Text)
+	header := maps.Clone(s.posts.Header)
+	header.Set("Content-Type", "application/json")
+	response, err := s.posts.do(ctx, http.MethodPost, nil, header, m.Text)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -123,7 +125,7 @@ func (s *SSE) Write(ctx context.Context, m Outgoing) error {
 		body, _ := readBody(response, s.posts.MaxMessage)
 		return s.posts.statusError(response, body)
 	}
-	readTail(response, func() { cancel(nil) })
+	readTail(response, cancel)
 	return nil
 }
 
