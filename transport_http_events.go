@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 )
@@ -174,7 +173,7 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 		if len(line) == 0 { // the end of the event
 			e.lastID = id
 			if data != nil {
-				return name, data[1:], nil
+				return name, data, nil
 			}
 			name = ""
 			continue
@@ -185,10 +184,15 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 		case "event":
 			name = string(value)
 		case "data":
+			if data == nil {
+				data = []byte{} // most events have one line: append makes room for exactly that
+			} else {
+				data = append(data, '\n')
+			}
 			if len(data)+len(value) > e.limit {
 				return "", nil, &MessageTooLongError{e.limit}
 			}
-			data = append(append(slices.Grow(data, 1+len(value)), '\n'), value...)
+			data = append(data, value...)
 		case "id":
 			if bytes.IndexByte(value, 0) < 0 {
 				id = string(value)
