@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -108,7 +109,7 @@ type StreamableHTTP struct {
 	lifetime
 	server  HTTP        // with its defaults
 	header  http.Header // of every POST
-	in      chan []byte // to Read
+	in      chan []byte // to Read; closed when nothing is left
 	readers sync.Pool   // of *eventReader that are not in use, for their buffers
 
 	mu      sync.Mutex   // guards the following; never held across I/O
@@ -131,24 +132,19 @@ type httpSession struct {
 // httpPost is a message on its way.
 type httpPost struct {
 	Outgoing
-	session *httpSession            // nil in the stateless era, and before the first handshake
-	header  http.Header             // of the HTTP request, which may change it
-	sender  context.Context         // of the caller of Write
-	cancel  context.CancelCauseFunc // ends the HTTP request
-
-	// outlive lets the HTTP request go on when sender ends: once the answer is here, the rest of the response must be
-	// read, so that its connection can be used again (TestHTTPConnections).
-	outlive func() bool
+	session  *httpSession            // nil in the stateless era, and before the first handshake
+	header   http.Header             // of the HTTP request, which may change it
+	cancel   context.CancelCauseFunc // ends the HTTP request
+	answered atomic.Bool             // the answer has come with the response to this message
 }
 
 // Read returns the next message of any of the streams, until Close.
 func (t *StreamableHTTP) Read() ([]byte, error) {
-	select {
-	case message := <-t.in:
-		return message, nil
-	case <-t.life.Done():
+	message, open := <-t.in
+	if !open {
 		return nil, net.ErrClosed
 	}
+	return message, nil
 }
 
 // Write sends one message. For a request it returns when Read has been given the answer, and before it what came on
@@ -165,12 +161,16 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 		return nil // in the stateless era the end of the stream has said it
 	}
 
-	// The HTTP request ends with the sender's ctx until the answer is here, and with the transport.
-	p.sender = ctx
-	ctx, p.cancel = context.WithCancelCause(withValues{t.life, ctx})
+	// The HTTP request ends with the sender's ctx, and with the transport. But when the answer to it ends the call, the
+	// rest of the response must be read, so that its connection can be used again (TestHTTPConnections).
+	sender := ctx
+	ctx, p.cancel = context.WithCancelCause(withValues{t.life, sender})
 	defer p.cancel(nil)
-	p.outlive = context.AfterFunc(p.sender, func() { p.cancel(context.Cause(p.sender)) })
-	defer p.outlive()
+	defer context.AfterFunc(sender, func() {
+		if cause := context.Cause(sender); cause != ErrAnswered || !p.answered.Load() {
+			p.cancel(cause)
+		}
+	})()
 
 	ready := m.Method == "notifications/initialized" && p.session != nil
 	if ready {
@@ -189,6 +189,7 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 // Close ends every stream, and tells the server that the session is over.
 func (t *StreamableHTTP) Close() error {
 	t.finish()
+	close(t.in)
 	s := t.session // nothing sets it any more
 	if s != nil && s.id != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
@@ -258,14 +259,12 @@ func (t *StreamableHTTP) post(ctx context.Context, p *httpPost) error {
 		return t.server.connectionError(err)
 	case !accepted:
 		return t.passRefusal(ctx, p, response, body)
-	case kind != "application/json":
-		return t.server.statusError(response, body)
+	case kind == "application/json":
+		if answered, err := t.pass(ctx, p, response, body); answered || err != nil {
+			return err
+		}
 	}
-	answered, err := t.pass(ctx, p, response, body)
-	if !answered && err == nil {
-		err = t.server.statusError(response, body)
-	}
-	return err
+	return t.server.statusError(response, body)
 }
 
 // passRefusal passes on the JSON-RPC response in an HTTP response with a status other than 2xx. An error says that
@@ -273,20 +272,19 @@ func (t *StreamableHTTP) post(ctx context.Context, p *httpPost) error {
 func (t *StreamableHTTP) passRefusal(ctx context.Context, p *httpPost, response *http.Response, body []byte) error {
 	refusal, m := t.server.refusal(p.session, response, body)
 	switch {
-	case refusal.expired, response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
+	case refusal.expired, response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden,
+		p.ID == 0, m.Method != "":
 		return refusal
 	case p.Method == "initialize" && m.Error != nil && response.StatusCode/100 == 4:
 		// By the status a server of HTTP+SSE is recognised (MCP 2025-11-25, transports, backwards compatibility).
-		return refusal
-	case p.ID == 0 || m.Method != "":
 		return refusal
 	case m.Error != nil && !isAnswer(&m, p.ID):
 		body = answerWithID(p.ID, m.Error)
 	case !isAnswer(&m, p.ID):
 		return refusal
 	}
-	p.outlive()
-	return t.give(ctx, p.sender, body)
+	p.answered.Store(true)
+	return t.give(ctx, body)
 }
 
 // pass gives a text that came with status 2xx to Read. It reports whether that was the answer to p.
@@ -312,13 +310,13 @@ func (t *StreamableHTTP) pass(ctx context.Context, p *httpPost, response *http.R
 		return false, t.server.connectionError(err)
 	} // else it is not a message, and the answer may follow in the stream
 	if !answered {
-		return false, t.give(ctx, ctx, text)
+		return false, t.give(ctx, text)
 	}
 	if p.Method == "initialize" && m.Result != nil && m.Error == nil {
 		t.beginHandshake(response.Header.Get("Mcp-Session-Id"), m.Result)
 	}
-	p.outlive()
-	return true, t.give(ctx, p.sender, text)
+	p.answered.Store(true)
+	return true, t.give(ctx, text)
 }
 
 // beginsAnswer reports whether a text begins as most responses to the request with that id do. Its megabytes are then
@@ -333,10 +331,8 @@ func beginsAnswer(text []byte, id int64) (begins bool) {
 		case "id":
 			n, ok := idNumber(s.value())
 			isOurs = ok && n == id
-		case "result", "error":
-			begins = isOurs
-			s.fail() // no more is read
-		default:
+		default: // no more is read
+			begins = isOurs && (string(key) == "result" || string(key) == "error")
 			s.fail()
 		}
 	})
@@ -387,25 +383,20 @@ func isInvalidAnswer(m *Incoming, id int64) bool {
 func isExpired(status int, m *Incoming, e *Error) bool {
 	text := strings.ToLower(e.Message)
 	says := func(word string) bool { return strings.Contains(text, word) }
-	switch status {
-	case http.StatusNotFound:
-		return e.Code != CodeMethodNotFound
-	case http.StatusBadRequest:
+	if status == http.StatusBadRequest {
 		reasons := []string{"expired", "invalid", "missing", "no such", "no valid", "not found", "terminated", "unknown"}
 		return isErrorWithoutID(m) && says("session") && slices.ContainsFunc(reasons, says)
 	}
-	return false
+	return status == http.StatusNotFound && e.Code != CodeMethodNotFound
 }
 
-// give gives a text to Read, unless ctx or the ctx of its sender ends first.
-func (t *StreamableHTTP) give(ctx, sender context.Context, text []byte) error {
+// give gives a text to Read, unless ctx ends first.
+func (t *StreamableHTTP) give(ctx context.Context, text []byte) error {
 	select {
 	case t.in <- text:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-sender.Done():
-		return context.Cause(sender)
 	}
 }
 
@@ -443,12 +434,8 @@ func (t *StreamableHTTP) endHandshake(s *httpSession, accepted bool) {
 // openGetStream opens the GET stream, before the server is told that the client is ready: what the server sends then,
 // it sends only there, and only once.
 func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
-	if !t.enter() {
-		return
-	}
 	opened := make(chan struct{})
-	go func() {
-		defer t.work.Done()
+	t.work.Go(func() { // counted while Write still is
 		response, err := t.server.openStream(s.life, s, "")
 		t.setStream(s, err == nil)
 		close(opened)
@@ -458,12 +445,11 @@ func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
 				t.onEnd(err)
 			}
 		}
-	}()
-	late := time.NewTimer(openTime)
-	defer late.Stop()
+	})
+	ctx, cancel := context.WithTimeout(ctx, openTime)
+	defer cancel()
 	select {
 	case <-opened:
-	case <-late.C:
 	case <-ctx.Done():
 	}
 }
@@ -658,8 +644,11 @@ func readBody(response *http.Response, limit int) ([]byte, error) {
 	if response.ContentLength > int64(limit) {
 		return nil, &MessageTooLongError{limit}
 	}
-	// The byte more is for a Read that finds the end.
-	for body := make([]byte, 0, max(response.ContentLength+1, bytes.MinRead)); ; body = slices.Grow(body, 1) {
+	length := response.ContentLength // -1 if it is not known
+	if length < 0 {
+		length = bytes.MinRead
+	}
+	for body := make([]byte, 0, length); ; body = slices.Grow(body, 1) {
 		n, err := response.Body.Read(body[len(body):cap(body)])
 		switch body = body[:len(body)+n]; {
 		case len(body) > limit:

@@ -87,7 +87,7 @@ func (t *StreamableHTTP) readStream(ctx context.Context, p *httpPost, events *ev
 			continue
 		}
 		if p == nil {
-			err = t.give(ctx, ctx, data)
+			err = t.give(ctx, data)
 		} else if over, err = t.pass(ctx, p, response, data); over {
 			readTail(response, p.cancel)
 		}

@@ -1127,7 +1127,6 @@ func TestHTTPClose(t *testing.T) {
 	unused, err := (&HTTP{URL: "http://127.0.0.1:1"}).Start(t.Context())
 	assert.NilError(t, err)
 	assert.NilError(t, unused.Close())
-	unused.(*StreamableHTTP).openGetStream(t.Context(), nil) // too late: nothing is opened
 }
 
 // TestHTTPCloseWaits: when Close returns nothing is left, nor has the end of the session been sent before all else was
@@ -1259,10 +1258,10 @@ func TestHTTPTail(t *testing.T) {
 		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client})
 		for i := range 4 {
 			begun := time.Now()
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithCancelCause(t.Context())
 			failed := p.fail(ctx, htModern(i+1, "tools/call", `"name":"t"`))
 			p.expect(htResult(fmt.Sprint(i + 1)))
-			cancel()
+			cancel(ErrAnswered)
 			assert.NilError(t, <-failed)
 			assert.Equal(t, time.Since(begun), min(time.Duration(i)*tailTime/2, tailTime))
 		}
