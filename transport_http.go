@@ -134,6 +134,7 @@ type httpPost struct {
 	Outgoing
 	session  *httpSession            // nil in the stateless era, and before the first handshake
 	header   http.Header             // of the HTTP request, which may change it
+	values   [3]string               // in header
 	cancel   context.CancelCauseFunc // ends the HTTP request
 	answered atomic.Bool             // the answer has come with the response to this message
 }
@@ -194,9 +195,8 @@ func (t *StreamableHTTP) Close() error {
 	if s != nil && s.id != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), deleteTime)
 		defer cancel()
-		// The session ends, whatever the server answers.
 		if response, err := t.server.do(ctx, http.MethodDelete, s, maps.Clone(t.server.Header), nil); err == nil {
-			response.Body.Close()
+			response.Body.Close() // the session ends, whatever it says
 		}
 	}
 	if t.server.ownClient {
@@ -210,10 +210,11 @@ func (t *StreamableHTTP) prepare(m Outgoing) *httpPost {
 	p := &httpPost{Outgoing: m, header: maps.Clone(t.header)}
 	if m.Revision != "" {
 		// For those between here and the server (MCP 2026-07-28, transports, streamable HTTP, request metadata).
-		p.header.Set("Mcp-Protocol-Version", m.Revision)
-		p.header.Set("Mcp-Method", m.Method)
+		p.values = [...]string{m.Revision, m.Method, headerValue(m.Name)}
+		p.header["Mcp-Protocol-Version"] = p.values[:1:1]
+		p.header["Mcp-Method"] = p.values[1:2:2]
 		if m.Name != "" {
-			p.header.Set("Mcp-Name", headerValue(m.Name))
+			p.header["Mcp-Name"] = p.values[2:]
 		}
 		for name, value := range m.Headers {
 			p.header.Set(name, value)
@@ -296,16 +297,13 @@ func (t *StreamableHTTP) pass(ctx context.Context, p *httpPost, response *http.R
 	if !begins {
 		invalid = m.Parse(text)
 	}
-	isBody := contentType(response) == "application/json"
 	switch {
-	case begins, invalid == nil && isAnswer(&m, p.ID):
+	case begins, invalid == nil && isAnswer(&m, p.ID), invalid != nil && batchAnswers(text, p.ID):
 		answered = true
 	case invalid == nil && isErrorWithoutID(&m):
 		answered, text = true, answerWithID(p.ID, m.Error)
 	case invalid == nil: // a notification, a request, or the answer to another request
-	case batchAnswers(text, p.ID):
-		answered = true
-	case isBody, isInvalidAnswer(&m, p.ID):
+	case contentType(response) == "application/json", isInvalidAnswer(&m, p.ID):
 		err = fmt.Errorf("the answer is cut off or invalid: %w: %q", invalid, oneLine(text))
 		return false, t.server.connectionError(err)
 	} // else it is not a message, and the answer may follow in the stream
@@ -644,10 +642,7 @@ func readBody(response *http.Response, limit int) ([]byte, error) {
 	if response.ContentLength > int64(limit) {
 		return nil, &MessageTooLongError{limit}
 	}
-	length := response.ContentLength // -1 if it is not known
-	if length < 0 {
-		length = bytes.MinRead
-	}
+	length := cmp.Or(max(response.ContentLength, 0), bytes.MinRead) // it is -1 if it is not known
 	for body := make([]byte, 0, length); ; body = slices.Grow(body, 1) {
 		n, err := response.Body.Read(body[len(body):cap(body)])
 		switch body = body[:len(body)+n]; {
@@ -689,16 +684,12 @@ func oneLine(text []byte) string {
 func (t *StreamableHTTP) ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error) {
 	var schema, values any
 	_ = json.Unmarshal(inputSchema, &schema) // it is valid
-	if arguments != nil {
-		if err := json.Unmarshal(arguments, &values); err != nil {
-			return nil, fmt.Errorf("arguments: %w", err)
-		}
+	if err := json.Unmarshal(arguments, &values); arguments != nil && err != nil {
+		return nil, fmt.Errorf("arguments: %w", err)
 	}
 	p := paramHeaders{make(map[string]string), make(map[string]bool)}
-	if err := p.find(schema, values, "", true); err != nil {
-		return nil, err
-	}
-	return p.headers, nil
+	err := p.find(schema, values, "", true)
+	return p.headers, err
 }
 
 // paramHeaders makes headers of parameters.
