@@ -9,15 +9,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	mathrand "math/rand/v2"
-	"mime"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -45,7 +42,7 @@ type APIError struct {
 	Message       string        // the server's own words, or the beginning of a body that has none
 	Code          string        // the server's classification; may be empty
 	CorrelationID string        // by which the server's operators find the request; may be empty
-	RetryAfter    time.Duration // the wait that the server asks for; 0 if it names none
+	RetryAfter    time.Duration // the wait that the server asks for; 0 or below if there is none
 }
 
 func (e *APIError) Error() string {
@@ -213,14 +210,13 @@ func (f Function) MarshalJSON() ([]byte, error) {
 	return PlainJSON(map[string]any{"type": "function", "function": function})
 }
 
-// callID returns id if Mistral takes it as the id of a call: nine letters and digits. Otherwise it returns such an id,
-// the same one for the same id.
+// callID returns id if Mistral takes it as the id of a call, or one that it takes, the same one for the same id.
 func callID(id string) string {
 	if acceptedID.MatchString(id) {
 		return id
 	}
 	hash := sha256.Sum256([]byte(id))
-	return base32.StdEncoding.EncodeToString(hash[:6])[:9]
+	return fmt.Sprintf("%x", hash[:5])[:9]
 }
 
 var acceptedID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
@@ -276,7 +272,6 @@ func (u *Usage) Add(v Usage) {
 
 // wireAnswer is an answer on the wire, whole or one event of a stream.
 type wireAnswer struct {
-	Object  string `json:"object"`
 	Error   any    `json:"error"`
 	Message any    `json:"message"` // of an error, as is Detail
 	Detail  any    `json:"detail"`
@@ -292,7 +287,7 @@ type wireAnswer struct {
 // failed reports whether this is an error. Some servers send "error": false or "" beside an answer.
 func (a *wireAnswer) failed() bool {
 	given := func(v any) bool { return v != nil && v != false && v != "" }
-	return a.Object == "error" || given(a.Error) || len(a.Choices) == 0 && (given(a.Message) || given(a.Detail))
+	return given(a.Error) || len(a.Choices) == 0 && (given(a.Message) || given(a.Detail))
 }
 
 // wireMessage has the members of a message that go into the history: the API would refuse others.
@@ -305,9 +300,9 @@ type wireMessage struct {
 // passed to onText as it arrives. With an error, Complete returns the part of the answer that arrived, or nil. An
 // answer that was cut off at a length limit is not an error: see CutOff.
 //
-// Complete tries again after a refusal that may pass (408, 429, 500, 502, 503, 504) and after a connection that broke
-// before a byte of the answer. It does not repeat what broke later, nor what a silent server may be working on. If the
-// server says how long to wait, it waits so long, or fails at once if that is more than MaxWait leaves.
+// Complete tries again after a refusal that may pass, and after a connection that broke before a byte of the answer. It
+// does not repeat what broke later, nor what a silent server may be working on. If the server says how long to wait, it
+// waits so long, or fails at once if that is more than MaxWait leaves.
 // Errors: *APIError, ErrTooLarge, ErrSilent, the cause of ctx's end, those of the connection.
 func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
 	req, err := m.request(ctx, r, onText != nil)
@@ -323,17 +318,20 @@ func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(stri
 
 // retry makes attempts until one succeeds, fails for good, or the bounds are reached.
 func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, error) {
-	ctx, tries, left := req.Context(), cmp.Or(m.Tries, 5), cmp.Or(m.MaxWait, 2*time.Minute)
+	ctx, cancel := context.WithCancelCause(req.Context())
+	defer cancel(nil)
+	silence := time.AfterFunc(maxSilence, func() { cancel(ErrSilent) }) // runs while the server is waited for
+	tries, left := cmp.Or(m.Tries, 5), cmp.Or(m.MaxWait, 2*time.Minute)
 	backoff := 500 * time.Millisecond // grows, with a random part on top, as in Mistral's own clients
 	for try := 1; ; try++ {
-		answer, again, err := m.attempt(req, onText)
-		switch {
+		answer, again, err := m.attempt(req.Clone(ctx), silence, onText)
+		switch { // the cause of ctx's end first: the transport's error need not say it
 		case err != nil && ctx.Err() != nil:
 			return answer, context.Cause(ctx)
 		case !again:
 			return answer, err
 		}
-		wait := backoff + mathrand.N(time.Second)
+		wait := backoff + rand.N(time.Second)
 		backoff = min(backoff*3/2, time.Minute)
 		var refused *APIError
 		if errors.As(err, &refused) && refused.RetryAfter > 0 {
@@ -355,17 +353,12 @@ func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, 
 }
 
 // attempt sends the request once. It reports whether it failed so that another try may help and cannot do harm.
-func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatResponse, again bool, err error) {
-	ctx, cancel := context.WithCancelCause(req.Context())
-	defer cancel(nil)
-	silence := time.AfterFunc(maxSilence, func() { cancel(ErrSilent) })
+func (m *Mistral) attempt(req *http.Request, silence *time.Timer, onText func(string)) (*ChatResponse, bool, error) {
+	silence.Reset(maxSilence)
 	defer silence.Stop()
-	defer func() {
-		if err != nil && context.Cause(ctx) == ErrSilent { // the transport's error need not say so
-			again, err = false, ErrSilent // the server may be working on it
-		}
-	}()
-	req = req.Clone(ctx)
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	req = req.WithContext(ctx)
 	req.Body, _ = req.GetBody() // from memory: this does not fail
 	client := *cmp.Or(m.Client, &http.Client{})
 	client.CheckRedirect = func(*http.Request, []*http.Request) error {
@@ -380,7 +373,7 @@ func (m *Mistral) attempt(req *http.Request, onText func(string)) (_ *ChatRespon
 		return nil, true, fmt.Errorf("no answer: %w; check the base URL, and that the server can be reached", err)
 	}
 	defer resp.Body.Close()
-	defer cancel(nil) // before Close, which over HTTP/2 can wait for the server
+	defer cancel() // before Close, which over HTTP/2 can wait for the server
 	body := patient{resp.Body, silence}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(body, 64<<10)) // or what there is before it breaks off
@@ -408,27 +401,21 @@ func (p patient) Read(b []byte) (int, error) {
 
 // read joins the events of a stream. A whole answer is a stream of one event.
 func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText func(string)) (*ChatResponse, error) {
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	next, whole := nextData, kind != "text/event-stream" // whatever was requested: not every server can do both
-	if whole {
+	next, whole := nextData, !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream")
+	if whole { // whatever was requested: not every server can do both
 		next = func(in *bufio.Reader) ([]byte, error) { return io.ReadAll(in) }
 	}
 	parts := &answerParts{host: host, byIndex: make(map[looseText]int)}
 	for {
 		data, err := next(in)
-		switch {
-		case string(data) == "[DONE]" && parts.begun, err == io.EOF && parts.FinishReason != "":
-			return parts.end(nil) // not every server sends [DONE], but every one sends a finish_reason
-		case string(data) == "[DONE]", err == io.EOF:
-			return parts.end(io.ErrUnexpectedEOF)
-		case err != nil:
+		if err != nil || string(data) == "[DONE]" {
 			return parts.end(err)
 		}
 		var event wireAnswer
 		if json.Unmarshal(data, &event) != nil {
 			return parts.end(m.refusal(r, data))
 		}
-		if text := parts.add(&event).Text(); text != "" && onText != nil {
+		if text := parts.add(&event); text != "" && onText != nil {
 			onText(text)
 		}
 		switch {
@@ -441,9 +428,8 @@ func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText f
 }
 
 // nextData returns the data of a stream's next event that has data (WHATWG HTML, 9.2.6). Every server sends it as one
-// line, and some omit the empty line after it, so each line counts as an event. A line ends with CR, LF or CRLF. The
-// LF of a CRLF is read as one more, empty line: looking ahead for it could block. A last line without an end is
-// dropped, because the connection broke inside it.
+// line, and some omit the empty line after it, so each line counts as an event. The LF of a CRLF is read as one more,
+// empty line: looking ahead for it could block. A last line without an end is dropped: the connection broke inside it.
 func nextData(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -474,12 +460,12 @@ type answerParts struct {
 	text         []byte            // of strings after the chunks
 }
 
-// add adds an event and returns its content.
-func (p *answerParts) add(event *wireAnswer) Content {
+// add adds an event and returns its text.
+func (p *answerParts) add(event *wireAnswer) string {
 	p.Model = cmp.Or(event.Model, p.Model)
 	p.Usage = cmp.Or(event.Usage, p.Usage)
 	if len(event.Choices) == 0 { // usage alone, as some servers end
-		return nil
+		return ""
 	}
 	first := event.Choices[0]
 	p.begun, p.FinishReason = true, cmp.Or(first.FinishReason, p.FinishReason)
@@ -487,14 +473,15 @@ func (p *answerParts) add(event *wireAnswer) Content {
 	for _, call := range message.ToolCalls {
 		p.addCall(&call, first.Message != nil)
 	}
+	text := message.Content.Text()
 	var chunks []json.RawMessage
 	if json.Unmarshal(message.Content, &chunks) != nil { // a string, or none
-		p.text = append(p.text, message.Content.Text()...)
+		p.text = append(p.text, text...)
 	}
 	for _, chunk := range chunks {
 		p.chunks = append(p.allChunks(), chunk)
 	}
-	return message.Content
+	return text
 }
 
 // allChunks are the chunks with the text after them as one more.
@@ -530,7 +517,12 @@ func (p *answerParts) end(err error) (*ChatResponse, error) {
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		err = ErrTooLarge
-	case err == nil && (p.FinishReason == "error" || p.FinishReason == "content_filter"):
+	case err == nil && !p.begun, err == io.EOF && p.FinishReason == "":
+		err = io.ErrUnexpectedEOF
+	case err == io.EOF: // not every server sends [DONE], but every one sends a finish_reason
+		err = nil
+	}
+	if err == nil && (p.FinishReason == "error" || p.FinishReason == "content_filter") {
 		err = fmt.Errorf("the server ended it with finish_reason %q", p.FinishReason)
 	}
 	if err != nil {
@@ -547,7 +539,7 @@ func (p *answerParts) end(err error) (*ChatResponse, error) {
 			calls[i].ExtraHost = p.host
 		}
 		for taken[calls[i].ID] { // the results could not be told apart
-			calls[i].ID = rand.Text()[:9] // as Mistral takes it
+			calls[i].ID = fmt.Sprintf("%09d", rand.N(1_000_000_000)) // as Mistral takes it
 		}
 		taken[calls[i].ID] = true
 	}
@@ -652,10 +644,9 @@ func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 		CorrelationID: m.clean(cmp.Or(resp.Header.Get("Mistral-Correlation-Id"), errorText(object["request_id"]))),
 	}
 	after := resp.Header.Get("Retry-After") // seconds, or a date (RFC 9110, 10.2.3)
+	e.RetryAfter, _ = time.ParseDuration(after + "s")
 	if date, err := http.ParseTime(after); err == nil {
-		e.RetryAfter = max(0, time.Until(date))
-	} else if seconds, err := strconv.ParseUint(after, 10, 32); err == nil { // 32 bits of seconds fit a Duration
-		e.RetryAfter = time.Duration(seconds) * time.Second
+		e.RetryAfter = time.Until(date)
 	}
 	if strings.HasPrefix(e.Message, "<") {
 		e.Message = "a web page: check the base URL, and any proxy on the way"
