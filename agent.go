@@ -108,12 +108,8 @@ type Agent struct {
 	// It is not asked about calls that cannot run. It must return soon after ctx ends. Nil runs every call.
 	Decide func(ctx context.Context, call ToolCall) Decision
 
-	// Missing, if set, returns why a function is not listed although it may exist, or nil. The model then gets this
-	// reason in place of the listed names.
-	Missing func(name string) error
-
-	// Observe, if set, is called with every event. The tries of a model request are reported to Model.OnRetry instead.
-	Observe func(Event)
+	Missing func(name string) error // if set, returns why a function that may exist is not listed; the model is told
+	Observe func(Event)             // if set, gets every event; the tries of a model request go to Model.OnRetry
 
 	MaxTurns   int // model turns with tools per question (20), before a last turn without
 	MaxCalls   int // calls per question (100)
@@ -126,7 +122,6 @@ type Agent struct {
 	Usage   Usage // of the last question, all its turns together
 }
 
-// acceptedName matches the names of functions that the API takes.
 var acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 const (
@@ -145,12 +140,9 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 	defer x.settle() // deferred, so that a callback's panic leaves a valid history too
 	a.Usage = Usage{}
 	a.History = append(a.History, ChatMessage{Role: "user", Content: TextContent(question)})
-
-	maxTurns := cmp.Or(a.MaxTurns, 20)
-	for {
-		x.turn++
-		if x.last == nil && x.turn > maxTurns {
-			x.last = &LimitError{maxTurns, "model turns per question"}
+	for x.turn = 1; ; x.turn++ {
+		if limit := cmp.Or(a.MaxTurns, 20); x.last == nil && x.turn > limit {
+			x.last = &LimitError{limit, "model turns per question"}
 		}
 		answer, err := x.ask(ctx)
 		if err != nil {
@@ -192,8 +184,13 @@ type equalCalls struct {
 
 // ask makes one model turn.
 func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
+	request := &ChatRequest{Messages: x.History}
+	if x.System != "" {
+		request.Messages = slices.Concat([]ChatMessage{{Role: "system", Content: TextContent(x.System)}}, x.History)
+	}
 	if x.last != nil {
 		x.observe(Event{Kind: LastTurn, Err: x.last})
+		request.ToolChoice = "none" // the tools are sent all the same: some servers want those that the history calls
 	}
 	if x.Tools != nil {
 		functions, err := x.Tools.Functions(ctx)
@@ -206,13 +203,7 @@ func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
 			x.observe(Event{Kind: ToolsFailed, Err: err})
 		}
 	}
-	request := &ChatRequest{Messages: x.History, Tools: x.functions}
-	if x.System != "" {
-		request.Messages = slices.Concat([]ChatMessage{{Role: "system", Content: TextContent(x.System)}}, x.History)
-	}
-	if x.last != nil && len(x.functions) > 0 {
-		request.ToolChoice = "none" // the tools are sent all the same: some servers want those that the history calls
-	}
+	request.Tools = x.functions
 
 	began := time.Now()
 	response, err := x.Model.Complete(ctx, request, x.OnText)
@@ -234,10 +225,9 @@ func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
 	return &answer, err
 }
 
-// callAll answers every call of the answer's message, and puts message and answers into the history.
-//
-// It puts all of them there before anything is asked or run, with answers that report an interrupted call; the outcome
-// of a call then replaces its answer. So the history has every answer, in call order, whatever happens in between.
+// callAll answers every call of a message. It puts the message and all answers into the history before anything is
+// asked or run, as answers that report an interrupted call; the outcome of a call then replaces its answer. So the
+// history has every answer, in call order, whatever happens in between.
 func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
 	message, interrupted := answer.Message, TextContent("Error: "+errInterrupted.Error())
 	message.ToolCalls = slices.Clone(message.ToolCalls) // what Observe got stays as it came

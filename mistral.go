@@ -65,16 +65,14 @@ func (e *APIError) Error() string {
 
 // Mistral talks to one chat-completions server. The zero value with a Model is usable, by several goroutines at once.
 type Mistral struct {
-	BaseURL  string        // "" means https://api.mistral.ai/v1
-	Key      string        // sent as a bearer token if not empty
-	Model    string        // for example "mistral-large-latest"
-	Client   *http.Client  // nil means one that shares http.DefaultTransport; redirects are not followed in any case
-	Insecure bool          // allow the key over plain http to a host that is not this machine
-	Tries    int           // of one request, at most; 0 means 5
-	MaxWait  time.Duration // all waits between the tries of one request together; 0 means 2 minutes
-
-	// OnRetry, if set, is called on Complete's goroutine after each failed try, before the wait for the next.
-	OnRetry func(err error, wait time.Duration)
+	BaseURL  string                              // "" means https://api.mistral.ai/v1
+	Key      string                              // sent as a bearer token if not empty
+	Model    string                              // for example "mistral-large-latest"
+	Client   *http.Client                        // nil: http.DefaultTransport's; redirects are never followed
+	Insecure bool                                // allow the key over plain http to a host that is not this machine
+	Tries    int                                 // of one request, at most; 0 means 5
+	MaxWait  time.Duration                       // all waits between the tries of one request; 0 means 2 minutes
+	OnRetry  func(err error, wait time.Duration) // if set, called after each failed try, before the wait for the next
 }
 
 // ChatMessage is one entry of a conversation. It marshals to the API's own form and back, so a history can be saved.
@@ -284,12 +282,6 @@ type wireAnswer struct {
 	} `json:"choices"`
 }
 
-// failed reports whether this is an error. Some servers send "error": false or "" beside an answer.
-func (a *wireAnswer) failed() bool {
-	given := func(v any) bool { return v != nil && v != false && v != "" }
-	return given(a.Error) || len(a.Choices) == 0 && (given(a.Message) || given(a.Detail))
-}
-
 // wireMessage has the members of a message that go into the history: the API would refuse others.
 type wireMessage struct {
 	Content   Content    `json:"content"`
@@ -300,9 +292,9 @@ type wireMessage struct {
 // passed to onText as it arrives. With an error, Complete returns the part of the answer that arrived, or nil. An
 // answer that was cut off at a length limit is not an error: see CutOff.
 //
-// Complete tries again after a refusal that may pass, and after a connection that broke before a byte of the answer. It
-// does not repeat what broke later, nor what a silent server may be working on. If the server says how long to wait, it
-// waits so long, or fails at once if that is more than MaxWait leaves.
+// Complete tries again after a refusal that may pass, and after a connection that broke before a byte of the answer.
+// It does not repeat what broke later, nor what a silent server may be working on. If the server says how long to
+// wait, it waits so long, or fails at once if that is more than MaxWait leaves.
 // Errors: *APIError, ErrTooLarge, ErrSilent, the cause of ctx's end, those of the connection.
 func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
 	req, err := m.request(ctx, r, onText != nil)
@@ -361,9 +353,8 @@ func (m *Mistral) attempt(req *http.Request, silence *time.Timer, onText func(st
 	req = req.WithContext(ctx)
 	req.Body, _ = req.GetBody() // from memory: this does not fail
 	client := *cmp.Or(m.Client, &http.Client{})
-	client.CheckRedirect = func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // the key and the conversation are meant for this URL alone
-	}
+	// The key and the conversation are meant for this URL alone.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := client.Do(req)
 	if err != nil {
 		err = errors.Unwrap(err) // the *url.Error around it shows the URL, which can hold credentials
@@ -418,8 +409,10 @@ func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText f
 		if text := parts.add(&event); text != "" && onText != nil {
 			onText(text)
 		}
+		given := func(v any) bool { return v != nil && v != false && v != "" } // some servers send an empty error
+		failed := given(event.Error) || len(event.Choices) == 0 && (given(event.Message) || given(event.Detail))
 		switch {
-		case event.failed(), whole && !parts.begun:
+		case failed, whole && !parts.begun:
 			return parts.end(m.refusal(r, data))
 		case whole:
 			return parts.end(nil)
