@@ -94,7 +94,7 @@ func together(t testing.TB, inFlight int, call func(worker int)) func(calls int)
 	}
 }
 
-// benchResult returns what a child answers. The name is a kind of text and its size in bytes, or tools and their number.
+// benchResult returns what a child answers. The name is a kind of text and its bytes, or tools and their number.
 func benchResult(name string) string {
 	kind, size, _ := strings.Cut(name, "-")
 	n, _ := strconv.Atoi(size)

@@ -209,9 +209,10 @@ const each = 0x0101010101010101
 
 // stringEnd passes over a string whose text begins at i. It returns the index after the quote, and its kind.
 // It looks for a quote, a backslash or a control character in eight bytes at a time: in a byte smaller than what is
-// subtracted, the subtraction borrows into the high bit.
+// subtracted, the subtraction borrows into the high bit. Where it finds none for some lines of text, plainEnd goes on,
+// which would look too far if there were a newline in each line.
 func (s *scanner) stringEnd(i int) (end, kind int) {
-	for b, far := s.text, i+64; ; far = i + 64 {
+	for b, far := s.text, i+256; ; far = i + 256 {
 		for i+8 <= len(b) && i < far {
 			w := binary.LittleEndian.Uint64(b[i:])
 			quote, backslash := w^each*'"', w^each*'\\'
