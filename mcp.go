@@ -119,6 +119,7 @@ type Client struct {
 	declared json.RawMessage        // our capabilities, in either era
 	self     []byte                 // members of the _meta of every request of the stateless era
 	meta     atomic.Pointer[[]byte] // self; nil in the handshake era
+	begun    time.Time              // when the time of Client.now was zero
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
 	requests map[int64]*request         // that are being sent, by id, which is their progress token
@@ -150,16 +151,17 @@ type request struct {
 	method    string
 	about     string          // the name of a tool, prompt or argument, or the URI of a resource; may be empty
 	params    []byte          // members, without _meta and without those of arguments
-	meta      []byte          // members of _meta, of server/discover; nil means Client.meta
+	meta      []byte          // members of _meta; nil in the handshake era
 	arguments json.RawMessage // of a tool call, whose name is the first of its params; else nil
 	report    func(Progress)  // nil if progress is not asked for
 	input     bool            // the server may ask for input first
 	subscribe *listener       // of a subscriptions/listen, which never expires; else nil
 
-	// The next three belong to one sending. Client.mu guards them.
-	session  int       // Client.session when it was sent
-	deadline time.Time // later with each progress
-	last     time.Time // no progress helps beyond it
+	id int64 // of one sending, like the next three, which Client.mu guards
+
+	session  int           // Client.session when it was sent
+	deadline time.Duration // by Client.now; later with each progress
+	last     time.Duration // no progress helps beyond it
 
 	mu   sync.Mutex // held during report, so that a call that has returned reports no more
 	over bool       // the request has ended
@@ -244,6 +246,7 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 		c.headers, c.stream = t, t.Stream
 		t.OnStreamEnd(c.streamEnded)
 	}
+	c.begun = time.Now()
 	c.clock = time.AfterFunc(o.Timeout, c.expire)
 	c.clock.Stop()
 	c.conn = NewConn(transport, Handler{
@@ -561,13 +564,14 @@ func (c *Client) get(ctx context.Context, r *request, result any) error {
 
 // warnOf warns of what was left out of a request's result.
 func (c *Client) warnOf(r *request, left leftOut) {
+	if left.count == 0 {
+		return
+	}
 	text := "what cannot be read is left out: " + left.first
 	if left.count > 1 {
 		text += fmt.Sprintf(", and %d more", left.count-1)
 	}
-	if left.count > 0 {
-		c.warn(r.method+" "+r.about, r.failed(errors.New(text)).Error())
-	}
+	c.warn(r.method+" "+r.about, r.failed(errors.New(text)).Error())
 }
 
 // warn gives ClientOptions.Warn a text, unless it is the last one that it received about the same.
@@ -658,12 +662,12 @@ func resultType(raw json.RawMessage) string {
 
 // send sends a request once and returns the result of its answer.
 func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) {
-	m := Outgoing{ID: c.conn.NextID(), Method: r.method}
-	meta := r.meta
+	r.id = c.conn.NextID()
+	m := Outgoing{ID: r.id, Method: r.method, Source: r}
 	if stateless := c.meta.Load(); stateless != nil {
-		meta = *stateless
+		r.meta = *stateless
 	}
-	if meta != nil {
+	if r.meta != nil {
 		m.Revision = statelessRevision
 		if r.input { // exactly these have a name, which HTTP sends as Mcp-Name
 			m.Name = r.about
@@ -673,7 +677,6 @@ func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) 
 			return nil, err
 		}
 	}
-	m.Text = r.text(m.ID, meta)
 	if r.subscribe != nil {
 		c.listen(r.subscribe, m.ID)
 	} else {
@@ -683,27 +686,26 @@ func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) 
 	return c.conn.Do(ctx, m)
 }
 
-// text returns the request's message. meta may be nil.
-func (r *request) text(id int64, meta []byte) []byte {
-	b := make([]byte, 0, 128+len(r.about)+len(r.arguments)+len(r.params)+len(meta))
-	b = AppendRequest(b, id, r.method)
-	if r.arguments == nil && r.params == nil && r.report == nil && meta == nil {
-		return append(b, '}')
+// AppendText makes the request's message where it is sent from, rather than to be copied there.
+func (r *request) AppendText(b []byte) ([]byte, error) {
+	b = AppendRequest(b, r.id, r.method)
+	if r.arguments == nil && r.params == nil && r.report == nil && r.meta == nil {
+		return append(b, '}'), nil
 	}
-	b = append(appendKey(b, "params"), '{')
+	b = append(b, `,"params":{`...)
 	if r.arguments != nil {
-		b = appendString(appendKey(b, "name"), r.about)
-		b = append(appendKey(b, "arguments"), r.arguments...)
+		b = appendString(append(b, `"name":`...), r.about)
+		b = append(append(b, `,"arguments":`...), r.arguments...)
 	}
 	b = joinMembers(b, r.params)
-	if r.report != nil || meta != nil {
+	if r.report != nil || r.meta != nil {
 		b = append(appendKey(b, "_meta"), '{')
 		if r.report != nil {
-			b = strconv.AppendInt(appendKey(b, "progressToken"), id, 10)
+			b = strconv.AppendInt(append(b, `"progressToken":`...), r.id, 10)
 		}
-		b = append(joinMembers(b, meta), '}')
+		b = append(joinMembers(b, r.meta), '}')
 	}
-	return append(b, "}}"...)
+	return append(b, "}}"...), nil
 }
 
 // paramHeaders returns the headers that repeat parameters of a tool call.
@@ -753,6 +755,9 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	return err
 }
 
+// now is the time by which requests expire, since the beginning of the connection.
+func (c *Client) now() time.Duration { return time.Since(c.begun) }
+
 // track starts the time of a request.
 func (c *Client) track(id int64, r *request) {
 	r.mu.Lock()
@@ -760,23 +765,19 @@ func (c *Client) track(id int64, r *request) {
 	r.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
+	now := c.now()
 	r.session = c.session
-	r.last = now.Add(c.options.MaxTimeout)
-	r.extend(now, c.options.Timeout)
+	r.last = now + c.options.MaxTimeout
+	r.extend(now + c.options.Timeout)
 	c.requests[id] = r
 	if !c.ticking { // else it is set to an earlier deadline: all requests have the same time
 		c.ticking = true
-		c.clock.Reset(r.deadline.Sub(now))
+		c.clock.Reset(r.deadline - now)
 	}
 }
 
-// extend starts the time anew. The caller holds Client.mu.
-func (r *request) extend(now time.Time, timeout time.Duration) {
-	if r.deadline = now.Add(timeout); r.deadline.After(r.last) {
-		r.deadline = r.last
-	}
-}
+// extend moves the deadline. The caller holds Client.mu.
+func (r *request) extend(deadline time.Duration) { r.deadline = min(deadline, r.last) }
 
 func (c *Client) untrack(id int64, r *request) {
 	c.mu.Lock()
@@ -791,28 +792,25 @@ func (c *Client) untrack(id int64, r *request) {
 func (c *Client) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := time.Now()
-	var next time.Time
+	now, next := c.now(), time.Duration(0)
 	for id, r := range c.requests {
-		if c.asked > 0 && r.expired(now) {
-			r.extend(now, c.options.Timeout) // the server waits for us
+		if c.asked > 0 && r.deadline <= now {
+			r.extend(now + c.options.Timeout) // the server waits for us
 		}
-		if r.expired(now) {
+		if r.deadline <= now {
 			c.conn.Cancel(id, c.timeoutError(r))
-		} else if next.IsZero() || r.deadline.Before(next) {
+		} else if next == 0 || r.deadline < next {
 			next = r.deadline
 		}
 	}
-	if c.ticking = !next.IsZero(); c.ticking {
-		c.clock.Reset(next.Sub(now))
+	if c.ticking = next > 0; c.ticking {
+		c.clock.Reset(next - now)
 	}
 }
 
-func (r *request) expired(now time.Time) bool { return !r.deadline.After(now) }
-
 // timeoutError returns the reason why the time of a request is up.
 func (c *Client) timeoutError(r *request) *TimeoutError {
-	if r.deadline.Equal(r.last) {
+	if r.deadline == r.last {
 		return &TimeoutError{After: c.options.MaxTimeout, Total: true}
 	}
 	return &TimeoutError{After: c.options.Timeout}
@@ -880,7 +878,7 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 		defer c.mu.Unlock()
 		c.asked--
 		for _, r := range c.requests {
-			r.extend(time.Now(), c.options.Timeout) // the server goes on only now
+			r.extend(c.now() + c.options.Timeout) // the server goes on only now
 		}
 	}()
 	return answer.Reply(ctx, params)
@@ -926,7 +924,7 @@ func (c *Client) progress(token json.RawMessage, progress Progress) {
 	c.mu.Lock()
 	r := c.requests[id]
 	if r != nil {
-		r.extend(time.Now(), c.options.Timeout)
+		r.extend(c.now() + c.options.Timeout)
 	}
 	c.mu.Unlock()
 	if r != nil && r.report != nil { // else it is late, or was never asked for

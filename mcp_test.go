@@ -149,6 +149,7 @@ func TestOutgoing(t *testing.T) {
 			if revision != statelessRevision {
 				want.Name = "" // no header repeats it
 			}
+			m.Source = nil // of its text
 			assert.DeepEqual(t, m, want)
 			assert.Assert(t, m.ID > 1 && m.Method != "" && m.Revision == want.Revision)
 			cancel()
@@ -251,9 +252,8 @@ func TestNoProgressAfterReturn(t *testing.T) {
 
 // TestExpiry: when a request has expired, how its time is extended, and what its error says.
 func TestExpiry(t *testing.T) {
-	begin := time.Now()
 	c := &Client{options: ClientOptions{Timeout: time.Minute, MaxTimeout: 150 * time.Second}}
-	r := &request{last: begin.Add(c.options.MaxTimeout)}
+	r := &request{last: c.options.MaxTimeout}
 	for _, test := range []struct {
 		at   time.Duration // of the progress
 		want time.Duration // until the request expires
@@ -265,9 +265,8 @@ func TestExpiry(t *testing.T) {
 		{90 * time.Second, 150 * time.Second, TimeoutError{After: 150 * time.Second, Total: true}},
 		{149 * time.Second, 150 * time.Second, TimeoutError{After: 150 * time.Second, Total: true}},
 	} {
-		r.extend(begin.Add(test.at), c.options.Timeout)
-		assert.Assert(t, !r.expired(begin.Add(test.want-1)))
-		assert.Assert(t, r.expired(begin.Add(test.want)))
+		r.extend(test.at + c.options.Timeout)
+		assert.Equal(t, r.deadline, test.want)
 		assert.DeepEqual(t, c.timeoutError(r), &test.err)
 		assert.ErrorIs(t, c.timeoutError(r), context.DeadlineExceeded)
 	}

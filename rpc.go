@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,9 @@ type Outgoing struct {
 	Text   []byte // one JSON value on one line; not changed any more, even when ctx ended a Write early
 	ID     int64  // of a request; 0 for a notification or a response
 	Method string // of a request or a notification; empty for a response
-	Crowd  bool   // other calls are in flight: more messages may follow at once, and can be sent together
+
+	Source encoding.TextAppender // makes the text of a request whose Text is nil, which only WriteNow is given
+	Crowd  bool                  // other calls are in flight: more messages may follow at once, and be sent together
 
 	// These are MCP's, for a transport that repeats them beside the text, as HTTP does in headers.
 	Revision string            // the stateless revision that the message says it is of; empty in the handshake era
@@ -85,9 +88,9 @@ type Transport interface {
 	Close() error
 }
 
-// directTransport is a Transport that can tell whether a message can be sent without waiting for the peer.
+// directTransport is a Transport that may be able to send without waiting for the peer.
 type directTransport interface {
-	// WriteNow sends a message, or reports false and has sent nothing.
+	// WriteNow sends a message, or reports false and has sent nothing. A text that it makes goes straight to its buffer.
 	WriteNow(m Outgoing) (sent bool, err error)
 }
 
@@ -244,8 +247,8 @@ func (c *Conn) NextID() int64 { return c.lastID.Add(1) }
 // Do sends a request, whose ID is from NextID and whose text begins with AppendRequest's, and returns the result of
 // its answer, known to be valid JSON. The error is that of Call, without the method.
 //
-// It waits once, for its outcome: the answer, or what Cancel or the end of the connection leave there, or for its ctx.
-// No ctx is derived for that, and the waiter is used again: both would cost more than the rest of a call.
+// It waits once: for its outcome, which is the answer or what Cancel or the end of the connection leave there, or for
+// ctx. Why not with a ctx of its own, that all of them end? That would cost more than the rest of a call.
 func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx) // nothing was sent: there is nothing to cancel
@@ -255,10 +258,9 @@ func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	var o outcome
 	if err = c.send(ctx, request); err == nil {
 		select {
-		case o = <-w.outcome:
+		case o := <-w.outcome:
 			return c.done(w, &request, o)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
@@ -272,30 +274,31 @@ func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error
 }
 
 // send sends a request. Where that waits for the peer, it ends with ctx or with the outcome of the call.
-func (c *Conn) send(ctx context.Context, request Outgoing) error {
+func (c *Conn) send(ctx context.Context, request Outgoing) (err error) {
+	if request.Text == nil && (c.direct == nil || c.handler.Trace != nil) {
+		request.Text, _ = request.Source.AppendText(nil)
+	}
 	c.trace(true, request.Text)
 	if c.direct != nil {
 		if sent, err := c.direct.WriteNow(request); sent || err != nil {
 			return c.lost(err)
 		}
+		if request.Text == nil {
+			request.Text, _ = request.Source.AppendText(nil)
+		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if !c.stopWith(cancel, request.ID) {
-		return ErrAnswered
-	}
-	return c.lost(c.transport.Write(ctx, request))
-}
-
-// stopWith has the outcome of a call end its Write. It reports false if the outcome is there.
-func (c *Conn) stopWith(cancel context.CancelCauseFunc, id int64) bool {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	w := c.pending[id]
+	w := c.pending[request.ID]
 	if w != nil {
 		w.stop = cancel
 	}
-	return w != nil
+	c.mu.Unlock()
+	if w == nil {
+		return ErrAnswered
+	}
+	return c.lost(c.transport.Write(ctx, request))
 }
 
 // done ends a call, whose waiter nobody else knows any more.
@@ -601,9 +604,9 @@ func (c *Conn) respond(id json.RawMessage, result any, err error) {
 func AppendRequest(b []byte, id int64, method string) []byte {
 	b = append(b, `{"jsonrpc":"2.0"`...)
 	if id != 0 {
-		b = strconv.AppendInt(appendKey(b, "id"), id, 10)
+		b = strconv.AppendInt(append(b, `,"id":`...), id, 10)
 	}
-	return appendString(appendKey(b, "method"), method)
+	return appendString(append(b, `,"method":`...), method)
 }
 
 // EncodeRequest returns the text of a request or a notification. Params that encode to null are left out.
@@ -621,19 +624,16 @@ func EncodeRequest(id int64, method string, params any) ([]byte, error) {
 
 // EncodeResponse makes the answer to a request: err if there is one, else result.
 func EncodeResponse(id json.RawMessage, result any, err error) ([]byte, error) {
-	b := append([]byte(nil), `{"jsonrpc":"2.0","id":`...)
-	b = append(b, id...)
-	if err == nil {
-		b = append(b, `,"result":`...)
-	} else {
+	member := "result"
+	if err != nil {
 		var e *Error
 		if !errors.As(err, &e) {
 			e = &Error{Code: CodeInternalError, Message: err.Error()}
 		}
-		b = append(b, `,"error":`...)
-		result = e
+		member, result = "error", e
 	}
-	b, err = appendJSON(b, result)
+	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
+	b, err = appendJSON(appendKey(b, member), result)
 	return append(b, '}'), err
 }
 

@@ -161,15 +161,22 @@ func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 // caller would sleep meanwhile: as expensive as the rest of a call. Lines that come while another caller writes are
 // left to that one.
 func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
-	if bytes.IndexByte(m.Text, '\n') >= 0 {
-		return false, errors.New("a message with a newline cannot be framed")
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.failed != nil || len(l.out) >= maxOut {
 		return false, l.failed
 	}
-	l.out = append(append(l.out, m.Text...), '\n')
+	out := append(l.out, m.Text...)
+	if m.Text == nil {
+		out, err = m.Source.AppendText(out)
+	}
+	if err == nil && bytes.IndexByte(out[len(l.out):], '\n') >= 0 {
+		err = errors.New("a message with a newline cannot be framed")
+	}
+	if err != nil {
+		return false, err
+	}
+	l.out = append(out, '\n')
 	if l.writing {
 		return true, nil
 	}
