@@ -556,10 +556,10 @@ func members(of ...any) (b []byte) {
 
 func (c *Client) get(ctx context.Context, r *request, result any) error {
 	raw, err := c.do(ctx, r)
-	if err != nil {
-		return err
+	if err == nil {
+		err = r.failed(json.Unmarshal(raw, result))
 	}
-	return r.failed(json.Unmarshal(raw, result))
+	return err
 }
 
 // warnOf warns of what was left out of a request's result.
@@ -740,7 +740,7 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	case ctx.Err() != nil:
 	case errors.As(err, &expired) && expired.SessionExpired():
 		return c.renew(ctx, r.session)
-	case errors.As(err, &lost) && lost.Lost() && (c.stateless() || r.meta != nil):
+	case errors.As(err, &lost) && lost.Lost() && r.meta != nil:
 		// What is neither a call nor a subscription only reads.
 		if r.arguments == nil && r.subscribe == nil || ctx.Value(repeatableKey{}) != nil {
 			return nil
