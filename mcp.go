@@ -155,6 +155,7 @@ type request struct {
 	arguments json.RawMessage // of a tool call, whose name is the first of its params; else nil
 	report    func(Progress)  // nil if progress is not asked for
 	input     bool            // the server may ask for input first
+	result    ResultDecoder   // see Outgoing.Result; may be nil
 	subscribe *listener       // of a subscriptions/listen, which never expires; else nil
 
 	id int64 // of one sending, like the next three, which Client.mu guards
@@ -475,14 +476,16 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 	if err != nil {
 		return nil, fmt.Errorf("tools/call %s: arguments: %w", name, err)
 	}
-	r := &request{method: "tools/call", about: name, arguments: arguments, report: report, input: true}
-	raw, err := c.do(ctx, r)
+	answer := new(toolAnswer)
+	r := &request{method: "tools/call", about: name, arguments: arguments, report: report, input: true, result: answer}
+	if _, err = c.do(ctx, r); err == nil {
+		c.warnOf(r, answer.left)
+		err = r.failed(answer.err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	result, left, err := decodeToolResult(raw)
-	c.warnOf(r, left)
-	return result, r.failed(err)
+	return &answer.ToolResult, nil
 }
 
 // ReadResource returns the contents of a resource; a folder can have several. For an unknown URI it returns an *Error
@@ -663,7 +666,7 @@ func resultType(raw json.RawMessage) string {
 // send sends a request once and returns the result of its answer.
 func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) {
 	r.id = c.conn.NextID()
-	m := Outgoing{ID: r.id, Method: r.method, Source: r}
+	m := Outgoing{ID: r.id, Method: r.method, Source: r, Result: r.result}
 	if stateless := c.meta.Load(); stateless != nil {
 		r.meta = *stateless
 	}

@@ -176,7 +176,8 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 	var items []T
 	var left leftOut
 	size := 0 // of all pages, in bytes
-	r := &request{method: method}
+	page := &listPage[T]{member: member}
+	r := &request{method: method, result: page}
 	seen := make(map[string]bool)
 	fresh := cachedList{kind: kind, stream: stream}
 	for {
@@ -185,12 +186,15 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 		if err != nil {
 			return items, err
 		}
-		size += len(raw)
-		page, err := decodePage[T](raw, member)
-		if err != nil {
-			return items, r.failed(err)
+		if page.err != nil {
+			return items, r.failed(page.err)
 		}
-		items = append(items, page.items...)
+		size += len(raw)
+		if len(items) == 0 && len(page.items) > 0 {
+			items = page.items // of most lists the only page
+		} else {
+			items = append(items, page.items...)
+		}
 		left.count, left.first = left.count+page.left.count, cmp.Or(left.first, page.left.first)
 		if page.nextCursor != nil && *page.nextCursor == "" && !c.stateless() {
 			page.nextCursor = nil // what some servers of the handshake era end with; since then it is a cursor

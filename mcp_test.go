@@ -597,6 +597,18 @@ func FuzzDecoders(f *testing.F) {
 	})
 }
 
+func decodeToolResult(raw json.RawMessage) (*ToolResult, leftOut, error) {
+	var a toolAnswer
+	a.DecodeResult(raw)
+	return &a.ToolResult, a.left, a.err
+}
+
+func decodePage[T any](raw json.RawMessage, member string) (*listPage[T], error) {
+	page := &listPage[T]{member: member}
+	page.DecodeResult(raw)
+	return page, page.err
+}
+
 func fuzzToolResult(t *testing.T, raw []byte) {
 	got, _, err := decodeToolResult(raw)
 	want := new(ToolResult) // by encoding/json alone

@@ -287,14 +287,22 @@ type leftOut struct {
 
 // read reads the array, and each of its elements with decode.
 func (p *parts[T]) read(s *scanner, decode func(item *T) error) {
-	if *p = (parts[T]{}); s.peek() == 'n' {
+	p.left, p.items = leftOut{}, p.items[:0]
+	if s.peek() == 'n' {
+		p.items = nil
 		s.value() // null
 		return
 	}
-	p.items = []T{}
+	if p.items == nil {
+		p.items = []T{}
+	}
+	begin := s.at
 	s.array(func() {
 		s.peek()
 		start, count, err := s.at, len(p.items), errTooMany
+		if count == cap(p.items) && count > 0 { // grow once or twice: by what the rest of the text may hold
+			p.items = slices.Grow(p.items, min((len(s.text)-start)/((start-begin)/count)+1, 7*count, maxParts-count))
+		}
 		if count == maxParts {
 			s.value()
 		} else {
@@ -363,61 +371,72 @@ func (t *Tool) scan(s *scanner) {
 // listPage is one page of a list.
 type listPage[T any] struct {
 	parts[T]
+	member     string  // of the result: where the items are
 	nextCursor *string // nil on the last; "" is a cursor like any other
 	ttlMs      float64 // how long it stays fresh, in milliseconds
+	err        error
 }
 
-// decodePage decodes one page of a list, whose items are in the member of that name.
-func decodePage[T any](raw json.RawMessage, member string) (page listPage[T], err error) {
+// DecodeResult decodes one page; see Outgoing.Result.
+func (p *listPage[T]) DecodeResult(raw json.RawMessage) bool {
+	*p = listPage[T]{member: p.member}
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		var invalid error
 		switch name := string(key); {
-		case name == member && s.peek() == '[':
-			page.read(&s, func(item *T) error { return decodePart(&s, item) })
-		case name == member:
-			invalid = page.UnmarshalJSON(s.value())
+		case name == p.member && s.peek() == '[':
+			p.read(&s, func(item *T) error { return decodePart(&s, item) })
+		case name == p.member:
+			invalid = p.UnmarshalJSON(s.value())
 		case name == "nextCursor":
-			invalid = json.Unmarshal(s.value(), &page.nextCursor)
+			invalid = json.Unmarshal(s.value(), &p.nextCursor)
 		case name == "ttlMs":
-			_ = json.Unmarshal(s.value(), &page.ttlMs) // of another type it counts as absent
+			_ = json.Unmarshal(s.value(), &p.ttlMs) // of another type it counts as absent
 		default:
 			s.value()
 		}
-		if invalid != nil && err == nil {
-			err = fmt.Errorf("%s: %w", key, invalid)
+		if invalid != nil && p.err == nil {
+			p.err = fmt.Errorf("%s: %w", key, invalid)
 		}
 	})
-	if err == nil && !s.end() {
-		err = fmt.Errorf("the result is not a list of %s", member)
+	if p.err == nil && !s.end() {
+		p.err = fmt.Errorf("the result is not a list of %s", p.member)
 	}
-	return page, err
+	return s.end()
 }
 
-// decodeToolResult decodes a result, which can be large, without copies of its text.
-func decodeToolResult(raw json.RawMessage) (*ToolResult, leftOut, error) {
-	r := new(ToolResult)
-	var content parts[ContentBlock]
+// toolAnswer is the result of a tool with what belongs to reading it, in one allocation.
+type toolAnswer struct {
+	ToolResult
+	first [1]ContentBlock // of Content; most results have one block
+	left  leftOut
+	err   error
+}
+
+// DecodeResult decodes a result, which can be large, without copies of its text; see Outgoing.Result.
+func (a *toolAnswer) DecodeResult(raw json.RawMessage) bool {
+	*a = toolAnswer{}
+	content := parts[ContentBlock]{items: a.first[:0]}
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
 			content.read(&s, func(b *ContentBlock) error { return scanContent(&s, b) })
+			a.Content = content.items
 		case "structuredContent":
-			r.StructuredContent = s.value()
+			a.StructuredContent = s.value()
 		case "isError":
-			r.IsError = string(bytes.Trim(s.value(), `"`)) == "true"
+			a.IsError = string(bytes.Trim(s.value(), `"`)) == "true"
 		case "_meta":
-			r.Meta = s.value()
+			a.Meta = s.value()
 		default:
 			s.value()
 		}
 	})
-	if !s.end() && string(bytes.TrimSpace(raw)) != "null" {
-		return nil, leftOut{}, errors.New("the result is not an object with an array of content")
+	if a.left = content.left; !s.end() && string(bytes.TrimSpace(raw)) != "null" {
+		a.err = errors.New("the result is not an object with an array of content")
 	}
-	r.Content = content.items
-	return r, content.left, nil
+	return s.end()
 }
 
 // scanContent reads a block: plain text in one pass, any other as encoding/json does.

@@ -74,6 +74,15 @@ type Outgoing struct {
 	Revision string            // the stateless revision that the message says it is of; empty in the handshake era
 	Name     string            // of the tool or prompt, or the URI of the resource, that a request is about
 	Headers  map[string]string // made of parameters of a tool call: complete names and encoded values
+
+	Result ResultDecoder // of a request, for Do; may be nil
+}
+
+// ResultDecoder decodes the result of an answer in the one pass over it, which also proves it to be valid JSON.
+type ResultDecoder interface {
+	// DecodeResult reports whether the result is valid JSON and what was expected. Where it is not, it may be called
+	// again with another text.
+	DecodeResult(result json.RawMessage) bool
 }
 
 // Transport carries whole messages, each the text of one JSON value.
@@ -109,7 +118,7 @@ type Handler struct {
 	// Call.
 	Notification func(c *Conn, method string, params json.RawMessage)
 
-	// Stray receives, on the reader, each message that is not JSON-RPC or answers no request of ours, and the reason.
+	// Stray receives, concurrently, each message that is not JSON-RPC or answers no request of ours, and the reason.
 	Stray func(message []byte, reason error)
 
 	// Trace receives every message, concurrently, before it is sent and after it was read. It must not keep the text.
@@ -164,10 +173,13 @@ func (w *waiter) deliver(o outcome) {
 
 // outcome is the peer's answer, or the reason why none is waited for.
 type outcome struct {
-	result    json.RawMessage // valid JSON
+	message   []byte          // the answer
+	result    json.RawMessage // what seems to be its result; see Incoming.split
 	err       error           // *Error, the reason why the answer is invalid, or the end of the connection
 	cancelled bool            // by Conn.Cancel, whose cause is err
 }
+
+func invalidAnswer(err error) error { return fmt.Errorf("the answer is invalid: %w", err) }
 
 // lane is a queue of requests of the peer, and the goroutines that answer them. Conn.mu guards it.
 type lane struct {
@@ -181,6 +193,9 @@ type served struct {
 	ctx    context.Context // ends with cancel
 	cancel context.CancelFunc
 }
+
+// size returns how many bytes a request takes while it waits: the message, and what is made for it.
+func (s *served) size() int { return len(s.text) + 512 }
 
 // NewConn starts a connection on a transport that it owns from now on. The caller must Close it.
 func NewConn(t Transport, h Handler) *Conn {
@@ -308,6 +323,23 @@ func (c *Conn) done(w *waiter, request *Outgoing, o outcome) (json.RawMessage, e
 	}
 	w.stop = nil
 	c.waiters.Put(w)
+	return c.read(request, o)
+}
+
+// read returns the result of an answer if it is valid JSON. It takes the time of the caller, not of the reader.
+func (c *Conn) read(request *Outgoing, o outcome) (json.RawMessage, error) {
+	decoder := request.Result
+	if o.err != nil || decoder == nil && validJSON(o.result) || decoder != nil && decoder.DecodeResult(o.result) {
+		return o.result, o.err
+	}
+	var in Incoming
+	if err := in.Parse(o.message); err != nil {
+		c.stray(o.message, err)
+		return nil, invalidAnswer(err)
+	}
+	if o = in.outcome(); o.err == nil && decoder != nil {
+		decoder.DecodeResult(o.result) // what is wrong with it is for the decoder to say
+	}
 	return o.result, o.err
 }
 
@@ -473,17 +505,23 @@ func (c *Conn) dispatch(message []byte) {
 
 func (c *Conn) dispatchOne(message []byte) {
 	var in Incoming
-	err := in.Parse(message)
+	err := in.split(message)
 	if err == nil {
 		err = c.route(&in)
 	} else if id, ok := idNumber(in.ID); ok && in.Method == "" && (in.Result != nil || in.Error != nil) {
 		// An answer, but an invalid one. No other message will end its call.
 		if w := c.take(id); w != nil {
-			w.deliver(outcome{err: fmt.Errorf("the answer is invalid: %w", err)})
+			w.deliver(outcome{err: invalidAnswer(err)})
 		}
 	}
-	if err != nil && c.handler.Stray != nil {
-		c.handler.Stray(message, err)
+	if err != nil {
+		c.stray(message, err)
+	}
+}
+
+func (c *Conn) stray(message []byte, reason error) {
+	if c.handler.Stray != nil {
+		c.handler.Stray(message, reason)
 	}
 }
 
@@ -515,16 +553,20 @@ func (c *Conn) route(in *Incoming) error {
 	if w == nil {
 		return fmt.Errorf("no request waits for a response with the id %d", id)
 	}
+	w.deliver(in.outcome())
+	return nil
+}
+
+// outcome returns what an answer means for its call.
+func (in *Incoming) outcome() outcome {
 	if in.Error == nil {
-		w.deliver(outcome{result: in.Result})
-		return nil
+		return outcome{message: in.text, result: in.Result}
 	}
 	var e Error
 	if err := json.Unmarshal(in.Error, &e); err != nil {
 		e = Error{Code: CodeInternalError, Message: "a malformed error: " + string(in.Error)}
 	}
-	w.deliver(outcome{err: &e})
-	return nil
+	return outcome{err: &e}
 }
 
 // accept takes a request of the peer. It returns false when too many of them wait.
@@ -539,7 +581,7 @@ func (c *Conn) accept(in *Incoming) bool {
 		l = &c.brief
 	}
 	l.waiting = append(l.waiting, s)
-	c.queued += s.size
+	c.queued += s.size()
 	if l.workers < maxServing {
 		l.workers++
 		c.work.Go(func() { c.serveRequests(l) })
@@ -575,7 +617,7 @@ func (c *Conn) nextRequest(l *lane) *served {
 	}
 	s := l.waiting[0]
 	l.waiting[0], l.waiting = nil, l.waiting[1:]
-	c.queued -= s.size
+	c.queued -= s.size()
 	return s
 }
 
@@ -641,17 +683,30 @@ func EncodeResponse(id json.RawMessage, result any, err error) ([]byte, error) {
 type Incoming struct {
 	Method                    string
 	ID, Params, Result, Error json.RawMessage
-	size                      int // bytes that a request takes while it waits: the message, and what is made for it
+	text                      []byte // the message
 }
 
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The error says why it is
 // not a request, a notification or a response (JSON-RPC 2.0, 4 and 5); the members then hold what could be read.
-func (in *Incoming) Parse(message []byte) error {
+func (in *Incoming) Parse(message []byte) error { return in.parse(message, 0) }
+
+// split is Parse for all but the result of an answer, which can be large and is read by whoever decodes it. An object
+// is expected to reach to the last brace but one. If that is valid JSON, so is the whole message, and it was right.
+func (in *Incoming) split(message []byte) error {
+	end := bytes.LastIndexByte(message[:max(len(message)-1, 0)], '}') + 1
+	if in.parse(message, end) == nil && (in.Result == nil || in.Method == "") {
+		return nil
+	}
+	return in.Parse(message)
+}
+
+// parse is Parse, or split if the result ends at resultEnd.
+func (in *Incoming) parse(message []byte, resultEnd int) error {
 	s := scanner{text: message}
-	version := in.read(&s)
+	version := in.read(&s, resultEnd)
 	switch {
 	case !s.end():
-		if in.read(&scanner{text: message, loose: true}); !bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
+		if in.read(&scanner{text: message, loose: true}, 0); !bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
 			*in = Incoming{} // a part of a message
 		}
 		return errors.New("not a JSON-RPC object")
@@ -674,8 +729,8 @@ func (in *Incoming) Parse(message []byte) error {
 }
 
 // read sets the members, and reports whether the message is of JSON-RPC 2.0.
-func (in *Incoming) read(s *scanner) (version bool) {
-	*in = Incoming{size: len(s.text) + 512}
+func (in *Incoming) read(s *scanner, resultEnd int) (version bool) {
+	*in = Incoming{text: s.text}
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "jsonrpc":
@@ -687,7 +742,11 @@ func (in *Incoming) read(s *scanner) (version bool) {
 		case "params":
 			in.Params = s.value()
 		case "result":
-			in.Result = s.value()
+			if s.peek() == '{' && s.at < resultEnd {
+				in.Result, s.at = s.text[s.at:resultEnd:resultEnd], resultEnd
+			} else {
+				in.Result = s.value()
+			}
 		case "error":
 			in.Error = s.value()
 		default:
