@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -516,4 +517,27 @@ func ExampleConn() {
 	// Output:
 	// map[you said:["hello"]] <nil>
 	// say: connection closed
+}
+
+// FuzzSplit: what is split from a message, and proves valid, is what Parse takes from it, which reads all of it.
+func FuzzSplit(f *testing.F) {
+	for _, seed := range []string{
+		`{"jsonrpc":"2.0","id":1,"result":{"a":[{}],"b":"}"}}`, `{"result":{"a":1},"jsonrpc":"2.0","id":"}"} `,
+		`{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, `{"jsonrpc":"2.0","id":1,"result":{},"x":{"y":[]}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"a":1},"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{},"method":"}"}`,
+		`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1}}`, `{"jsonrpc":"2.0","id":1,"result":{"a":{}}`,
+		`{"jsonrpc":"2.0","id":1,"result":{"a":{"b":tru}}}`, `{"jsonrpc":"2.0","id":1,"result":[{}]}`, `}`, ``, `{}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		var split, whole Incoming
+		err, wholeErr := split.split(message), whole.Parse(message)
+		if err == nil && (split.Result == nil || validJSON(split.Result)) {
+			assert.NilError(t, wholeErr)
+			assert.Assert(t, reflect.DeepEqual(split, whole), "%+v, Parse: %+v", split, whole)
+		} else if wholeErr == nil {
+			assert.NilError(t, err) // it proves to be wrong when the result is read
+		}
+	})
 }
