@@ -136,7 +136,7 @@ const (
 // question of which nothing came is taken out of the history, so that it can be asked again; otherwise the calls made
 // and the text so far stay.
 func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
-	x := &questionRun{Agent: a, start: len(a.History), equal: make(map[string]*equalCalls)}
+	x := &questionRun{Agent: a, equal: make(map[string]*equalCalls)}
 	defer x.settle() // deferred, so that a callback's panic leaves a valid history too
 	a.Usage = Usage{}
 	a.History = append(a.History, ChatMessage{Role: "user", Content: TextContent(question)})
@@ -166,7 +166,6 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 // questionRun is one question with all its turns. It belongs to Chat's goroutine.
 type questionRun struct {
 	*Agent
-	start     int                    // length of the history before the question
 	turn      int                    // from 1
 	last      error                  // why the coming turn is the last; nil while tools may be called
 	functions []Function             // as offered in this turn
@@ -408,10 +407,10 @@ func (x *questionRun) end(j *job) {
 // settle closes the history after the question. Where no answer came, it ends with an assistant's message: not every
 // server accepts a user's message after a tool's, and the model must not take the question as still open.
 func (x *questionRun) settle() {
-	switch {
-	case x.History[len(x.History)-1].Role == "assistant":
-	case len(x.History) == x.start+1 && x.partial == "":
-		x.History = x.History[:x.start]
+	switch last := len(x.History) - 1; {
+	case x.History[last].Role == "assistant":
+	case x.History[last].Role == "user" && x.partial == "":
+		x.History = x.History[:last]
 	default:
 		text := strings.TrimSpace(x.partial + "\n\n" + cutOff)
 		x.History = append(x.History, ChatMessage{Role: "assistant", Content: TextContent(text)})

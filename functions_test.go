@@ -327,10 +327,12 @@ func FuzzToolFunction(f *testing.F) {
 			return
 		}
 		request := ChatRequest{Messages: chatHello.Messages, Tools: []Function{function}}
-		body, err := (&Mistral{Model: "m"}).request(t.Context(), &request, false)
+		r, err := (&Mistral{Model: "m"}).request(&request, false)
+		assert.NilError(t, err)
+		body, err := r.GetBody()
 		assert.NilError(t, err)
 		var sent map[string]any
-		assert.NilError(t, json.NewDecoder(body.Body).Decode(&sent))
+		assert.NilError(t, json.NewDecoder(body).Decode(&sent))
 		check := new(modelCheck)
 		check.value(sent, "request", "body")
 		assert.Equal(t, len(check.details), 0, "%s: %v", schema, check.details)

@@ -140,8 +140,7 @@ func replaceSurrogates(text []byte) []byte {
 
 // ToolCall is a model's request to call a function. Its JSON form is the API's.
 type ToolCall struct {
-	ID        string
-	Name      string
+	ID, Name  string
 	Arguments string          // should be a JSON object, is not checked; "" is sent as "{}"
 	Extra     json.RawMessage // the member extra_content (Gemini signs calls there), as it came
 	ExtraHost string          // the host that sent Extra: only it gets Extra back, because others refuse it
@@ -270,16 +269,14 @@ func (u *Usage) Add(v Usage) {
 
 // wireAnswer is an answer on the wire, whole or one event of a stream.
 type wireAnswer struct {
-	Error   any    `json:"error"`
-	Message any    `json:"message"` // of an error, as is Detail
-	Detail  any    `json:"detail"`
-	Model   string `json:"model"`
-	Usage   Usage  `json:"usage"`
-	Choices []struct {
+	Error, Message, Detail any // of an error
+	Model                  string
+	Usage                  Usage
+	Choices                []struct {
 		FinishReason string       `json:"finish_reason"`
-		Message      *wireMessage `json:"message"` // of a whole answer
-		Delta        *wireMessage `json:"delta"`   // of an event
-	} `json:"choices"`
+		Message      *wireMessage // of a whole answer
+		Delta        *wireMessage // of an event
+	}
 }
 
 // wireMessage has the members of a message that go into the history: the API would refuse others.
@@ -297,11 +294,11 @@ type wireMessage struct {
 // wait, it waits so long, or fails at once if that is more than MaxWait leaves.
 // Errors: *APIError, ErrTooLarge, ErrSilent, the cause of ctx's end, those of the connection.
 func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
-	req, err := m.request(ctx, r, onText != nil)
+	req, err := m.request(r, onText != nil)
 	if err != nil {
 		return nil, fmt.Errorf("chat completion: %w", err)
 	}
-	answer, err := m.retry(req, onText)
+	answer, err := m.retry(ctx, req, onText)
 	if err != nil {
 		err = fmt.Errorf("chat completion with %s at %s: %w", m.Model, req.URL.Host, err)
 	}
@@ -309,14 +306,14 @@ func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(stri
 }
 
 // retry makes attempts until one succeeds, fails for good, or the bounds are reached.
-func (m *Mistral) retry(req *http.Request, onText func(string)) (*ChatResponse, error) {
-	ctx, cancel := context.WithCancelCause(req.Context())
+func (m *Mistral) retry(ctx context.Context, req *http.Request, onText func(string)) (*ChatResponse, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(maxSilence, func() { cancel(ErrSilent) }) // runs while the server is waited for
 	tries, left := cmp.Or(m.Tries, 5), cmp.Or(m.MaxWait, 2*time.Minute)
 	backoff := 500 * time.Millisecond // grows, with a random part on top, as in Mistral's own clients
 	for try := 1; ; try++ {
-		answer, again, err := m.attempt(req.Clone(ctx), silence, onText)
+		answer, again, err := m.attempt(req.WithContext(ctx), silence, onText)
 		switch { // the cause of ctx's end first: the transport's error need not say it
 		case err != nil && ctx.Err() != nil:
 			return answer, context.Cause(ctx)
@@ -351,7 +348,7 @@ func (m *Mistral) attempt(req *http.Request, silence *time.Timer, onText func(st
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	req = req.WithContext(ctx)
-	req.Body, _ = req.GetBody() // from memory: this does not fail
+	req.Body, _ = req.GetBody()
 	client := *cmp.Or(m.Client, &http.Client{})
 	// The key and the conversation are meant for this URL alone.
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -546,7 +543,7 @@ func (p *answerParts) end(err error) (*ChatResponse, error) {
 
 // request makes the request of which each attempt sends a copy. The API refuses members that it does not know, so
 // there are no others, and those that are not set are left out.
-func (m *Mistral) request(ctx context.Context, r *ChatRequest, stream bool) (*http.Request, error) {
+func (m *Mistral) request(r *ChatRequest, stream bool) (*http.Request, error) {
 	target, err := m.Endpoint()
 	if err != nil {
 		return nil, err
@@ -564,11 +561,8 @@ func (m *Mistral) request(ctx context.Context, r *ChatRequest, stream bool) (*ht
 	if err != nil {
 		return nil, err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.URL = target
+	req := &http.Request{Method: http.MethodPost, URL: target, ContentLength: int64(len(body))}
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}}
 	if stream {
 		req.Header.Set("Accept", "text/event-stream")

@@ -127,10 +127,12 @@ func FuzzSample(f *testing.F) {
 		if err != nil {
 			return
 		}
-		request, err := (&Mistral{Model: "m"}).request(t.Context(), &s.chat, false)
+		request, err := (&Mistral{Model: "m"}).request(&s.chat, false)
+		assert.NilError(t, err)
+		sent, err := request.GetBody()
 		assert.NilError(t, err)
 		var body map[string]any
-		assert.NilError(t, json.NewDecoder(request.Body).Decode(&body))
+		assert.NilError(t, json.NewDecoder(sent).Decode(&body))
 		c := new(modelCheck)
 		c.value(body, "request", "body")
 		assert.Equal(t, len(c.details), 0, "%v", c.details)

@@ -145,7 +145,7 @@ func FuzzLoadSession(f *testing.F) {
 		assert.NilError(t, err)
 		have, _ := PlainJSON(got)
 		assert.Equal(t, string(have), string(want))
-		_, err = (&Mistral{Model: "m"}).request(t.Context(), &ChatRequest{Messages: s.History}, false)
+		_, err = (&Mistral{Model: "m"}).request(&ChatRequest{Messages: s.History}, false)
 		assert.NilError(t, err)
 	})
 }
