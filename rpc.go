@@ -90,8 +90,8 @@ type Transport interface {
 	// Read returns the next message, which is the caller's to keep. It ends with an error that wraps io.EOF when the peer
 	// is gone; io.EOF itself means that the peer sends no more but may still read. Only one goroutine calls Read.
 	Read() ([]byte, error)
-	// Write sends one message, whole. An error means that this message may be lost; only one that wraps io.EOF means that
-	// the peer is gone. It may be called concurrently. ctx also ends when the call has its outcome before Write returns.
+	// Write sends one message, whole. An error means that this message may be lost, and no other. It may be called
+	// concurrently. ctx also ends when the call has its outcome before Write returns.
 	Write(ctx context.Context, m Outgoing) error
 	// Close is called once. It unblocks Read and Write and returns when nothing is left.
 	Close() error
@@ -242,13 +242,9 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 	if err != nil {
 		return err
 	}
-	m := Outgoing{Text: text, Method: method}
 	if err = cmp.Or(context.Cause(ctx), c.Err()); err == nil {
-		ctx, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		defer context.AfterFunc(c.life, func() { cancel(c.Err()) })()
 		c.trace(true, text)
-		err = c.lost(c.transport.Write(ctx, m))
+		err = c.lost(c.transport.Write(ctx, Outgoing{Text: text, Method: method}))
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
@@ -297,9 +293,6 @@ func (c *Conn) send(ctx context.Context, request Outgoing) (err error) {
 	if c.direct != nil {
 		if sent, err := c.direct.WriteNow(request); sent || err != nil {
 			return c.lost(err)
-		}
-		if request.Text == nil {
-			request.Text, _ = request.Source.AppendText(nil)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -450,11 +443,8 @@ func (c *Conn) abandon(id int64, method string, cause error) {
 
 // lost returns the error of a Write. After the end of the connection that is its cause.
 func (c *Conn) lost(err error) error {
-	switch {
-	case err != nil && c.life.Err() != nil:
+	if err != nil && c.life.Err() != nil {
 		return context.Cause(c.life)
-	case errors.Is(err, io.EOF): // the writer has noticed before the reader
-		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return err
 }
@@ -544,14 +534,11 @@ func (c *Conn) route(in *Incoming) error {
 	}
 	id, ok := idNumber(in.ID)
 	if !ok {
-		if in.ID == nil {
-			return errors.New("a response without an id")
-		}
-		return fmt.Errorf("a response with the id %s, which no request had", in.ID)
+		id = 0 // of no request
 	}
 	w := c.take(id)
 	if w == nil {
-		return fmt.Errorf("no request waits for a response with the id %d", id)
+		return fmt.Errorf("no request waits for a response with the id %s", cmp.Or(string(in.ID), "null"))
 	}
 	w.deliver(in.outcome())
 	return nil

@@ -14,9 +14,9 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -63,13 +63,15 @@ type Lines struct {
 	now  func(p []byte) (int, error) // writes as much as w takes at once; nil if only w.Write can be used
 	lost func()                      // called when a write has failed, on a goroutine of its own: it must end Read
 	room chan struct{}               // one slot: a Write that waits may try again
-	work sync.WaitGroup              // writeRest
+	work sync.WaitGroup              // writeRest, lost
 
 	mu      sync.Mutex    // guards the following; never held across a write
 	out     []byte        // whole lines that are to be written
 	spare   []byte        // the next out, empty
 	writing bool          // someone writes, and will write what is added to out meanwhile
-	failed  error         // nothing is taken any more: the error of w, or os.ErrClosed
+	wrote   bool          // w has taken something
+	failed  bool          // w has failed
+	closed  bool          // by closeWriter
 	idle    chan struct{} // closed when nothing is left to write; nil until closeWriter waits for it
 }
 
@@ -155,7 +157,8 @@ func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 }
 
 // WriteNow sends one line, or reports false where too much waits to be written. It does not wait for the peer: what
-// the pipe does not take at once is written in the background. So the framing survives whatever ends a call.
+// the pipe does not take at once is written in the background. So the framing survives whatever ends a call. If that
+// fails, it is Read that ends, for all whose lines may be lost.
 //
 // The caller writes the line itself. Why not a goroutine that writes all lines? It would be woken for each, and the
 // caller would sleep meanwhile: as expensive as the rest of a call. Lines that come while another caller writes are
@@ -163,8 +166,11 @@ func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.failed != nil || len(l.out) >= maxOut {
-		return false, l.failed
+	switch {
+	case l.closed:
+		return false, os.ErrClosed
+	case l.failed, len(l.out) >= maxOut:
+		return l.failed, nil
 	}
 	out := append(l.out, m.Text...)
 	if m.Text == nil {
@@ -177,60 +183,64 @@ func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 		return false, err
 	}
 	l.out = append(out, '\n')
-	if l.writing {
-		return true, nil
-	}
-	l.writing = true
-	if l.now == nil {
+	switch {
+	case l.writing:
+	case l.now == nil:
+		l.writing = true
 		l.work.Go(l.writeRest)
-		return true, nil
+	default:
+		l.writing = true
+		if m.Crowd {
+			l.yield()
+		}
+		l.write(l.now)
 	}
-	if m.Crowd {
-		// Callers that are about to send get their turn first: 64 calls in flight make few writes, of dozens of lines.
-		l.mu.Unlock()
-		runtime.Gosched()
-		l.mu.Lock()
-	}
-	return true, l.write(l.now)
+	return true, nil
+}
+
+// yield gives callers that are about to send their turn: 64 calls in flight make few writes, of dozens of lines.
+func (l *Lines) yield() {
+	l.mu.Unlock()
+	runtime.Gosched()
+	l.mu.Lock()
 }
 
 // write writes what is in out, and what comes meanwhile. Its caller has set writing, and holds mu.
-func (l *Lines) write(how func([]byte) (int, error)) (err error) {
-	for len(l.out) > 0 && err == nil {
+func (l *Lines) write(how func([]byte) (int, error)) {
+	for len(l.out) > 0 && !l.failed {
 		text := l.out
 		l.out, l.spare = l.spare, nil
 		l.mu.Unlock()
-		n := 0
-		n, err = how(text)
+		n, err := how(text)
 		l.mu.Lock()
-		if n < len(text) && err == nil { // the pipe is full
+		l.wrote = l.wrote || n > 0
+		switch {
+		case err != nil:
+			if l.failed = true; !l.closed {
+				l.work.Go(l.lost)
+			}
+		case n < len(text): // the pipe is full
 			l.out = append(text[n:], l.out...)
 			l.work.Go(l.writeRest)
-			return nil
-		}
-		if cap(text) <= keepSize {
+			return
+		case cap(text) <= keepSize:
 			l.spare = text[:0]
 		}
 		l.wake()
 	}
-	if l.out = l.out[:0]; err != nil && l.failed == nil {
-		l.failed = err
-		l.work.Go(l.lost)
-	}
 	if l.writing = false; l.idle != nil {
 		close(l.idle)
 	}
-	return err
 }
 
 // writeRest writes, and waits for the peer. It ends when nothing is left to write, or with w.
 func (l *Lines) writeRest() {
-	if l.now == nil {
-		runtime.Gosched()
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.write(l.w.Write)
+	if l.now == nil {
+		l.yield()
+	}
+	l.write(l.w.Write)
 }
 
 // wake has a Write that waits try again. Each that was successful wakes the next.
@@ -256,9 +266,9 @@ func (l *Lines) closeReader() {
 
 // closeWriter gives what waits a moment to be written.
 func (l *Lines) closeWriter() (err error) {
-	l.mu.Lock()
-	l.failed = cmp.Or(l.failed, os.ErrClosed)
 	idle := make(chan struct{})
+	l.mu.Lock()
+	l.closed = true
 	if l.idle = idle; !l.writing {
 		close(idle)
 	}
@@ -300,10 +310,10 @@ const maxPipe = 1 << 20
 // Stdio is a server that runs as a child process and is spoken to over its stdin and stdout. The process is the leader
 // of a process group of its own, so that Close reaches what it started: npx starts a shell that starts node.
 type Stdio struct {
+	*Lines
 	command Command
 	process *exec.Cmd
 	group   processGroup // the process and what it starts
-	lines   *Lines
 	stdin   *os.File
 	stdout  *childPipe
 	stderr  *childPipe
@@ -317,11 +327,10 @@ type Stdio struct {
 
 	work sync.WaitGroup // readStderr, run
 
-	sent    atomic.Bool      // a message was written
 	ending  sync.Once        // see exitError
 	exitErr *ServerExitError // set in it
 
-	mu      sync.Mutex // guards the following; never held across I/O or a callback
+	tailMu  sync.Mutex // guards the following
 	tail    []byte     // the last of stderr
 	heardAt time.Time  // when the last of it came
 }
@@ -346,31 +355,29 @@ func (c Command) Start(context.Context) (Transport, error) {
 
 	// The pipes are our own: exec's Wait would close them under the reader, or wait for a grandchild that holds them.
 	var ours, theirs [3]*os.File
+	var err error
 	for i := range ours {
-		r, w, err := os.Pipe()
-		if err != nil {
-			closeAll(ours[:i])
-			closeAll(theirs[:i])
-			return nil, c.startError(err)
-		}
-		if ours[i], theirs[i] = r, w; i == 0 {
-			ours[i], theirs[i] = w, r
+		if err == nil {
+			ours[i], theirs[i], err = os.Pipe()
 		}
 	}
+	ours[0], theirs[0] = theirs[0], ours[0] // a pipe is its reader and its writer
 	s.process.Stdin, s.process.Stdout, s.process.Stderr = theirs[0], theirs[1], theirs[2]
 	s.stdin, s.stdout, s.stderr = ours[0], &childPipe{ours[1], maxPipe}, &childPipe{ours[2], maxPipe}
-	started := make(chan error)
-	s.work.Go(func() { s.run(started) })
-	err := <-started
+	if err == nil {
+		started := make(chan error)
+		s.work.Go(func() { s.run(started) })
+		err = <-started
+	}
 	closeAll(theirs[:])
 	if err != nil {
 		closeAll(ours[:])
 		return nil, c.startError(err)
 	}
-	s.lines = NewLines(s.stdout, s.stdin)
-	s.lines.now = writeAtOnce(s.stdin)
-	s.lines.lost = func() { s.exitError("stdin") }
-	s.lines.MaxMessage = c.MaxMessage
+	s.Lines = NewLines(s.stdout, s.stdin)
+	s.Lines.now = writeAtOnce(s.stdin)
+	s.Lines.lost = func() { s.exitError("stdin") }
+	s.Lines.MaxMessage = c.MaxMessage
 	s.work.Go(s.readStderr)
 	return s, nil
 }
@@ -393,56 +400,18 @@ func (c *Command) startError(err error) error {
 
 // Read returns the server's next message, and after the last one, when the server has ended, a *ServerExitError.
 func (s *Stdio) Read() ([]byte, error) {
-	message, err := s.lines.Read()
+	message, err := s.Lines.Read()
 	if errors.Is(err, io.EOF) {
 		err = s.exitError("stdout")
 	}
 	return message, err
 }
 
-// Write sends a message; see Lines.Write. After a broken pipe the error says how the server ended.
-func (s *Stdio) Write(ctx context.Context, m Outgoing) error {
-	return s.wrote(s.lines.Write(ctx, m))
-}
-
-// WriteNow sends a message unless it would have to wait; see Lines.WriteNow and Write.
-func (s *Stdio) WriteNow(m Outgoing) (sent bool, err error) {
-	sent, err = s.lines.WriteNow(m)
-	if sent || err != nil {
-		err = s.wrote(err)
-	}
-	return sent, err
-}
-
-// wrote returns the error of a write, with the reason if the pipe is broken.
-func (s *Stdio) wrote(err error) error {
-	if err == nil {
-		s.sent.Store(true)
-	}
-	lost := isBrokenPipe(err)
-	if errors.Is(err, os.ErrClosed) { // by run, if it was not Close
-		select {
-		case <-s.exited:
-			lost = true
-		default:
-		}
-	}
-	if lost {
-		return s.exitError("stdin")
-	}
-	return err
-}
-
 // Stderr returns an excerpt of what the server wrote there last, and the time of the last write.
 func (s *Stdio) Stderr() (excerpt string, last time.Time) {
-	tail, last := s.stderrTail()
-	return s.command.Excerpt(tail), last
-}
-
-func (s *Stdio) stderrTail() (tail string, last time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return string(s.tail), s.heardAt
+	s.tailMu.Lock()
+	defer s.tailMu.Unlock()
+	return s.command.Excerpt(string(s.tail)), s.heardAt
 }
 
 // Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is still to be called.
@@ -458,7 +427,7 @@ func (s *Stdio) Kill() {
 // waits; sends SIGTERM to its process group and waits; sends SIGKILL. It returns when all of the group has ended. Read
 // should be called meanwhile: a server whose stdout is full does not end by itself.
 func (s *Stdio) Close() error {
-	_ = s.lines.closeWriter() // a broken pipe is no news here
+	_ = s.Lines.closeWriter() // a broken pipe is no news here
 	if !within(s.command.Grace, s.exited) {
 		s.group.terminate()
 		if !within(s.command.Grace, s.gone) {
@@ -476,12 +445,10 @@ func (s *Stdio) Close() error {
 
 // within reports whether the event came in time.
 func within(d time.Duration, event <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-event:
 		return true
-	case <-timer.C:
+	case <-time.After(d):
 		return false
 	}
 }
@@ -539,16 +506,12 @@ func leftUnread(stdin *os.File) bool {
 // groupEnds waits for the end of the group, and reports whether it came in time and before stop is closed. It polls:
 // the end of a grandchild is not reported to us.
 func (s *Stdio) groupEnds(d time.Duration, stop <-chan struct{}) bool {
-	deadline := time.NewTimer(d)
-	defer deadline.Stop()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	for s.group.alive() {
+	for deadline := time.After(d); s.group.alive(); {
 		select {
-		case <-poll.C:
+		case <-time.After(10 * time.Millisecond):
 		case <-stop:
 			return false
-		case <-deadline.C:
+		case <-deadline:
 			return false
 		}
 	}
@@ -596,13 +559,13 @@ func (s *Stdio) readStderr() {
 	chunk := make([]byte, 4<<10)
 	for {
 		n, err := s.stderr.Read(chunk)
-		s.mu.Lock()
+		s.tailMu.Lock()
 		s.tail = append(s.tail, chunk[:n]...)
 		s.tail = s.tail[max(0, len(s.tail)-maxTail):]
 		if n > 0 {
 			s.heardAt = time.Now()
 		}
-		s.mu.Unlock()
+		s.tailMu.Unlock()
 		if s.command.Stderr != nil {
 			line = append(line, chunk[:n]...)
 			whole := bytes.LastIndexByte(line, '\n') + 1
@@ -626,12 +589,16 @@ func (s *Stdio) exitError(closed string) error {
 	s.ending.Do(func() {
 		e := &ServerExitError{Command: s.command.Path, Closed: closed}
 		if within(4*drain, s.exited) {
-			e.State, e.unread = s.state, s.unread || !s.sent.Load()
+			s.Lines.mu.Lock()
+			e.State, e.unread = s.state, s.unread || !s.Lines.wrote
+			s.Lines.mu.Unlock()
 			within(4*drain, s.heard)
 		} else {
 			s.stdout.end()
 		}
-		e.Stderr, _ = s.stderrTail()
+		s.tailMu.Lock()
+		e.Stderr = string(s.tail)
+		s.tailMu.Unlock()
 		e.Excerpt = s.command.Excerpt(e.Stderr)
 		s.exitErr = e
 	})
@@ -646,12 +613,8 @@ func lastLine(text string) string {
 // safeEnvironment picks the variables that a program needs to run at all, and that carry no secrets. A value that
 // begins with () is a shell function, which a shell would run.
 func safeEnvironment(environ []string) []string {
-	var safe []string
-	for _, variable := range environ {
+	return slices.DeleteFunc(environ, func(variable string) bool {
 		name, value, _ := strings.Cut(variable, "=")
-		if isSafeVariable(name) && !strings.HasPrefix(value, "()") {
-			safe = append(safe, variable)
-		}
-	}
-	return safe
+		return !isSafeVariable(name) || strings.HasPrefix(value, "()")
+	})
 }

@@ -8,7 +8,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,10 +19,7 @@ import (
 
 // writeAtOnce returns a func that writes what the pipe takes without waiting. It must not be called concurrently.
 func writeAtOnce(pipe *os.File) func([]byte) (int, error) {
-	raw, err := pipe.SyscallConn()
-	if err != nil {
-		return nil
-	}
+	raw, _ := pipe.SyscallConn() // fails only for nil
 	var text []byte
 	var n int
 	var failed error
@@ -33,17 +29,13 @@ func writeAtOnce(pipe *os.File) func([]byte) (int, error) {
 	}
 	return func(p []byte) (int, error) {
 		text = p
-		if raw.Write(write) != nil {
-			return 0, os.ErrClosed
+		err := raw.Write(write)
+		if err == nil && failed != syscall.EAGAIN && failed != syscall.EINTR {
+			err = failed
 		}
-		if failed == syscall.EAGAIN || failed == syscall.EINTR {
-			n, failed = 0, nil
-		}
-		return max(n, 0), failed
+		return max(n, 0), err
 	}
 }
-
-func isBrokenPipe(err error) bool { return errors.Is(err, syscall.EPIPE) }
 
 // processGroup is a process and what it started, as far as that has not left it.
 type processGroup struct{ leader *os.Process }

@@ -20,12 +20,6 @@ func kernel32(name string) *syscall.LazyProc { return syscall.NewLazyDLL("kernel
 // writeAtOnce returns nil: a pipe has no write that does not wait.
 func writeAtOnce(*os.File) func([]byte) (int, error) { return nil }
 
-// isBrokenPipe knows both numbers that Windows has for it.
-func isBrokenPipe(err error) bool {
-	const noData = syscall.Errno(232) // ERROR_NO_DATA
-	return errors.Is(err, syscall.ERROR_BROKEN_PIPE) || errors.Is(err, noData)
-}
-
 // processGroup is a process and what it started: a job object. Windows ends all of a job with its last handle, which
 // is ours, however we end.
 type processGroup struct {
