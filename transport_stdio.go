@@ -55,9 +55,11 @@ type Lines struct {
 	MaxMessage int
 
 	r     io.Reader
-	buf   []byte // read from r; only Read uses it, like the next two
-	start int    // of what Read has not returned yet
-	err   error  // of r, returned when buf is used up
+	buf   []byte   // read from r; only Read uses it, like the next four
+	start int      // of what Read has not returned yet
+	long  [][]byte // full buffers with the beginning of a long line; the rest is in buf
+	free  [][]byte // buffers that are not in use
+	err   error    // of r, returned when buf is used up
 
 	w    io.Writer
 	now  func(p []byte) (int, error) // writes as much as w takes at once; nil if only w.Write can be used
@@ -87,33 +89,28 @@ func NewLines(r io.Reader, w io.Writer) *Lines {
 // reader said. One goroutine may call it.
 func (l *Lines) Read() ([]byte, error) {
 	limit := cmp.Or(l.MaxMessage, 64<<20)
-	for searched := 0; ; { // bytes of unread that have no newline
+	for size := 0; ; { // of the part of the line that has no newline
 		unread := l.buf[l.start:]
-		end := bytes.IndexByte(unread[searched:], '\n')
+		end := bytes.IndexByte(unread, '\n')
 		switch {
-		case end >= 0:
-			end += searched
-		case len(unread) > limit:
+		case size+max(end, 0) > limit, end < 0 && size+len(unread) > limit:
 			return nil, &MessageTooLongError{limit}
-		case l.err == nil:
-			searched = len(unread)
-			l.fill()
+		case end < 0 && l.err == nil:
+			size += l.fill()
 			continue
-		case len(unread) == 0:
+		case end < 0 && size+len(unread) == 0:
 			return nil, l.err
-		default:
+		case end < 0:
 			end = len(unread)
 		}
-		if end > limit {
-			return nil, &MessageTooLongError{limit}
-		}
 		l.start = min(l.start+end+1, len(l.buf))
-		searched = 0
-		line := bytes.TrimSpace(unread[:end])
-		if cap(l.buf) <= keepSize {
-			line = bytes.Clone(line)
-		} else { // a huge line takes the buffer with it, rather than leave it behind or be copied
-			l.buf, l.start = append(make([]byte, 0, readSize), l.buf[l.start:]...), 0
+		line := unread[:end]
+		if size == 0 {
+			line = bytes.Clone(bytes.TrimSpace(line))
+		} else {
+			line, size = bytes.TrimSpace(bytes.Join(append(l.long, line), nil)), 0
+			l.free = append(l.free, l.long...)
+			l.free, l.long = slices.Clone(l.free[:min(len(l.free), keepSize/readSize)]), nil
 		}
 		if len(line) > 0 {
 			return line, nil
@@ -128,16 +125,25 @@ const (
 	lastTime = 500 * time.Millisecond // that Close gives to what waits
 )
 
-// fill reads once from r to the end of buf, after dropping what Read has returned. buf doubles when it is full.
-func (l *Lines) fill() {
+// fill reads once from r to the end of buf, after dropping what Read has returned. A full buf is put to long, and its
+// size returned. Why not one buffer that grows? Of 10 MiB, most of the time would go into clearing and copying it.
+func (l *Lines) fill() (full int) {
 	l.buf = l.buf[:copy(l.buf, l.buf[l.start:])]
 	l.start = 0
-	if cap(l.buf)-len(l.buf) < readSize/2 {
-		l.buf = append(make([]byte, 0, 4*cap(l.buf)+readSize), l.buf...)
+	if cap(l.buf)-len(l.buf) < readSize/4 {
+		if full = len(l.buf); full > 0 {
+			l.long = append(l.long, l.buf)
+		}
+		if last := len(l.free) - 1; last >= 0 {
+			l.buf, l.free = l.free[last][:0], l.free[:last]
+		} else {
+			l.buf = make([]byte, 0, readSize)
+		}
 	}
 	var n int
 	n, l.err = l.r.Read(l.buf[len(l.buf):cap(l.buf)])
 	l.buf = l.buf[:len(l.buf)+n]
+	return full
 }
 
 // Write sends one line; see WriteNow. Where too much waits to be written, it waits for room. When ctx ends first, it
