@@ -389,7 +389,7 @@ func (p patient) Read(b []byte) (int, error) {
 
 // read joins the events of a stream. A whole answer is a stream of one event.
 func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText func(string)) (*ChatResponse, error) {
-	next, whole := nextData, !strings.HasPrefix(r.Header.Get("Content-Type"), "text/event-stream")
+	next, whole := nextData, !strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "text/event-stream")
 	if whole { // whatever was requested: not every server can do both
 		next = func(in *bufio.Reader) ([]byte, error) { return io.ReadAll(in) }
 	}
@@ -423,19 +423,18 @@ func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText f
 func nextData(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
-		c, err := in.ReadByte()
-		if err != nil {
+		switch c, err := in.ReadByte(); {
+		case err != nil:
 			return nil, err
-		}
-		if c != '\r' && c != '\n' {
+		case c != '\r' && c != '\n':
 			line = append(line, c)
-			continue
+		default:
+			data, ok := bytes.CutPrefix(line, []byte("data:"))
+			if data = bytes.TrimSpace(data); ok && len(data) > 0 {
+				return data, nil
+			}
+			line = nil
 		}
-		data, ok := bytes.CutPrefix(line, []byte("data:"))
-		if data = bytes.TrimSpace(data); ok && len(data) > 0 {
-			return data, nil
-		}
-		line = nil
 	}
 }
 
