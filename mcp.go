@@ -648,9 +648,13 @@ func (c *Client) round(ctx context.Context, r *request) (json.RawMessage, *input
 	}
 }
 
-// resultType returns the resultType of a result; older servers send none, which means complete.
+// resultType returns the resultType of a result; older servers send none, which means complete. Where it stands last,
+// as most servers write it, the megabytes before it are not read again: in valid JSON no string can end like this.
 func resultType(raw json.RawMessage) string {
 	kind := "complete"
+	if bytes.HasSuffix(raw, []byte(`,"resultType":"complete"}`)) {
+		return kind
+	}
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		if value := s.value(); string(key) == "resultType" {

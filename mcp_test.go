@@ -768,3 +768,19 @@ func transcriptLines(f *testing.F) (sessions, results []string) {
 	assert.Assert(f, len(sessions) > 10 && len(results) > 100)
 	return sessions, results
 }
+
+// TestResultType: the type of a result is that of its own member, wherever it stands and whatever else ends like it.
+func TestResultType(t *testing.T) {
+	for text, want := range map[string]string{
+		`{}`:                                     "complete",
+		`{"content":[],"resultType":"complete"}`: "complete",
+		`{"resultType":"input_required","x":{"a":1,"resultType":"complete"}}`: "input_required",
+		`{"resultType":"input_required","x":",\"resultType\":\"complete\"}"}`: "input_required",
+		`{"resultType":"input_required","x,\"resultType":"complete"}`:         "input_required",
+		`{"x":{"resultType":"complete"},"resultType":"input_required"}`:       "input_required",
+		`{"x":{"resultType":"input_required"},"resultType":"complete"}`:       "complete",
+		`{"x":1,"resultType":17}`: "17",
+	} {
+		assert.Equal(t, resultType(json.RawMessage(text)), want, text)
+	}
+}

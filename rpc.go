@@ -287,7 +287,7 @@ func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error
 // send sends a request. Where that waits for the peer, it ends with ctx or with the outcome of the call.
 func (c *Conn) send(ctx context.Context, request Outgoing) (err error) {
 	if request.Text == nil && (c.direct == nil || c.handler.Trace != nil) {
-		request.Text, _ = request.Source.AppendText(nil)
+		request.Text, _ = request.Source.AppendText(make([]byte, 0, 512))
 	}
 	c.trace(true, request.Text)
 	if c.direct != nil {

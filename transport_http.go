@@ -132,11 +132,11 @@ type httpSession struct {
 // httpPost is a message on its way.
 type httpPost struct {
 	Outgoing
-	session  *httpSession            // nil in the stateless era, and before the first handshake
-	header   http.Header             // of the HTTP request, which may change it
-	values   [3]string               // in header
-	cancel   context.CancelCauseFunc // ends the HTTP request
-	answered atomic.Bool             // the answer has come with the response to this message
+	session  *httpSession       // nil in the stateless era, and before the first handshake
+	header   http.Header        // of the HTTP request, which may change it
+	values   [3]string          // in header
+	cancel   context.CancelFunc // ends the HTTP request
+	answered atomic.Bool        // the answer has come with the response to this message
 }
 
 // Read returns the next message of any of the streams, until Close.
@@ -165,11 +165,11 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 	// The HTTP request ends with the sender's ctx, and with the transport. But when the answer to it ends the call, the
 	// rest of the response must be read, so that its connection can be used again (TestHTTPConnections).
 	sender := ctx
-	ctx, p.cancel = context.WithCancelCause(withValues{t.life, sender})
-	defer p.cancel(nil)
+	ctx, p.cancel = context.WithCancel(withValues{t.life, sender})
+	defer p.cancel()
 	defer context.AfterFunc(sender, func() {
-		if cause := context.Cause(sender); cause != ErrAnswered || !p.answered.Load() {
-			p.cancel(cause)
+		if context.Cause(sender) != ErrAnswered || !p.answered.Load() {
+			p.cancel()
 		}
 	})()
 
@@ -182,7 +182,7 @@ func (t *StreamableHTTP) Write(ctx context.Context, m Outgoing) error {
 		t.endHandshake(p.session, err == nil)
 	}
 	if err != nil && ctx.Err() != nil {
-		return context.Cause(ctx)
+		return cmp.Or(context.Cause(sender), context.Cause(ctx))
 	}
 	return err
 }
@@ -659,8 +659,8 @@ func readBody(response *http.Response, limit int) ([]byte, error) {
 // readTail reads a response to its end if that comes within tailTime, so that its connection can be used again.
 // Otherwise it ends the request, rather than close the body: of a compressed one, net/http holds a lock while it is
 // read.
-func readTail(response *http.Response, cancel context.CancelCauseFunc) {
-	late := time.AfterFunc(tailTime, func() { cancel(nil) })
+func readTail(response *http.Response, cancel context.CancelFunc) {
+	late := time.AfterFunc(tailTime, cancel)
 	defer late.Stop()
 	_, _ = io.Copy(io.Discard, response.Body)
 }

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,21 +102,20 @@ func (s *SSE) Write(ctx context.Context, m Outgoing) error {
 	}
 	defer s.work.Done()
 	sender := ctx
-	ctx, cancel := context.WithCancelCause(withValues{s.life, sender})
-	defer cancel(nil)
+	ctx, cancel := context.WithCancel(withValues{s.life, sender})
+	defer cancel()
 	defer context.AfterFunc(sender, func() {
-		end := func() { cancel(context.Cause(sender)) }
 		if context.Cause(sender) == ErrAnswered { // servers accept a message a moment after they have answered it
-			time.AfterFunc(tailTime, end)
+			time.AfterFunc(tailTime, cancel)
 		} else {
-			end()
+			cancel()
 		}
 	})()
 	header := maps.Clone(s.posts.Header)
 	header.Set("Content-Type", "application/json")
 	response, err := s.posts.do(ctx, http.MethodPost, nil, header, m.Text)
 	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = cmp.Or(context.Cause(sender), context.Cause(ctx))
 	}
 	if err != nil {
 		return err
