@@ -114,12 +114,13 @@ type Client struct {
 
 	conn     *Conn
 	options  ClientOptions
-	headers  httpTransport          // the transport, if it is over HTTP; else nil
-	stream   func() int64           // the number of the stream on which the server tells of changes, 0 if there is none
-	declared json.RawMessage        // our capabilities, in either era
-	self     []byte                 // members of the _meta of every request of the stateless era
-	meta     atomic.Pointer[[]byte] // self; nil in the handshake era
-	begun    time.Time              // when the time of Client.now was zero
+	headers  httpTransport   // the transport, if it is over HTTP; else nil
+	stream   func() int64    // the number of the stream on which the server tells of changes, 0 if there is none
+	declared json.RawMessage // our capabilities, in either era
+	meta     []byte          // members of the _meta of every request of the stateless era
+	modern   atomic.Bool     // the server is of that era
+	session  atomic.Int64    // counts the sessions that followed the first
+	begun    time.Time       // when the time of Client.now was zero
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
 	requests map[int64]*request         // that are being sent, by id, which is their progress token
@@ -129,7 +130,6 @@ type Client struct {
 	lists    map[string]cachedList      // by method
 	changes  int                        // how often lists was emptied
 	listens  map[*listener]int64        // Listens at work, with the id of their request; 0 in the handshake era
-	session  int                        // counts the sessions that followed the first
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
 	warned   map[string]string          // the last text for Warn, by what it is about
 
@@ -160,7 +160,7 @@ type request struct {
 
 	id int64 // of one sending, like the next three, which Client.mu guards
 
-	session  int           // Client.session when it was sent
+	session  int64         // Client.session when it was sent
 	deadline time.Duration // by Client.now; later with each progress
 	last     time.Duration // no progress helps beyond it
 
@@ -238,7 +238,7 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 	if c.declared, err = json.Marshal(capabilities); err != nil {
 		return nil, err
 	}
-	c.self = c.statelessMeta()
+	c.meta = c.statelessMeta()
 	transport, err := start(ctx)
 	if err != nil {
 		return nil, err
@@ -304,7 +304,7 @@ func (c *Client) probe(ctx context.Context) error {
 func (c *Client) accept(server *ServerInfo, err error) error {
 	if err == nil {
 		c.Server = *server
-		c.meta.Store(&c.self)
+		c.modern.Store(true)
 	}
 	return err
 }
@@ -312,7 +312,7 @@ func (c *Client) accept(server *ServerInfo, err error) error {
 // discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery). After an error that is not
 // final the server may be of the handshake era.
 func (c *Client) discover(ctx context.Context) (*ServerInfo, error) {
-	r := &request{method: "server/discover", meta: c.self}
+	r := &request{method: "server/discover", meta: c.meta}
 	raw, err := c.do(ctx, r)
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Code == CodeUnsupportedVersion {
@@ -362,7 +362,7 @@ func isFinal(err error) bool {
 		(e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
 }
 
-func (c *Client) stateless() bool { return c.meta.Load() != nil }
+func (c *Client) stateless() bool { return c.modern.Load() }
 
 // statelessMeta returns the members of the _meta that every request of the stateless era has.
 func (c *Client) statelessMeta() []byte {
@@ -419,42 +419,37 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 
 // renew begins a new session in place of one that has expired: the server dropped it, or was started again (MCP
 // 2025-11-25, transports, session management). Requests that find it expired at the same time begin one together.
-func (c *Client) renew(ctx context.Context, expired int) error {
+func (c *Client) renew(ctx context.Context, expired int64) error {
 	select {
 	case c.renewing <- struct{}{}:
 		defer func() { <-c.renewing }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	c.mu.Lock()
-	done := c.session != expired
-	var uris []string
-	for l := range c.listens {
-		uris = append(uris, l.URIs...)
-	}
-	c.mu.Unlock()
-	if done {
+	if c.session.Load() != expired {
 		return nil
 	}
 	if err := c.handshake(ctx, c.Server.ProtocolVersion); err != nil {
 		return fmt.Errorf("the session has expired, and a new one could not be begun: %w", err)
 	}
+	c.session.Add(1)
 	c.ForgetLists("")
+	c.mu.Lock()
+	var uris []string
+	for l := range c.listens {
+		uris = append(uris, l.URIs...)
+	}
+	c.mu.Unlock()
 	for _, uri := range uris { // a server that refuses now sends no more changes of that resource
 		_, _ = c.send(ctx, subscription("resources/subscribe", uri))
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.session++
 	return nil
 }
 
 // streamEnded runs, on a goroutine of the transport, when the server has ended the stream of its notifications. If the
 // session has expired, a new one is begun; otherwise the server can no longer tell of changes.
 func (c *Client) streamEnded(err error) {
-	c.mu.Lock()
-	r := &request{session: c.session}
-	c.mu.Unlock()
+	r := &request{session: c.session.Load()}
 	// Every request of renew has its time, and ends with the connection.
 	if err = c.repair(context.Background(), r, err); err != nil && c.Err() == nil && c.options.Warn != nil {
 		c.options.Warn(fmt.Sprintf("the server no longer tells of changes: %v", err))
@@ -671,8 +666,8 @@ func resultType(raw json.RawMessage) string {
 func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) {
 	r.id = c.conn.NextID()
 	m := Outgoing{ID: r.id, Method: r.method, Source: r, Result: r.result}
-	if stateless := c.meta.Load(); stateless != nil {
-		r.meta = *stateless
+	if c.stateless() {
+		r.meta = c.meta
 	}
 	if r.meta != nil {
 		m.Revision = statelessRevision
@@ -773,7 +768,7 @@ func (c *Client) track(id int64, r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
-	r.session = c.session
+	r.session = c.session.Load()
 	r.last = now + c.options.MaxTimeout
 	r.extend(now + c.options.Timeout)
 	c.requests[id] = r
