@@ -157,14 +157,13 @@ func (s *scanner) value() []byte {
 
 // wordEnd returns the end of a literal or a number, valid or not.
 func (s *scanner) wordEnd(i int) int {
-	start := i
-	for i < len(s.text) && strings.IndexByte(",]} \t\r\n", s.text[i]) < 0 {
-		i++
+	switch n := bytes.IndexAny(s.text[min(i, len(s.text)):], ",]} \t\r\n"); {
+	case n > 0:
+		return i + n
+	case n < 0 && i < len(s.text):
+		return len(s.text)
 	}
-	if i == start {
-		return len(s.text) + 1
-	}
-	return i
+	return len(s.text) + 1
 }
 
 // numberEnd returns the end of a number (RFC 8259, 6). Most are whole; json.Valid, which is slower, judges the others.
@@ -333,12 +332,8 @@ func unescaped(c byte) byte {
 }
 
 func isHex(digits []byte) bool {
-	for _, c := range digits {
-		if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f') {
-			return false
-		}
-	}
-	return true
+	_, err := strconv.ParseUint(string(digits), 16, 16)
+	return err == nil
 }
 
 // appendJSON appends a value's JSON on one line. Raw JSON stays as it is, but must be valid.

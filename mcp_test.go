@@ -560,6 +560,7 @@ func FuzzDecoders(f *testing.F) {
 	for _, seed := range []string{ // what is odd; the rest is in the transcripts
 		`{"content":[{"type":"text","text":"a\u00e9\n"}],"isError":true,"structuredContent":{"a": [1] },"_meta":null}`,
 		`{"content":[{"type":"\u0074ext","text":""},{"type":"audio","data":null},{"type":"new","data":1},{},null]}`,
+		`{"content":[{"type":"text","annotations":{},"text":"t"}]}`,
 		`{"content":[{"type":null,"text":"t"}],"isError":null}`, `{"content":[{"type":"text","text":null}]}`,
 		`{"content":null}`, `null`, `[]`, `{"x":1}`, `{"type":"text"}`,
 		`{"tools":[{"name":"a","inputSchema":{"type" : "object"},"annotations":null,"icons":[]}],"nextCursor":"c"}`,

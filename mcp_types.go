@@ -285,8 +285,8 @@ type leftOut struct {
 	first string
 }
 
-// read reads the array, and each of its elements with decode.
-func (p *parts[T]) read(s *scanner, decode func(item *T) error) {
+// read reads the array.
+func (p *parts[T]) read(s *scanner) {
 	p.left, p.items = leftOut{}, p.items[:0]
 	if s.peek() == 'n' {
 		p.items = nil
@@ -307,7 +307,7 @@ func (p *parts[T]) read(s *scanner, decode func(item *T) error) {
 			s.value()
 		} else {
 			p.items = append(p.items, *new(T))
-			err = decode(&p.items[count])
+			err = decodePart(s, &p.items[count])
 		}
 		if err == nil || !s.ok() {
 			return
@@ -321,27 +321,30 @@ func (p *parts[T]) read(s *scanner, decode func(item *T) error) {
 
 func (p *parts[T]) UnmarshalJSON(text []byte) error {
 	s := scanner{text: text}
-	p.read(&s, func(item *T) error { return decodePart(&s, item) })
-	if !s.end() {
+	if p.read(&s); !s.end() {
 		return json.Unmarshal(text, &p.items) // the error says what it is instead of an array
 	}
 	return nil
 }
 
-// decodePart decodes one element. Lists of tools can be long with large schemas, so a tool is scanned, and its schemas
-// are not decoded. What is wrong with one that cannot be scanned is for encoding/json to say.
+// decodePart decodes one element. Lists of tools can be long with large schemas, and texts can be long, so these are
+// scanned. What cannot be, or is invalid, is for encoding/json, which says why.
 func decodePart[T any](s *scanner, item *T) error {
-	if tool, ok := any(item).(*Tool); ok {
-		start := *s
-		if tool.scan(s); s.ok() {
-			return nil
-		}
-		*s, *tool = start, Tool{}
+	start, scanned := *s, false
+	switch item := any(item).(type) { // not an interface: calls of its method would have each scanner allocated
+	case *Tool:
+		scanned = item.scan(s)
+	case *ContentBlock:
+		scanned = item.scan(s)
 	}
+	if scanned {
+		return nil
+	}
+	*s, *item = start, *new(T)
 	return json.Unmarshal(s.value(), item)
 }
 
-func (t *Tool) scan(s *scanner) {
+func (t *Tool) scan(s *scanner) bool {
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "name":
@@ -366,6 +369,29 @@ func (t *Tool) scan(s *scanner) {
 			s.value()
 		}
 	})
+	return s.ok()
+}
+
+// scan reads plain text, and nothing else.
+func (b *ContentBlock) scan(s *scanner) bool {
+	plain := true
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "text":
+			if s.peek() == '"' {
+				b.Text = s.string()
+				return
+			}
+		case "type":
+			if b.Type = ""; string(s.value()) == `"text"` {
+				b.Type = "text"
+			}
+			return
+		}
+		plain = false
+		s.value()
+	})
+	return plain && b.Type == "text" && s.ok()
 }
 
 // listPage is one page of a list.
@@ -385,7 +411,7 @@ func (p *listPage[T]) DecodeResult(raw json.RawMessage) bool {
 		var invalid error
 		switch name := string(key); {
 		case name == p.member && s.peek() == '[':
-			p.read(&s, func(item *T) error { return decodePart(&s, item) })
+			p.read(&s)
 		case name == p.member:
 			invalid = p.UnmarshalJSON(s.value())
 		case name == "nextCursor":
@@ -421,7 +447,7 @@ func (a *toolAnswer) DecodeResult(raw json.RawMessage) bool {
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
-			content.read(&s, func(b *ContentBlock) error { return scanContent(&s, b) })
+			content.read(&s)
 			a.Content = content.items
 		case "structuredContent":
 			a.StructuredContent = s.value()
@@ -437,30 +463,4 @@ func (a *toolAnswer) DecodeResult(raw json.RawMessage) bool {
 		a.err = errors.New("the result is not an object with an array of content")
 	}
 	return s.end()
-}
-
-// scanContent reads a block: plain text in one pass, any other as encoding/json does.
-func scanContent(s *scanner, b *ContentBlock) error {
-	start, typed, plain := *s, false, true
-	s.object(func(key []byte) {
-		switch string(key) {
-		case "text":
-			if plain = s.peek() == '"'; plain {
-				b.Text = s.string()
-			} else {
-				s.value()
-			}
-		case "type":
-			typed = string(s.value()) == `"text"`
-		default:
-			plain = false
-			s.value()
-		}
-	})
-	if plain && typed {
-		b.Type = "text"
-		return nil
-	}
-	*s, *b = start, ContentBlock{}
-	return json.Unmarshal(s.value(), b)
 }
