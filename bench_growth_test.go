@@ -33,8 +33,8 @@ func BenchmarkGrowth(b *testing.B) {
 	}
 }
 
-// TestChatMemory: a conversation takes a few times the memory of its history. Each of its 300 requests alone has half of
-// that, on average: keeping them would take a hundred times as much.
+// TestChatMemory: a conversation takes a few times the memory of its history. Each of its 300 requests alone has half
+// of that, on average: keeping them would take a hundred times as much.
 func TestChatMemory(t *testing.T) {
 	a := benchAgent()
 	heap := func() int {
