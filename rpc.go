@@ -153,7 +153,7 @@ type Conn struct {
 	serving  map[string]*served // the peer's requests that have no answer yet, by id as it was written
 	ordinary lane               // the peer's requests that Handler.Brief does not name
 	brief    lane               // those that it names
-	queued   int                // bytes of the requests that wait in either lane
+	queued   int                // bytes of the requests that wait in either lane, with 512 for what is made of each
 	closed   bool               // no goroutine may be added to notices
 }
 
@@ -193,9 +193,6 @@ type served struct {
 	ctx    context.Context // ends with cancel
 	cancel context.CancelFunc
 }
-
-// size returns how many bytes a request takes while it waits: the message, and what is made for it.
-func (s *served) size() int { return len(s.text) + 512 }
 
 // NewConn starts a connection on a transport that it owns from now on. The caller must Close it.
 func NewConn(t Transport, h Handler) *Conn {
@@ -309,18 +306,14 @@ func (c *Conn) send(ctx context.Context, request Outgoing) (err error) {
 	return c.lost(c.transport.Write(ctx, request))
 }
 
-// done ends a call, whose waiter nobody else knows any more.
+// done ends a call, whose waiter nobody else knows any more, and returns the result of its answer if that is valid
+// JSON. It takes the time of the caller, not of the reader.
 func (c *Conn) done(w *waiter, request *Outgoing, o outcome) (json.RawMessage, error) {
+	w.stop = nil
+	c.waiters.Put(w)
 	if o.cancelled {
 		c.abandon(request.ID, request.Method, o.err)
 	}
-	w.stop = nil
-	c.waiters.Put(w)
-	return c.read(request, o)
-}
-
-// read returns the result of an answer if it is valid JSON. It takes the time of the caller, not of the reader.
-func (c *Conn) read(request *Outgoing, o outcome) (json.RawMessage, error) {
 	decoder := request.Result
 	if o.err != nil || decoder == nil && validJSON(o.result) || decoder != nil && decoder.DecodeResult(o.result) {
 		return o.result, o.err
@@ -568,7 +561,7 @@ func (c *Conn) accept(in *Incoming) bool {
 		l = &c.brief
 	}
 	l.waiting = append(l.waiting, s)
-	c.queued += s.size()
+	c.queued += len(s.text) + 512
 	if l.workers < maxServing {
 		l.workers++
 		c.work.Go(func() { c.serveRequests(l) })
@@ -604,7 +597,7 @@ func (c *Conn) nextRequest(l *lane) *served {
 	}
 	s := l.waiting[0]
 	l.waiting[0], l.waiting = nil, l.waiting[1:]
-	c.queued -= s.size()
+	c.queued -= len(s.text) + 512
 	return s
 }
 

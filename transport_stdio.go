@@ -193,13 +193,13 @@ func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 	case l.writing:
 	case l.now == nil:
 		l.writing = true
-		l.work.Go(l.writeRest)
+		l.work.Go(func() { l.writeRest(nil) })
 	default:
 		l.writing = true
 		if m.Crowd {
 			l.yield()
 		}
-		l.write(l.now)
+		l.write(nil, l.now)
 	}
 	return true, nil
 }
@@ -211,11 +211,12 @@ func (l *Lines) yield() {
 	l.mu.Lock()
 }
 
-// write writes what is in out, and what comes meanwhile. Its caller has set writing, and holds mu.
-func (l *Lines) write(how func([]byte) (int, error)) {
-	for len(l.out) > 0 && !l.failed {
-		text := l.out
-		l.out, l.spare = l.spare, nil
+// write writes a text, what is in out, and what comes meanwhile. Its caller has set writing, and holds mu.
+func (l *Lines) write(text []byte, how func([]byte) (int, error)) {
+	for len(text)+len(l.out) > 0 && !l.failed {
+		if len(text) == 0 {
+			text, l.out, l.spare = l.out, l.spare, nil
+		}
 		l.mu.Unlock()
 		n, err := how(text)
 		l.mu.Lock()
@@ -226,12 +227,12 @@ func (l *Lines) write(how func([]byte) (int, error)) {
 				l.work.Go(l.lost)
 			}
 		case n < len(text): // the pipe is full
-			l.out = append(text[n:], l.out...)
-			l.work.Go(l.writeRest)
+			l.work.Go(func() { l.writeRest(text[n:]) })
 			return
 		case cap(text) <= keepSize:
 			l.spare = text[:0]
 		}
+		text = nil
 		l.wake()
 	}
 	if l.writing = false; l.idle != nil {
@@ -239,14 +240,14 @@ func (l *Lines) write(how func([]byte) (int, error)) {
 	}
 }
 
-// writeRest writes, and waits for the peer. It ends when nothing is left to write, or with w.
-func (l *Lines) writeRest() {
+// writeRest is write that waits for the peer. It ends when nothing is left to write, or with w.
+func (l *Lines) writeRest(text []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.now == nil {
 		l.yield()
 	}
-	l.write(l.w.Write)
+	l.write(text, l.w.Write)
 }
 
 // wake has a Write that waits try again. Each that was successful wakes the next.
