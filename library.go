@@ -31,7 +31,7 @@ var sourceFiles embed.FS
 type Library struct {
 	FS        fs.FS
 	Skip      string               // a path.Match pattern: files whose base names match are not of the library
-	MaxFile   int64                // bytes of one file; 0 means 2 MiB
+	MaxFile   int64                // bytes of one file, at most 1 GiB; 0 means 2 MiB
 	MaxFiles  int                  // 0 means 20,000
 	MaxTotal  int64                // bytes of all files together; 0 means 256 MiB
 	Version   string               // the server's version; "" means "0"
@@ -300,7 +300,7 @@ func (l *Library) listResources(ctx context.Context, r *libraryRequest) (map[str
 	resources := []Resource{}
 	for _, d := range c.documents {
 		resources = append(resources, Resource{
-			URI: documentURI(d.source), Name: d.source, MIMEType: mimeType(d.source), Size: Whole(len(d.text)),
+			URI: documentURI(d.Source), Name: d.Source, MIMEType: mimeType(d.Source), Size: Whole(len(d.Text)),
 		})
 	}
 	return r.list("resources", resources)
@@ -326,7 +326,7 @@ func (l *Library) readResource(ctx context.Context, r *libraryRequest) (map[stri
 		return nil, notFound
 	}
 	return map[string]any{"contents": []map[string]any{
-		{"uri": documentURI(d.source), "mimeType": mimeType(d.source), "text": d.text},
+		{"uri": documentURI(d.Source), "mimeType": mimeType(d.Source), "text": d.Text},
 	}}, nil
 }
 
@@ -454,13 +454,14 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 		return nil, fmt.Errorf("min_similarity must be from 0 to 1, not %v", a.MinSimilarity)
 	}
 	reply := searchReply{Results: []searchResult{}, Query: a.Query}
-	for _, h := range Search(a.Query, c.indexes...) {
-		if h.Similarity < a.MinSimilarity || !matchesFilter(h.Source, a.SourceFilter) {
-			continue
+	hits, total := Search(a.Query, int(a.Limit), func(source string) float64 {
+		if !matchesFilter(source, a.SourceFilter) {
+			return math.Inf(1)
 		}
-		if reply.TotalCount++; reply.TotalCount > int(a.Limit) {
-			continue
-		}
+		return a.MinSimilarity
+	}, c.indexes...)
+	reply.TotalCount = total
+	for _, h := range hits {
 		text := strings.TrimRight(h.Text, "\r\n\t ")
 		end := h.Start + strings.Count(text, "\n")
 		if len(text) > maxQuote {
@@ -484,11 +485,11 @@ func (c *corpus) listDocuments(raw json.RawMessage) (any, error) {
 	}
 	list, count := []map[string]any{}, 0
 	for _, d := range c.documents {
-		if !matchesFilter(d.source, a.SourceFilter) {
+		if !matchesFilter(d.Source, a.SourceFilter) {
 			continue
 		}
 		if count++; count <= 1000 {
-			list = append(list, map[string]any{"source": d.source, "lines": d.lines})
+			list = append(list, map[string]any{"source": d.Source, "lines": d.lines})
 		}
 	}
 	reply := map[string]any{"documents": list, "total_count": count, "library": c.String()}
@@ -516,9 +517,9 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	}
 	end := cmp.Or(a.EndLine, d.lines)
 	if a.StartLine < 1 || a.StartLine > max(1, end) || end < 0 || end > d.lines {
-		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d", d.source, d.lines, a.StartLine, end)
+		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d", d.Source, d.lines, a.StartLine, end)
 	}
-	lines := strings.SplitAfter(d.text, "\n")
+	lines := strings.SplitAfter(d.Text, "\n")
 	return strings.Join(lines[a.StartLine-1:end], ""), nil
 }
 

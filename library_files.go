@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"maps"
@@ -29,15 +30,14 @@ type corpus struct {
 	leftOut   map[string]*omission // by reason
 }
 
-// document is one file. It does not change.
+// document is one file. It does not change, but for its index.
 type document struct {
-	source  string // its path in the folder, with slashes
-	text    string // valid UTF-8
-	lines   int
-	index   Index
-	reason  string    // why it is left out; "" if it is not
-	size    int64     // bytes of the file
-	changed time.Time // when the file was changed
+	Document // the source is the path in the folder, with slashes; the text is valid UTF-8
+	lines    int
+	index    *Index    // only the request that has Library.turn may use it
+	reason   string    // why it is left out; "" if it is not
+	size     int64     // bytes of the file
+	changed  time.Time // when the file was changed
 }
 
 // omission is the files and folders that were left out for one reason.
@@ -100,7 +100,7 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *
 		if skip, _ := path.Match(l.Skip, path.Base(source)); skip {
 			return nil
 		}
-		d := &document{source: source, reason: l.exclude(source, entry, err)}
+		d := &document{reason: l.exclude(source, entry, err)}
 		switch {
 		case d.reason == "" && entry.IsDir():
 			return nil
@@ -119,13 +119,10 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *
 			}
 			return nil
 		}
-		c.documents, c.indexes = append(c.documents, d), append(c.indexes, &d.index)
-		room -= int64(len(d.text))
+		c.documents = append(c.documents, d)
+		room -= int64(len(d.Text))
 		if d == old.known[source] {
 			return nil
-		}
-		for _, p := range d.index.Add(source, d.text, isProse(source)) {
-			d.lines = p.End
 		}
 		if indexed++; report && (indexed <= 10 || indexed%100 == 0) {
 			// If the notification cannot be sent, the client has gone, and ctx ends.
@@ -135,7 +132,36 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *
 		}
 		return nil
 	})
-	return c, indexed, err
+	return c, indexed, cmp.Or(err, c.index(ctx))
+}
+
+// index makes the indexes. One of all documents would have to be made anew after each change, and one of each takes
+// ten times the memory. So each is of a segment: some documents in their order, as long as they are the same. It ends
+// at 8 MiB of text, or by the name of its last document: so a file that is added moves the ends of few others.
+func (c *corpus) index(ctx context.Context) error {
+	var segment []*document
+	var texts []Document
+	size := 0 // of the texts
+	for i, d := range c.documents {
+		segment, texts, size = append(segment, d), append(texts, d.Document), size+len(d.Text)
+		ends := crc32.ChecksumIEEE([]byte(d.Source))%512 == 0 || size >= 8<<20
+		if !ends && i < len(c.documents)-1 {
+			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		x := d.index
+		other := func(d *document) bool { return d.index != x }
+		if x == nil || x.Documents != len(segment) || slices.ContainsFunc(segment, other) {
+			x = NewIndex(texts...)
+			for _, d := range segment {
+				d.index = x
+			}
+		}
+		c.indexes, segment, texts, size = append(c.indexes, x), nil, nil, 0
+	}
+	return nil
 }
 
 // exclude returns why a file or folder is left out without a look into it, "" if it is not.
@@ -162,11 +188,11 @@ func (l *Library) exclude(source string, entry fs.DirEntry, err error) string {
 // left of MaxTotal.
 func (l *Library) open(source string, entry fs.DirEntry, known *document, room int64) *document {
 	info, err := entry.Info()
-	d := &document{source: source}
+	d := &document{Document: Document{Source: source, Prose: isProse(source)}}
 	switch {
 	case err != nil:
 		d.reason = "unreadable"
-	case info.Size() > cmp.Or(l.MaxFile, 2<<20):
+	case info.Size() > l.maxFile():
 		d.reason = "too large"
 	case info.Size() > room:
 		d.reason = "beyond the total size"
@@ -174,10 +200,15 @@ func (l *Library) open(source string, entry fs.DirEntry, known *document, room i
 		return known
 	default:
 		d.size, d.changed = info.Size(), info.ModTime()
-		d.text, d.reason = l.readFile(source)
+		d.Text, d.reason = l.readFile(source)
+		for range strings.Lines(d.Text) {
+			d.lines++
+		}
 	}
 	return d
 }
+
+func (l *Library) maxFile() int64 { return min(cmp.Or(l.MaxFile, 2<<20), 1<<30) }
 
 // readFile returns the text of a file, or the reason to leave it out. The limit applies to what is read, too, because
 // the size in the directory may be out of date.
@@ -187,12 +218,11 @@ func (l *Library) readFile(source string) (text, reason string) {
 		return "", "unreadable"
 	}
 	defer file.Close()
-	limit := cmp.Or(l.MaxFile, 2<<20)
-	b, err := io.ReadAll(io.LimitReader(file, limit+1))
+	b, err := io.ReadAll(io.LimitReader(file, l.maxFile()+1))
 	switch {
 	case err != nil:
 		return "", "unreadable"
-	case int64(len(b)) > limit:
+	case int64(len(b)) > l.maxFile():
 		return "", "too large"
 	}
 	text, ok := decodeText(b)

@@ -10,19 +10,24 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
+	"math/rand"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
 	"time"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -559,6 +564,45 @@ func TestLibraryFindsChanges(t *testing.T) {
 			"2 documents; left out: 1 not text", "3 documents; left out: 1 not text",
 			"2 documents; left out: 1 not text", "3 documents",
 		})
+	})
+}
+
+// TestLibraryIndexesSegments: after any changes a library finds what a new one does, in the same order, and most of its
+// indexes are still those of before.
+func TestLibraryIndexesSegments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		random, files := rand.New(rand.NewSource(1)), fstest.MapFS{}
+		write := func(i int) {
+			words := strings.Fields("apple pear plum grape fig")
+			text := fmt.Sprintf("# %s\n\nA %s.\n", words[random.Intn(5)], words[random.Intn(5)])
+			files[fmt.Sprintf("%d/%04d.md", i%3, i)] = &fstest.MapFile{
+				Data: []byte(text), ModTime: time.Unix(random.Int63n(1<<32), 0),
+			}
+		}
+		for i := range 3000 {
+			write(i)
+		}
+		l := NewLibrary(files)
+		search := func(l *Library, query string) searchReply {
+			return libSearch(t, l, fmt.Sprintf(`{"query":%q,"limit":300}`, query))
+		}
+		search(l, "apple")
+		for range 5 {
+			old := slices.Clone(l.corpus.indexes)
+			write(random.Intn(4000)) // a new file, or another text
+			i := random.Intn(3000)
+			delete(files, fmt.Sprintf("%d/%04d.md", i%3, i))
+			for _, query := range []string{"apple", "fig plum", "md", "zebra"} {
+				assert.DeepEqual(t, search(l, query), search(NewLibrary(files), query))
+			}
+			kept := 0
+			for _, x := range l.corpus.indexes {
+				if slices.Contains(old, x) {
+					kept++
+				}
+			}
+			assert.Assert(t, kept >= len(old)-3 && len(old) > 5, "%d of %d", kept, len(old))
+		}
 	})
 }
 
@@ -1295,10 +1339,13 @@ func TestLibraryWithClient(t *testing.T) {
 }
 
 func ExampleIndex() {
-	var x Index
-	x.Add("tea.md", "# Tea\n\nPour water of 80 degrees over green tea.\n", true)
-	x.Add("coffee.md", "# Coffee\n\nGrind the beans just before brewing.\n", true)
-	for _, hit := range Search("How hot is the water for tea?", &x) {
+	x := NewIndex(
+		Document{"tea.md", "# Tea\n\nPour water of 80 degrees over green tea.\n", true},
+		Document{"coffee.md", "# Coffee\n\nGrind the beans just before brewing.\n", true},
+	)
+	everything := func(string) float64 { return 0 }
+	hits, _ := Search("How hot is the water for tea?", 10, everything, x)
+	for _, hit := range hits {
 		fmt.Printf("%s:%d-%d %.2f\n", hit.Source, hit.Start, hit.End, hit.Similarity)
 	}
 	// Output: tea.md:1-3 0.26
@@ -1418,6 +1465,12 @@ func TestHeadingsAreBounded(t *testing.T) {
 	}
 }
 
+// terms returns the words of a text as they are indexed.
+func terms(text string) (all []string) {
+	eachWord(text, func(word []byte) { all = append(all, stem(string(word))) })
+	return all
+}
+
 func TestTerms(t *testing.T) {
 	for text, want := range map[string]string{
 		"readLoop read_loop":              "read loop readloop read loop readloop",
@@ -1438,19 +1491,49 @@ func TestTerms(t *testing.T) {
 	}
 }
 
+// splitWords is the plain form of eachWord.
+func splitWords(text string) (all []string) {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
+		return r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
+	}) {
+		runes := append([]rune(word), utf8.RuneError)
+		var parts []string
+		for i, r := range runes[:len(runes)-1] {
+			if i == 0 || startsPart(runes[i-1], r, runes[i+1]) {
+				parts = append(parts, "")
+			}
+			if r != '_' {
+				parts[len(parts)-1] += strings.ToLower(string(r))
+			}
+		}
+		whole := strings.Join(parts, "")
+		parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
+		if all = append(all, parts...); len(parts) > 1 {
+			all = append(all, whole)
+		}
+	}
+	return all
+}
+
 func TestKeyTerms(t *testing.T) {
 	assert.DeepEqual(t, keyTerms("How does a call find its answer? A call!"), []string{"answer", "cal", "find"})
 	assert.DeepEqual(t, keyTerms("to be or not to be"), []string{"be", "not", "or", "to"})
 	assert.Equal(t, len(keyTerms("?")), 0)
 }
 
+// libFind returns all hits.
+func libFind(query string, indexes ...*Index) []Hit {
+	hits, _ := Search(query, math.MaxInt, func(string) float64 { return 0 }, indexes...)
+	return hits
+}
+
 // libIndex has one document for each pair of name and text.
 func libIndex(pairs ...string) *Index {
-	var x Index
+	var all []Document
 	for pair := range slices.Chunk(pairs, 2) {
-		x.Add(pair[0], pair[1], isProse(pair[0]))
+		all = append(all, Document{pair[0], pair[1], isProse(pair[0])})
 	}
-	return &x
+	return NewIndex(all...)
 }
 
 func TestSearchRanks(t *testing.T) {
@@ -1471,7 +1554,7 @@ func TestSearchRanks(t *testing.T) {
 		"The Who":                  "close.go", // only stop words: they count then
 		"connection":               "close.go", // short before long
 	} {
-		hits := Search(query, x)
+		hits := libFind(query, x)
 		assert.Assert(t, len(hits) > 0, query)
 		assert.Equal(t, hits[0].Source, want, query)
 		for i, h := range hits {
@@ -1479,14 +1562,14 @@ func TestSearchRanks(t *testing.T) {
 			assert.Assert(t, i == 0 || h.Similarity <= hits[i-1].Similarity, query)
 		}
 	}
-	assert.Equal(t, len(Search("zebra", x)), 0)
-	assert.Equal(t, len(Search(" ?! ", x)), 0)
-	assert.Equal(t, len(Search("anything", new(Index))), 0)
+	assert.Equal(t, len(libFind("zebra", x)), 0)
+	assert.Equal(t, len(libFind(" ?! ", x)), 0)
+	assert.Equal(t, len(libFind("anything", NewIndex())), 0)
 }
 
 func TestSimilarityTellsHowMuchOfTheQueryIsMet(t *testing.T) {
 	x := libIndex("a.txt", "apples and pears", "b.txt", "apples", "c.txt", "plums")
-	of := func(query string) float64 { return Search(query, x)[0].Similarity }
+	of := func(query string) float64 { return libFind(query, x)[0].Similarity }
 	assert.Assert(t, of("apples pears") > of("apples pears bananas"))
 	assert.Assert(t, of("apples pears bananas") > of("apples cherries bananas"))
 	assert.Equal(t, of("pears pears pears"), of("pears"))
@@ -1499,7 +1582,7 @@ func TestSearchKeepsTheOrderOfEquals(t *testing.T) {
 	for i := range 100 {
 		pairs = append(pairs, fmt.Sprintf("%02d.txt", i), "same thing\n")
 	}
-	for i, h := range Search("same", libIndex(pairs...)) {
+	for i, h := range libFind("same", libIndex(pairs...)) {
 		assert.Equal(t, h.Source, fmt.Sprintf("%02d.txt", i))
 	}
 }
@@ -1511,12 +1594,12 @@ func TestSearchSeveral(t *testing.T) {
 	}
 	var each []*Index
 	for pair := range slices.Chunk(pairs, 2) {
-		each = append(each, libIndex(pair...), new(Index))
+		each = append(each, libIndex(pair...), NewIndex())
 	}
 	for _, query := range []string{"pears", "plums and apples", "func", "zebra"} {
-		assert.Equal(t, libHits(Search(query, each...)), libHits(Search(query, libIndex(pairs...))))
+		assert.Equal(t, libHits(libFind(query, each...)), libHits(libFind(query, libIndex(pairs...))))
 	}
-	assert.Equal(t, len(Search("pears")), 0)
+	assert.Equal(t, len(libFind("pears")), 0)
 }
 
 func libHits(hits []Hit) (text string) {
@@ -1532,9 +1615,8 @@ func FuzzIndex(f *testing.F) {
 	f.Add("\n\n\r\n \n"+strings.Repeat("x\n", 4000), false)
 	f.Add("readLoop HTTPServer _x_ 搜索 don't ſeeds ǅ İ", true)
 	f.Fuzz(func(t *testing.T, text string, prose bool) {
-		var x Index
 		whole, line := "", 1
-		for _, p := range x.Add("text.md", text, prose) {
+		for _, p := range passages(text, prose) {
 			whole += p.Text
 			assert.Equal(t, p.Start, line)
 			lines := strings.Count(p.Text, "\n")
@@ -1546,11 +1628,137 @@ func FuzzIndex(f *testing.F) {
 			assert.Assert(t, len(p.Text) <= largePassage || lines == 1)
 		}
 		assert.Equal(t, whole, text)
+		var words []string
+		eachWord(text, func(word []byte) { words = append(words, string(word)) })
+		assert.DeepEqual(t, words, splitWords(text))
 		for _, term := range terms(text) {
 			assert.Assert(t, term != "" && utf8.ValidString(term), "%q", term)
 		}
-		for _, h := range Search(text, &x) {
+		for _, h := range libFind(text, NewIndex(Document{"text.md", text, prose})) {
 			assert.Assert(t, h.Similarity > 0 && h.Similarity <= 1)
 		}
 	})
+}
+
+// libWords is a vocabulary: frequent words come first, and are short.
+func libWords() (words []string) {
+	words = strings.Fields(`the of and to in a is that for it as was with be by on not but at are this have from or an
+		they which one you were all there would their we been has when who will no more if out so up what its about than`)
+	for rank := 75; len(words) < 300_000; rank++ {
+		word := ""
+		for n := rank; n > 0; n /= 75 {
+			word += string("bcdfghklmnprstv"[n%75/5]) + string("aeiou"[n%5])
+		}
+		words = append(words, word)
+	}
+	return words
+}
+
+// libWrite writes files of prose and code to a folder. The words have the frequencies of a language (Zipf): half of
+// them are new again in each file's topic, and of the identifiers most.
+func libWrite(b *testing.B, dir string, files, size int) {
+	random, words := rand.New(rand.NewSource(1)), libWords()
+	zipf := rand.NewZipf(random, 1.25, 8, uint64(len(words)-1))
+	for i := range files {
+		room := min(int(float64(size/files)*(0.1+0.9*random.ExpFloat64())), 1<<20)
+		topic, names := make([]string, 100), make([]string, 40)
+		for j := range topic {
+			topic[j] = words[random.Intn(40_000)]
+		}
+		word := func() string {
+			switch n := random.Intn(1000); {
+			case n == 0:
+				return strconv.FormatInt(random.Int63(), 16)
+			case n < 150:
+				return topic[min(int(random.ExpFloat64()*15), 99)]
+			}
+			return words[zipf.Uint64()]
+		}
+		for j := range names {
+			other := words[random.Intn(2000)]
+			names[j] = topic[random.Intn(100)] + strings.ToUpper(other[:1]) + other[1:]
+		}
+		name := func() string { return names[min(int(random.ExpFloat64()*10), 39)] }
+		sentence := func() (text string) {
+			for range 5 + random.Intn(20) {
+				text += word() + " "
+			}
+			return text + word() + "."
+		}
+		var text strings.Builder
+		for text.Len() < room {
+			if i%2 == 0 {
+				fmt.Fprintf(&text, "## %s\n\n%s\n%s\n\n", sentence(), sentence(), sentence())
+				continue
+			}
+			fmt.Fprintf(&text, "// %s does %s\nfunc %s() {\n", name(), sentence(), name())
+			for range 2 + random.Intn(20) {
+				fmt.Fprintf(&text, "\t%s := %s.%s(%q)\n", name(), name(), name(), word())
+			}
+			text.WriteString("}\n\n")
+		}
+		folder := filepath.Join(dir, strconv.Itoa(i%100))
+		assert.NilError(b, os.MkdirAll(folder, 0o700))
+		file := filepath.Join(folder, fmt.Sprintf("%s%d.%s", topic[0], i, []string{"md", "go"}[i%2]))
+		assert.NilError(b, os.WriteFile(file, []byte(text.String()), 0o600))
+	}
+}
+
+// BenchmarkLibrary asks the real program. The metrics are the time until its first answer, its memory as a multiple of
+// the text, and the median and the ninth decile of the questions.
+func BenchmarkLibrary(b *testing.B) {
+	for _, c := range []struct{ files, mib int }{{0, 0}, {500, 10}, {10_000, 200}} {
+		b.Run(fmt.Sprintf("%d-MiB", c.mib), func(b *testing.B) {
+			if c.mib > 10 && testing.Short() {
+				b.Skip("writes many files")
+			}
+			serve := &Command{Path: os.Args[0], Args: []string{"serve"}, Env: []string{"MCPAGENT_CHILD=main"}}
+			if c.mib > 0 {
+				serve.Args = append(serve.Args, b.TempDir())
+				libWrite(b, serve.Args[1], c.files, c.mib<<20)
+			}
+			libMeasure(b, serve, float64(c.mib<<10))
+		})
+	}
+}
+
+func libMeasure(b *testing.B, serve *Command, kib float64) {
+	var pid int
+	client, err := Connect(b.Context(), func(ctx context.Context) (Transport, error) {
+		t, err := serve.Start(ctx)
+		if s, ok := t.(*Stdio); ok {
+			pid = s.process.Process.Pid
+		}
+		return t, err
+	}, nil)
+	assert.NilError(b, err)
+	defer client.Close()
+	ask := func(query string) time.Duration {
+		begin := time.Now()
+		arguments, _ := json.Marshal(map[string]string{"query": query})
+		result, err := client.CallTool(b.Context(), "search_chunks", arguments, nil)
+		assert.NilError(b, err)
+		assert.Assert(b, !result.IsError)
+		return time.Since(begin)
+	}
+	indexed := ask("zebra")
+	random, words := rand.New(rand.NewSource(2)), libWords()
+	var times []time.Duration
+	for b.Loop() {
+		i := len(times)
+		query := words[random.Intn([]int{100, 1000, 10_000, 100_000}[i%4])]
+		for range i % 8 {
+			query += " " + words[random.Intn(1000)]
+		}
+		times = append(times, ask(query))
+	}
+	slices.Sort(times)
+	b.ReportMetric(indexed.Seconds(), "index-s")
+	b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "median-ms")
+	b.ReportMetric(float64(times[len(times)*9/10].Microseconds())/1000, "p90-ms")
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if most := regexp.MustCompile(`VmHWM:\s+(\d+)`).FindSubmatch(status); most != nil && kib > 0 {
+		resident, _ := strconv.ParseFloat(string(most[1]), 64)
+		b.ReportMetric(resident/kib, "x-text")
+	}
 }

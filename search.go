@@ -5,20 +5,37 @@ package main
 
 import (
 	"cmp"
+	"encoding/binary"
+	"maps"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// Index holds the passages of documents, and in which of them each word occurs. The zero value is an empty index.
-// While Add runs, nothing else may use the index.
-type Index struct {
-	passages []Passage
-	postings map[string][]posting // by term
-	length   int                  // the number of terms in all passages
+// Document is a text to search.
+type Document struct {
+	Source, Text string // its name, and at most 1 GiB
+	Prose        bool   // not code
 }
+
+// Index holds the passages of documents, and in which of them each word occurs. It does not change. Besides the text,
+// which it shares, it takes about a third of the text's size, and has no pointers for each word: a map of slices would
+// take several times as much.
+type Index struct {
+	Documents int // their number
+
+	passages []Passage  // of one document after the other
+	length   int        // the number of terms in all passages
+	names    string     // all terms, sorted
+	postings []byte     // of the first term, of the second, …
+	terms    []termEnds // the first one is before all terms
+}
+
+// termEnds says where the name and the postings of a term end.
+type termEnds struct{ name, postings uint32 }
 
 // Passage is a sequence of whole lines of a document: some paragraphs of prose, or a declaration in code.
 type Passage struct {
@@ -36,74 +53,134 @@ type Hit struct {
 	Similarity float64 // above 0, below 1
 }
 
-// posting is the number of times that a term occurs in a passage.
-type posting struct{ passage, count int }
-
-// Add splits a document into passages, indexes them and returns them. The heading of a passage and the name of the
-// document are indexed with its text. The passages cover the text without gap or overlap.
-func (x *Index) Add(source, text string, prose bool) []Passage {
-	if x.postings == nil {
-		x.postings = make(map[string][]posting)
-	}
-	first := len(x.passages)
-	for _, p := range passages(text, prose) {
-		p.Source = source
-		counts := make(map[string]int)
-		for _, part := range []string{p.Text, p.heading, source} {
-			for _, t := range terms(part) {
-				counts[t]++
-				p.length++
-			}
-		}
-		for t, n := range counts {
-			x.postings[t] = append(x.postings[t], posting{len(x.passages), n})
-		}
-		x.passages = append(x.passages, p)
-		x.length += p.length
-	}
-	return x.passages[first:]
+// termList has the postings of one term: for each time that it occurs a varint, the distance of the passage, counted
+// from 1, from the one where it occurred before.
+type termList struct {
+	postings []byte
+	passage  int // the last one
 }
 
-// Search returns all passages that contain a term of the query, the best first, equal ones in the order of the indexes
-// and of Add. The rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009), over all the
+// NewIndex splits documents into passages and indexes them. The heading of a passage and the name of the document are
+// indexed with its text.
+func NewIndex(documents ...Document) *Index {
+	x := &Index{Documents: len(documents)}
+	lists, words := make(map[string]*termList), make(map[string]*termList) // by term; by word, before its stem is taken
+	for _, d := range documents {
+		for _, p := range passages(d.Text, d.Prose) {
+			p.Source = d.Source
+			for _, part := range []string{p.Text, p.heading, d.Source} {
+				eachWord(part, func(word []byte) {
+					l := words[string(word)] // allocates nothing
+					if l == nil {
+						term := stem(string(word))
+						if l = lists[term]; l == nil {
+							l = new(termList)
+							lists[term] = l
+						}
+						words[string(word)] = l
+					}
+					passage := len(x.passages) + 1
+					l.postings = binary.AppendUvarint(l.postings, uint64(passage-l.passage))
+					l.passage = passage
+					p.length++
+				})
+			}
+			x.length += p.length
+			x.passages = append(x.passages, p)
+		}
+	}
+	x.terms = append(make([]termEnds, 0, len(lists)+1), termEnds{})
+	var names []byte
+	for _, name := range slices.Sorted(maps.Keys(lists)) {
+		names, x.postings = append(names, name...), append(x.postings, lists[name].postings...)
+		x.terms = append(x.terms, termEnds{uint32(len(names)), uint32(len(x.postings))})
+	}
+	x.names, x.postings, x.passages = string(names), slices.Clone(x.postings), slices.Clone(x.passages)
+	return x
+}
+
+// posting is the number of times that a term occurs in a passage.
+type posting struct{ passage, count int32 }
+
+// find appends the postings of a term.
+func (x *Index) find(term string, all []posting) []posting {
+	i, found := sort.Find(len(x.terms)-1, func(i int) int {
+		return strings.Compare(term, x.names[x.terms[i].name:x.terms[i+1].name])
+	})
+	if !found {
+		return all
+	}
+	passage := int32(-1)
+	for at := x.terms[i].postings; at < x.terms[i+1].postings; {
+		distance, size := binary.Uvarint(x.postings[at:])
+		if at += uint32(size); distance > 0 {
+			passage += int32(distance)
+			all = append(all, posting{passage: passage})
+		}
+		all[len(all)-1].count++
+	}
+	return all
+}
+
+// Search returns the best passages that contain a term of the query, up to a limit, and the number of all. Equal ones
+// are in the order of the indexes and of their documents. A passage less similar than least says for its source is
+// left out. The rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009), over all the
 // indexes as if they were one. Similarity is the score of a passage divided by the limit that the score approaches as
 // every term of the query is repeated. It is comparable between queries: a passage of average length that contains
 // each term once has about 0.45.
-func Search(query string, indexes ...*Index) []Hit {
+func Search(query string, limit int, least func(source string) float64, indexes ...*Index) (hits []Hit, total int) {
 	const k, b = 1.2, 0.75 // the weight of a repeated term; the weight of a passage's length
-	n, length, limit := 0.0, 0.0, 0.0
+	n, length, most := 0.0, 0.0, 0.0
 	for _, x := range indexes {
 		n += float64(len(x.passages))
 		length += float64(x.length)
 	}
 	scores := make([][]float64, len(indexes)) // of the passages of each index; nil if they have no term of the query
+	postings := make([][]posting, len(indexes))
 	for _, term := range keyTerms(query) {
 		found := 0.0
-		for _, x := range indexes {
-			found += float64(len(x.postings[term]))
+		for i, x := range indexes {
+			postings[i] = x.find(term, postings[i][:0])
+			found += float64(len(postings[i]))
 		}
 		rarity := math.Log(1 + (n-found+0.5)/(found+0.5))
-		limit += rarity * (k + 1)
+		most += rarity * (k + 1)
 		for i, x := range indexes {
-			for _, p := range x.postings[term] {
-				if scores[i] == nil {
-					scores[i] = make([]float64, len(x.passages))
-				}
+			if scores[i] == nil && len(postings[i]) > 0 {
+				scores[i] = make([]float64, len(x.passages))
+			}
+			for _, p := range postings[i] {
 				count, size := float64(p.count), float64(x.passages[p.passage].length)*n/length
 				scores[i][p.passage] += rarity * (k + 1) * count / (count + k*(1-b+b*size))
 			}
 		}
 	}
-	var hits []Hit
+	best := func() {
+		slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Similarity, a.Similarity) })
+		hits = hits[:min(limit, len(hits))]
+	}
+	floor := 0.0 // the hits that follow must be better, as limit others are as good
 	for i, x := range indexes {
+		source, bound := "", least("")
 		for j, score := range scores[i] {
-			if score > 0 {
-				hits = append(hits, Hit{&x.passages[j], score / limit})
+			p := &x.passages[j]
+			if score > 0 && p.Source != source {
+				source, bound = p.Source, least(p.Source)
+			}
+			if score == 0 || score/most < bound {
+				continue
+			}
+			if total++; score/most > floor {
+				hits = append(hits, Hit{p, score / most})
+			}
+			if len(hits) == 8*limit { // sorting all takes ten times as long
+				best()
+				floor = hits[limit-1].Similarity
 			}
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b Hit) int { return cmp.Compare(b.Similarity, a.Similarity) })
-	return hits
+	best()
+	return hits, total
 }
 
 // Sizes of passages in bytes.
@@ -178,20 +255,13 @@ func passages(text string, prose bool) []Passage {
 	return all
 }
 
-// terms returns the words of a text as they are indexed: in lower case and without endings.
-func terms(text string) []string {
-	all := lowerWords(text)
-	for i, w := range all {
-		all[i] = stem(w)
-	}
-	return all
-}
-
 // keyTerms returns the distinct terms of a query without stop words. A query of stop words alone keeps them.
 func keyTerms(query string) []string {
-	key := slices.DeleteFunc(lowerWords(query), isStopWord)
+	var all []string
+	eachWord(query, func(word []byte) { all = append(all, string(word)) })
+	key := slices.DeleteFunc(slices.Clone(all), isStopWord)
 	if len(key) == 0 {
-		key = lowerWords(query)
+		key = all
 	}
 	for i, w := range key {
 		key[i] = stem(w)
@@ -200,33 +270,42 @@ func keyTerms(query string) []string {
 	return slices.Compact(key)
 }
 
-// lowerWords splits a text into words in lower case. An identifier gives its parts and itself: readLoop and read_loop
-// both give read, loop and readloop.
-func lowerWords(text string) []string {
-	var all []string
-	add := func(word string) {
-		if word = strings.Trim(word, "_"); word != "" {
-			all = append(all, strings.ToLower(word))
+// eachWord splits a text into words in lower case. An identifier gives its parts and itself: readLoop and read_loop
+// both give read, loop and readloop. A word is only valid until yield returns.
+func eachWord(text string, yield func(word []byte)) {
+	word, start, parts := make([]byte, 0, 64), 0, 0 // without _; where its last part starts; the number of the others
+	before := rune(0)                               // the character before; 0 if no word has begun
+	endPart := func() {
+		if start < len(word) {
+			yield(word[start:])
+			start, parts = len(word), parts+1
 		}
 	}
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
-		return r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
-	}) {
-		parts, start, before := len(all), 0, rune(0)
-		for i, r := range word {
-			next, _ := utf8.DecodeRuneInString(word[i+utf8.RuneLen(r):])
-			if i > 0 && startsPart(before, r, next) {
-				add(word[start:i])
-				start = i
+	end := func() {
+		if endPart(); parts > 1 {
+			yield(word)
+		}
+		word, start, parts, before = word[:0], 0, 0, 0
+	}
+	for i, r := range text {
+		switch {
+		case 'a' <= r && r <= 'z' && before < utf8.RuneSelf: // nearly all: they begin no part
+			word = append(word, byte(r))
+		case r < '0' || r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r):
+			end()
+			continue
+		default:
+			next, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(r):])
+			if before != 0 && startsPart(before, r, next) {
+				endPart()
 			}
-			before = r
+			if r != '_' {
+				word = utf8.AppendRune(word, unicode.ToLower(r))
+			}
 		}
-		add(word[start:])
-		if len(all)-parts > 1 {
-			add(strings.ReplaceAll(word, "_", ""))
-		}
+		before = r
 	}
-	return all
+	end()
 }
 
 // startsPart reports whether r begins a part of an identifier: the L of readLoop, the S of HTTPServer, the _ of
