@@ -227,7 +227,8 @@ func (l *Lines) write(text []byte, how func([]byte) (int, error)) {
 				l.work.Go(l.lost)
 			}
 		case n < len(text): // the pipe is full
-			l.work.Go(func() { l.writeRest(text[n:]) })
+			rest := text[n:]
+			l.work.Go(func() { l.writeRest(rest) })
 			return
 		case cap(text) <= keepSize:
 			l.spare = text[:0]
