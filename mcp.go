@@ -54,9 +54,8 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 var errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
 
 const (
-	probeTime       = 3 * time.Second        // for the answer to server/discover alone; old servers may send none
-	maxRounds       = 10                     // how often a request is sent again with input
-	unsubscribeTime = 500 * time.Millisecond // for all of a Listen that ends
+	probeTime = 3 * time.Second // for the answer to server/discover alone; old servers may send none
+	maxRounds = 10              // how often a request is sent again with input
 )
 
 // ClientOptions are the options of a connection. The zero value is useful.
@@ -112,20 +111,19 @@ type Client struct {
 	Probed    bool       // a handshake followed server/discover on the same connection, which upsets some servers
 	SkipProbe bool       // server/discover upset the server, or had no answer: give ClientOptions.Protocol the next time
 
-	conn     *Conn
-	options  ClientOptions
-	headers  httpTransport   // the transport, if it is over HTTP; else nil
-	stream   func() int64    // the number of the stream on which the server tells of changes, 0 if there is none
-	declared json.RawMessage // our capabilities, in either era
-	meta     []byte          // members of the _meta of every request of the stateless era
-	modern   atomic.Bool     // the server is of that era
-	session  atomic.Int64    // counts the sessions that followed the first
-	begun    time.Time       // when the time of Client.now was zero
+	conn      *Conn
+	options   ClientOptions
+	headers   httpTransport   // the transport, if it is over HTTP; else nil
+	stream    func() int64    // the number of the stream on which the server tells of changes, 0 if there is none
+	declared  json.RawMessage // our capabilities, in either era
+	meta      []byte          // members of the _meta of every request of the stateless era; set by discover
+	stateless atomic.Bool     // the server is of that era
+	session   atomic.Int64    // counts the sessions that followed the first
+	begun     time.Time       // deadlines count from here
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
 	requests map[int64]*request         // that are being sent, by id, which is their progress token
-	clock    *time.Timer                // ends expired requests; one for all: a timer each would cost more than they do
-	ticking  bool                       // the clock is set, to the first deadline or before it
+	clock    *time.Timer                // always runs, and ends expired requests: a timer each would cost too much
 	asked    int                        // questions of the server that are being answered: requests do not expire
 	lists    map[string]cachedList      // by method
 	changes  int                        // how often lists was emptied
@@ -136,11 +134,10 @@ type Client struct {
 	renewing chan struct{} // one slot, taken to begin a session anew
 }
 
-// httpTransport is a transport over HTTP. It sends parameters of tool calls as headers, too, where a schema has
-// x-mcp-header; and it has a stream for what belongs to no request, which a server may refuse or end.
+// httpTransport is a transport over HTTP. Its stream is for what belongs to no request; a server may refuse or end it.
 type httpTransport interface {
-	// ParamHeaders returns the headers of a call: complete names and encoded values. Without arguments it only checks the
-	// schema; the error says why its marks are invalid, or why an argument cannot be sent so.
+	// ParamHeaders returns complete headers that repeat parameters of a tool call, where the schema has x-mcp-header. The
+	// error says why these marks are invalid, or why an argument cannot be sent so. Without arguments it only checks.
 	ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error)
 	Stream() int64             // the number of the stream that is open, 0 if none is; each has another number
 	OnStreamEnd(f func(error)) // sets what is called when a stream has ended and is not opened again
@@ -153,28 +150,27 @@ type request struct {
 	params    []byte          // members, without _meta and without those of arguments
 	meta      []byte          // members of _meta; nil in the handshake era
 	arguments json.RawMessage // of a tool call, whose name is the first of its params; else nil
-	report    func(Progress)  // nil if progress is not asked for
+	report    func(Progress)  // of a tool call; may be nil
 	input     bool            // the server may ask for input first
+	asked     int             // questions that it then asked, in all
 	result    ResultDecoder   // see Outgoing.Result; may be nil
 	subscribe *listener       // of a subscriptions/listen, which never expires; else nil
 
-	id int64 // of one sending, like the next three, which Client.mu guards
+	id       int64           // of one sending, like all that follow
+	marked   json.RawMessage // of Client.marked: the schema of the tool with that name, if headers repeat parameters
+	session  int64           // Client.session when it was sent
+	deadline time.Duration   // since Client.begun; later with each progress; Client.mu guards it
+	last     time.Duration   // no progress helps beyond it; Client.mu guards it
 
-	session  int64         // Client.session when it was sent
-	deadline time.Duration // by Client.now; later with each progress
-	last     time.Duration // no progress helps beyond it
-
-	mu   sync.Mutex // held during report, so that a call that has returned reports no more
-	over bool       // the request has ended
+	mu sync.Mutex // held during report, so that a call that has returned reports no more; taken after Client.mu
 }
 
 // Connect begins to speak MCP over the transport that start starts, and owns it: a failed Connect has closed it. ctx
 // bounds the beginning; the connection lives until Close. Command.Start and HTTP.Start fit start.
 //
 // Unless a revision is given, the server is probed with server/discover, which only servers of the stateless era know
-// (MCP 2026-07-28, transports, stdio, backward compatibility). Any answer that is not theirs, and silence, means a
-// handshake. Some servers end on that request, or refuse the handshake after it: where this fails for another reason
-// than the revision, the server is started a second time, for a handshake alone.
+// (MCP 2026-07-28, transports, stdio, backward compatibility). Any other answer, and silence, means a handshake. Some
+// servers end on that request or refuse the handshake after it, so they are started again, for a handshake alone.
 func Connect(ctx context.Context, start func(context.Context) (Transport, error), o *ClientOptions) (*Client, error) {
 	options := *cmp.Or(o, new(ClientOptions))
 	c, err := newClient(ctx, start, options)
@@ -218,6 +214,7 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 	o.Info.Version = cmp.Or(o.Info.Version, "0")
 	o.Timeout = cmp.Or(o.Timeout, 5*time.Minute)
 	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, time.Hour))
+	o.Timeout = min(o.Timeout, o.MaxTimeout)
 	o.LogLevel = cmp.Or(o.LogLevel, "info")
 	o.MaxQuestions = cmp.Or(o.MaxQuestions, 50)
 	c := &Client{
@@ -238,7 +235,6 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 	if c.declared, err = json.Marshal(capabilities); err != nil {
 		return nil, err
 	}
-	c.meta = c.statelessMeta()
 	transport, err := start(ctx)
 	if err != nil {
 		return nil, err
@@ -248,8 +244,6 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 		t.OnStreamEnd(c.streamEnded)
 	}
 	c.begun = time.Now()
-	c.clock = time.AfterFunc(o.Timeout, c.expire)
-	c.clock.Stop()
 	c.conn = NewConn(transport, Handler{
 		Request:      c.serverRequest,
 		Brief:        func(method string) bool { return method == "ping" }, // a sign of life, however much is asked
@@ -258,6 +252,7 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 		Stray:        o.Stray,
 		Trace:        o.Trace,
 	})
+	c.clock = time.AfterFunc(c.options.Timeout, c.expire)
 	return c, nil
 }
 
@@ -304,14 +299,20 @@ func (c *Client) probe(ctx context.Context) error {
 func (c *Client) accept(server *ServerInfo, err error) error {
 	if err == nil {
 		c.Server = *server
-		c.modern.Store(true)
+		c.stateless.Store(true)
 	}
 	return err
 }
 
-// discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery). After an error that is not
-// final the server may be of the handshake era.
+// discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery).
 func (c *Client) discover(ctx context.Context) (*ServerInfo, error) {
+	c.meta = members(
+		"io.modelcontextprotocol/protocolVersion", statelessRevision,
+		"io.modelcontextprotocol/clientInfo", c.options.Info,
+		"io.modelcontextprotocol/clientCapabilities", c.declared)
+	if c.options.Log != nil {
+		c.meta = appendString(appendKey(c.meta, "io.modelcontextprotocol/logLevel"), c.options.LogLevel)
+	}
 	r := &request{method: "server/discover", meta: c.meta}
 	raw, err := c.do(ctx, r)
 	var refusal *Error
@@ -338,8 +339,7 @@ func (c *Client) discover(ctx context.Context) (*ServerInfo, error) {
 	return &answer.ServerInfo, r.failed(checkRevisions(answer.SupportedVersions))
 }
 
-// checkRevisions returns nil if a server of the stateless era speaks our revision. The error is a *ProtocolError, or a
-// plain one where a handshake should be tried.
+// checkRevisions returns nil if a stateless server speaks our revision. A plain error means: try a handshake.
 func checkRevisions(supported []string) error {
 	reason := fmt.Sprintf("the server speaks %s; this client speaks %s",
 		strings.Join(supported, ", "), strings.Join(Revisions(), ", "))
@@ -354,38 +354,19 @@ func checkRevisions(supported []string) error {
 	return &ProtocolError{reason}
 }
 
-// isFinal reports whether an error leaves no other revision to try: there is none in common, or only a server of the
-// stateless era sends such an error.
+// isFinal reports whether an error leaves no other revision to try: only a stateless server sends these codes.
 func isFinal(err error) bool {
 	var e *Error
 	return errors.As(err, new(*ProtocolError)) || errors.As(err, &e) &&
 		(e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
 }
 
-func (c *Client) stateless() bool { return c.modern.Load() }
-
-// statelessMeta returns the members of the _meta that every request of the stateless era has.
-func (c *Client) statelessMeta() []byte {
-	b := members(
-		"io.modelcontextprotocol/protocolVersion", statelessRevision,
-		"io.modelcontextprotocol/clientInfo", c.options.Info,
-		"io.modelcontextprotocol/clientCapabilities", c.declared)
-	if c.options.Log != nil {
-		b = appendString(appendKey(b, "io.modelcontextprotocol/logLevel"), c.options.LogLevel)
-	}
-	return b
-}
-
-// handshake agrees on a revision (MCP 2025-11-25, lifecycle, initialization): the client offers one, the server
-// answers with that or with one it prefers, and the client accepts it or ends the connection. Both sides exchange
-// identity and capabilities here, once for each session.
+// handshake agrees on a revision (MCP 2025-11-25, lifecycle, initialization): the server answers an offer with the
+// revision that it prefers. Both sides exchange identity and capabilities here, once for each session.
 func (c *Client) handshake(ctx context.Context, offer string) error {
 	params := members("capabilities", c.declared, "clientInfo", c.options.Info, "protocolVersion", offer)
 	r := &request{method: "initialize", params: params}
 	raw, err := c.send(ctx, r)
-	if err != nil {
-		return r.failed(err)
-	}
 	var answer struct {
 		ServerInfo
 		Self Implementation `json:"serverInfo"`
@@ -393,6 +374,7 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 	_ = json.Unmarshal(raw, &answer)  // what is of another type counts as absent
 	known := c.Server.ProtocolVersion // in a session that is begun anew
 	switch revision := answer.ProtocolVersion; {
+	case err != nil:
 	case revision == "":
 		err = errors.New("the answer has no protocolVersion")
 	case !slices.Contains(Revisions()[1:], revision):
@@ -410,9 +392,8 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 	if err = c.conn.Notify(ctx, "notifications/initialized", nil); err != nil {
 		return err
 	}
-	if c.options.Log != nil && answer.Capabilities["logging"] != nil { // what the stateless era says in every request
-		r := &request{method: "logging/setLevel", params: members("level", c.options.LogLevel)}
-		_, _ = c.send(ctx, r) // refused, the server logs as it likes
+	if c.options.Log != nil && answer.Capabilities["logging"] != nil { // refused, the server logs as it likes
+		_, _ = c.send(ctx, &request{method: "logging/setLevel", params: members("level", c.options.LogLevel)})
 	}
 	return cmp.Or(context.Cause(ctx), c.Err())
 }
@@ -435,37 +416,32 @@ func (c *Client) renew(ctx context.Context, expired int64) error {
 	c.session.Add(1)
 	c.ForgetLists("")
 	c.mu.Lock()
-	var uris []string
-	for l := range c.listens {
-		uris = append(uris, l.URIs...)
-	}
+	listens := maps.Clone(c.listens)
 	c.mu.Unlock()
-	for _, uri := range uris { // a server that refuses now sends no more changes of that resource
-		_, _ = c.send(ctx, subscription("resources/subscribe", uri))
+	for l := range listens {
+		for _, uri := range l.URIs { // a server that refuses now sends no more changes of that resource
+			_, _ = c.send(ctx, subscription("resources/subscribe", uri))
+		}
 	}
 	return nil
 }
 
 // streamEnded runs, on a goroutine of the transport, when the server has ended the stream of its notifications. If the
-// session has expired, a new one is begun; otherwise the server can no longer tell of changes.
+// session has expired, a new one is begun, by requests that each have their time; else changes are told of no longer.
 func (c *Client) streamEnded(err error) {
 	r := &request{session: c.session.Load()}
-	// Every request of renew has its time, and ends with the connection.
 	if err = c.repair(context.Background(), r, err); err != nil && c.Err() == nil && c.options.Warn != nil {
 		c.options.Warn(fmt.Sprintf("the server no longer tells of changes: %v", err))
 	}
 }
 
-// CallTool runs a tool. The arguments are a JSON object; none means {}. Progress of the call is reported on the reader
-// of the connection: report must return soon and must not call the Client. It may be nil, and is not called after
-// CallTool has returned. A tool that fails says so in ToolResult.IsError.
+// CallTool runs a tool. The arguments are a JSON object; none means {}. report may be nil. It runs on the reader of
+// the connection, so it must return soon and must not call the Client. It is not called after CallTool has returned.
+// A tool that fails says so in ToolResult.IsError.
 func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMessage,
 	report func(Progress)) (*ToolResult, error) {
 	if a := bytes.TrimSpace(arguments); len(a) == 0 || string(a) == "null" { // also what a nil map encodes to
 		arguments = json.RawMessage("{}")
-	}
-	if report == nil {
-		report = func(Progress) {} // progress is asked for in any case: it keeps the request from expiring
 	}
 	arguments, err := onOneLine(arguments)
 	if err != nil {
@@ -473,13 +449,11 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 	}
 	answer := new(toolAnswer)
 	r := &request{method: "tools/call", about: name, arguments: arguments, report: report, input: true, result: answer}
-	if _, err = c.do(ctx, r); err == nil {
-		c.warnOf(r, answer.left)
-		err = r.failed(answer.err)
-	}
-	if err != nil {
+	_, err = c.do(ctx, r)
+	if err = cmp.Or(err, r.failed(answer.err)); err != nil {
 		return nil, err
 	}
+	c.warnOf(r, answer.left)
 	return &answer.ToolResult, nil
 }
 
@@ -539,9 +513,8 @@ func (c *Client) Err() error { return c.conn.Err() }
 
 // Close ends the connection: on stdio with the end of stdin, over HTTP with the DELETE of the session.
 func (c *Client) Close() error {
-	err := c.conn.Close()
-	c.clock.Stop()
-	return err
+	defer c.clock.Stop()
+	return c.conn.Close()
 }
 
 // members returns the members of an object, which are given as alternating names and values that always encode.
@@ -591,55 +564,43 @@ func (r *request) failed(err error) error {
 	return fmt.Errorf("%s: %w", strings.TrimSuffix(r.method+" "+r.about, " "), err)
 }
 
-// do sends a request and returns its complete result. A server may need input first (MCP 2026-07-28, patterns, multi
-// round-trip requests): it comes from ClientOptions.Answers, and a new request is sent with it.
+// do sends a request and returns its complete result. It is sent again if the cause of its failure could be repaired.
+// A server may need input first (MCP 2026-07-28, patterns, multi round-trip requests): it comes from
+// ClientOptions.Answers, and a new request is sent with it.
 func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
 	if missing := c.Server.missing(r.method); missing != "" {
 		return nil, r.failed(&NotDeclaredError{missing})
 	}
-	bare, asked := slices.Clip(r.params), 0
+	bare := slices.Clip(r.params)
 	for round := 1; ; round++ {
-		raw, needs, err := c.round(ctx, r)
+		raw, err := c.send(ctx, r)
+		if err != nil {
+			if err = c.repair(ctx, r, err); err == nil {
+				raw, err = c.send(ctx, r)
+			}
+		}
+		kind := "complete"
+		if err == nil && c.stateless.Load() {
+			kind = resultType(raw)
+		}
 		switch {
 		case err != nil && r.input && errors.As(err, new(*Error)):
 			c.ForgetLists("") // they may have changed
-			return nil, r.failed(err)
-		case err != nil || needs == nil:
-			return raw, r.failed(err)
+		case err != nil:
+		case kind == "complete":
+			return raw, nil
+		case kind != "input_required":
+			err = &ProtocolError{fmt.Sprintf("the result is of the unknown type %q", kind)}
 		case !r.input:
-			return nil, r.failed(&ProtocolError{"the server's result is input_required where the protocol does not allow it"})
+			err = &ProtocolError{"the server's result is input_required where the protocol does not allow it"}
 		case round > maxRounds: // no question is asked whose answer will not be sent
-			return nil, r.failed(&ProtocolError{fmt.Sprintf("the server asked for input %d times", round)})
+			err = &ProtocolError{fmt.Sprintf("the server asked for input %d times", round)}
+		default:
+			r.params, err = c.input(ctx, r, bare, raw)
 		}
-		if asked += len(needs.InputRequests); asked > c.options.MaxQuestions {
-			return nil, r.failed(&ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d",
-				asked, c.options.MaxQuestions)})
-		}
-		if r.params, err = c.input(ctx, bare, needs); err != nil {
+		if err != nil {
 			return nil, r.failed(err)
 		}
-	}
-}
-
-// round sends a request, twice if the cause of its failure could be repaired. The result is complete, or needs input.
-func (c *Client) round(ctx context.Context, r *request) (json.RawMessage, *inputRequired, error) {
-	raw, err := c.send(ctx, r)
-	if err != nil {
-		if err = c.repair(ctx, r, err); err == nil {
-			raw, err = c.send(ctx, r)
-		}
-	}
-	if err != nil || !c.stateless() {
-		return raw, nil, err
-	}
-	switch kind := resultType(raw); kind {
-	case "complete":
-		return raw, nil, nil
-	case "input_required":
-		needs := new(inputRequired)
-		return nil, needs, json.Unmarshal(raw, needs)
-	default:
-		return nil, nil, &ProtocolError{fmt.Sprintf("the result is of the unknown type %q", kind)}
 	}
 }
 
@@ -666,17 +627,13 @@ func resultType(raw json.RawMessage) string {
 func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) {
 	r.id = c.conn.NextID()
 	m := Outgoing{ID: r.id, Method: r.method, Source: r, Result: r.result}
-	if c.stateless() {
+	if c.stateless.Load() {
 		r.meta = c.meta
 	}
 	if r.meta != nil {
 		m.Revision = statelessRevision
 		if r.input { // exactly these have a name, which HTTP sends as Mcp-Name
 			m.Name = r.about
-		}
-		var err error
-		if m.Headers, err = c.paramHeaders(r); err != nil {
-			return nil, err
 		}
 	}
 	if r.subscribe != nil {
@@ -685,13 +642,19 @@ func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) 
 		c.track(m.ID, r)
 		defer c.untrack(m.ID, r)
 	}
+	if r.marked != nil && r.arguments != nil {
+		var err error
+		if m.Headers, err = c.headers.ParamHeaders(r.marked, r.arguments); err != nil {
+			return nil, err
+		}
+	}
 	return c.conn.Do(ctx, m)
 }
 
 // AppendText makes the request's message where it is sent from, rather than to be copied there.
 func (r *request) AppendText(b []byte) ([]byte, error) {
 	b = AppendRequest(b, r.id, r.method)
-	if r.arguments == nil && r.params == nil && r.report == nil && r.meta == nil {
+	if r.arguments == nil && r.params == nil && r.meta == nil {
 		return append(b, '}'), nil
 	}
 	b = append(b, `,"params":{`...)
@@ -700,28 +663,14 @@ func (r *request) AppendText(b []byte) ([]byte, error) {
 		b = append(append(b, `,"arguments":`...), r.arguments...)
 	}
 	b = joinMembers(b, r.params)
-	if r.report != nil || r.meta != nil {
+	if r.arguments != nil || r.meta != nil {
 		b = append(appendKey(b, "_meta"), '{')
-		if r.report != nil {
+		if r.arguments != nil { // reported or not: progress keeps the request from expiring
 			b = strconv.AppendInt(append(b, `"progressToken":`...), r.id, 10)
 		}
 		b = append(joinMembers(b, r.meta), '}')
 	}
 	return append(b, "}}"...), nil
-}
-
-// paramHeaders returns the headers that repeat parameters of a tool call.
-func (c *Client) paramHeaders(r *request) (map[string]string, error) {
-	if c.headers == nil || r.arguments == nil {
-		return nil, nil
-	}
-	c.mu.Lock()
-	schema := c.marked[r.about]
-	c.mu.Unlock()
-	if schema == nil {
-		return nil, nil
-	}
-	return c.headers.ParamHeaders(schema, r.arguments)
 }
 
 type repeatableKey struct{} // of the mark that Repeatable sets
@@ -743,8 +692,7 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	case errors.As(err, &expired) && expired.SessionExpired():
 		return c.renew(ctx, r.session)
 	case errors.As(err, &lost) && lost.Lost() && r.meta != nil:
-		// What is neither a call nor a subscription only reads.
-		if r.arguments == nil && r.subscribe == nil || ctx.Value(repeatableKey{}) != nil {
+		if r.arguments == nil && r.subscribe == nil || ctx.Value(repeatableKey{}) != nil { // the former only read
 			return nil
 		}
 	case errors.As(err, &refusal) && refusal.Code == CodeHeaderMismatch && r.method == "tools/call":
@@ -757,25 +705,16 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	return err
 }
 
-// now is the time by which requests expire, since the beginning of the connection.
-func (c *Client) now() time.Duration { return time.Since(c.begun) }
-
-// track starts the time of a request.
+// track starts the time of a request that is about to be sent.
 func (c *Client) track(id int64, r *request) {
-	r.mu.Lock()
-	r.over = false
-	r.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.now()
+	now := time.Since(c.begun)
 	r.session = c.session.Load()
 	r.last = now + c.options.MaxTimeout
 	r.extend(now + c.options.Timeout)
 	c.requests[id] = r
-	if !c.ticking { // else it is set to an earlier deadline: all requests have the same time
-		c.ticking = true
-		c.clock.Reset(r.deadline - now)
-	}
+	r.marked = c.marked[r.about]
 }
 
 // extend moves the deadline. The caller holds Client.mu.
@@ -786,7 +725,6 @@ func (c *Client) untrack(id int64, r *request) {
 	delete(c.requests, id)
 	c.mu.Unlock()
 	r.mu.Lock() // waits for a report under way
-	r.over = true
 	r.mu.Unlock()
 }
 
@@ -794,28 +732,25 @@ func (c *Client) untrack(id int64, r *request) {
 func (c *Client) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, next := c.now(), time.Duration(0)
+	now := time.Since(c.begun)
+	next := now + c.options.Timeout // no request that is sent from now on expires before
 	for id, r := range c.requests {
 		if c.asked > 0 && r.deadline <= now {
 			r.extend(now + c.options.Timeout) // the server waits for us
 		}
 		if r.deadline <= now {
-			c.conn.Cancel(id, c.timeoutError(r))
-		} else if next == 0 || r.deadline < next {
-			next = r.deadline
+			reason := &TimeoutError{After: c.options.Timeout}
+			if r.deadline == r.last {
+				reason = &TimeoutError{After: c.options.MaxTimeout, Total: true}
+			}
+			c.conn.Cancel(id, reason)
+		} else {
+			next = min(next, r.deadline)
 		}
 	}
-	if c.ticking = next > 0; c.ticking {
+	if c.Err() == nil {
 		c.clock.Reset(next - now)
 	}
-}
-
-// timeoutError returns the reason why the time of a request is up.
-func (c *Client) timeoutError(r *request) *TimeoutError {
-	if r.deadline == r.last {
-		return &TimeoutError{After: c.options.MaxTimeout, Total: true}
-	}
-	return &TimeoutError{After: c.options.Timeout}
 }
 
 // serverRequest answers a request of the server, which it may send while the client waits for its own answer.
@@ -823,7 +758,7 @@ func (c *Client) serverRequest(ctx context.Context, _ *Conn, method string, para
 	switch {
 	case method == "ping": // which servers may send before the handshake
 		return struct{}{}, nil
-	case c.stateless():
+	case c.stateless.Load():
 		return nil, &Error{CodeMethodNotFound, "a server of revision " + statelessRevision + " sends no requests", nil}
 	}
 	return c.answer(ctx, method, params)
@@ -839,9 +774,18 @@ type inputRequired struct {
 }
 
 // input returns params with the answers to the server's questions. They are asked in turn: there is one user.
-func (c *Client) input(ctx context.Context, params []byte, needs *inputRequired) ([]byte, error) {
-	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
+func (c *Client) input(ctx context.Context, r *request, params []byte, result json.RawMessage) ([]byte, error) {
+	var needs inputRequired
+	err := json.Unmarshal(result, &needs)
+	r.asked += len(needs.InputRequests)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(needs.InputRequests) == 0 && needs.RequestState == nil:
 		return nil, &ProtocolError{"the server's input_required result names no input"}
+	case r.asked > c.options.MaxQuestions:
+		return nil, &ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d",
+			r.asked, c.options.MaxQuestions)}
 	}
 	answers := make(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
@@ -856,7 +800,6 @@ func (c *Client) input(ctx context.Context, params []byte, needs *inputRequired)
 		}
 		answers[name] = answer
 	}
-	var err error
 	if len(answers) > 0 {
 		params, err = appendJSON(appendKey(params, "inputResponses"), answers)
 	}
@@ -880,7 +823,7 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 		defer c.mu.Unlock()
 		c.asked--
 		for _, r := range c.requests {
-			r.extend(c.now() + c.options.Timeout) // the server goes on only now
+			r.extend(time.Since(c.begun) + c.options.Timeout) // the server goes on only now
 		}
 	}()
 	return answer.Reply(ctx, params)
@@ -909,9 +852,9 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 			c.options.Log(p.LogMessage)
 		}
 	case "notifications/cancelled":
-		if id, _ := idNumber(p.RequestID); !c.stateless() {
-			conn.CancelRequest(p.RequestID)
-		} else if c.listening(func(_ *listener, request int64) bool { return request == id }) { // all that it may cancel
+		conn.CancelRequest(p.RequestID)
+		id, _ := idNumber(p.RequestID) // in the stateless era of a Listen: all that a server may cancel
+		if c.listening(func(_ *listener, request int64) bool { return request == id }) {
 			conn.Cancel(id, errUnsubscribed)
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":
@@ -926,21 +869,18 @@ func (c *Client) progress(token json.RawMessage, progress Progress) {
 	c.mu.Lock()
 	r := c.requests[id]
 	if r != nil {
-		r.extend(c.now() + c.options.Timeout)
+		r.extend(time.Since(c.begun) + c.options.Timeout)
+		r.mu.Lock() // while untrack cannot yet have passed
+		defer r.mu.Unlock()
 	}
 	c.mu.Unlock()
-	if r != nil && r.report != nil { // else it is late, or was never asked for
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if !r.over {
-			r.report(progress)
-		}
+	if r != nil && r.report != nil { // else it is late, or nobody wants to know
+		r.report(progress)
 	}
 }
 
-// sendCancelled tells the server that the client waits for an answer no longer (MCP 2026-07-28, patterns,
-// cancellation); but never for initialize, which must not be cancelled, nor for the probe, which an old server may not
-// have understood, nor for a request that the server has ended itself.
+// sendCancelled tells the server that the client waits no longer (MCP 2026-07-28, patterns, cancellation); but not for
+// initialize, which must not be cancelled, the probe, which may upset old servers, or what the server ended itself.
 func sendCancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {
 	if method != "initialize" && method != "server/discover" && cause != errUnsubscribed {
 		// Whether or not it can be sent, the answer is dropped.

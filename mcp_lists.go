@@ -54,7 +54,7 @@ type cachedList struct {
 // not asked for again while it is fresh, as the server said, or while the server would tell of changes to it.
 func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
 	tools, err := list[Tool](ctx, c, "tools/list", "tools", "tools")
-	if c.headers != nil && c.stateless() {
+	if c.headers != nil && c.stateless.Load() {
 		tools = slices.DeleteFunc(tools, func(t Tool) bool { return !c.mark(&t) })
 	}
 	return tools, err
@@ -82,7 +82,7 @@ func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change
 	if missing := c.Server.missing("resources/subscribe"); missing != "" && len(s.URIs) > 0 {
 		return fmt.Errorf("resources/subscribe: %w", &NotDeclaredError{missing})
 	}
-	if !c.stateless() {
+	if !c.stateless.Load() {
 		return c.subscribe(ctx, l)
 	}
 	// One request that lasts as long as the subscription, whose id is in every notification that comes of it.
@@ -196,7 +196,7 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 			items = append(items, page.items...)
 		}
 		left.count, left.first = left.count+page.left.count, cmp.Or(left.first, page.left.first)
-		if page.nextCursor != nil && *page.nextCursor == "" && !c.stateless() {
+		if page.nextCursor != nil && *page.nextCursor == "" && !c.stateless.Load() {
 			page.nextCursor = nil // what some servers of the handshake era end with; since then it is a cursor
 		}
 		switch {
@@ -225,7 +225,7 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 		r.params = members("cursor", *page.nextCursor)
 	}
 	c.warnOf(r, left)
-	if stream != 0 && !c.stateless() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
+	if stream != 0 && !c.stateless.Load() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
 		fresh.until = time.Time{}
 	}
 	if !fresh.holds(stream) {
@@ -241,9 +241,10 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 }
 
 const (
-	maxPages    = 10_000              // of one list
-	maxListSize = 64 << 20            // bytes of all its pages but the last
-	maxTTL      = 24 * 60 * 60 * 1000 // what a server can ask to be taken for fresh, in milliseconds: a day
+	maxPages        = 10_000                 // of one list
+	maxListSize     = 64 << 20               // bytes of all its pages but the last
+	maxTTL          = 24 * 60 * 60 * 1000    // what a server can ask to be taken for fresh, in milliseconds: a day
+	unsubscribeTime = 500 * time.Millisecond // for all of a Listen that ends
 )
 
 // mark keeps the schema of a tool if it marks parameters for headers (MCP 2026-07-28, transports, streamable HTTP,

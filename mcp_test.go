@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gotest.tools/v3/assert"
@@ -149,7 +150,7 @@ func TestOutgoing(t *testing.T) {
 			if revision != statelessRevision {
 				want.Name = "" // no header repeats it
 			}
-			m.Source = nil // of its text
+			m.Source, m.Result = nil, nil // of its text and its result
 			assert.DeepEqual(t, m, want)
 			assert.Assert(t, m.ID > 1 && m.Method != "" && m.Revision == want.Revision)
 			cancel()
@@ -240,20 +241,10 @@ func TestNoProgressAfterReturn(t *testing.T) {
 		cancel()
 	}
 	assert.Equal(t, len(c.requests), 0)
-
-	// The reader may have found the call just before it returned.
-	r := &request{report: func(Progress) { t.Error("reported after the call has returned") }}
-	c.track(9999, r)
-	c.untrack(9999, r)
-	c.requests[9999] = r
-	c.progress(json.RawMessage(`9999`), Progress{Progress: 1})
-	delete(c.requests, 9999)
 }
 
 // TestExpiry: when a request has expired, how its time is extended, and what its error says.
 func TestExpiry(t *testing.T) {
-	c := &Client{options: ClientOptions{Timeout: time.Minute, MaxTimeout: 150 * time.Second}}
-	r := &request{last: c.options.MaxTimeout}
 	for _, test := range []struct {
 		at   time.Duration // of the progress
 		want time.Duration // until the request expires
@@ -261,14 +252,29 @@ func TestExpiry(t *testing.T) {
 	}{
 		{0, time.Minute, TimeoutError{After: time.Minute}},
 		{30 * time.Second, 90 * time.Second, TimeoutError{After: time.Minute}},
+		{59 * time.Second, 119 * time.Second, TimeoutError{After: time.Minute}},
 		{90*time.Second - 1, 150*time.Second - 1, TimeoutError{After: time.Minute}},
 		{90 * time.Second, 150 * time.Second, TimeoutError{After: 150 * time.Second, Total: true}},
 		{149 * time.Second, 150 * time.Second, TimeoutError{After: 150 * time.Second, Total: true}},
 	} {
-		r.extend(test.at + c.options.Timeout)
-		assert.Equal(t, r.deadline, test.want)
-		assert.DeepEqual(t, c.timeoutError(r), &test.err)
-		assert.ErrorIs(t, c.timeoutError(r), context.DeadlineExceeded)
+		synctest.Test(t, func(t *testing.T) {
+			server := newFakeTransport()
+			c := server.connectedTo(t, ClientOptions{
+				Protocol: "2025-11-25", Timeout: time.Minute, MaxTimeout: 150 * time.Second})
+			time.Sleep(100 * time.Second) // the clock runs while there are no requests
+			begun := time.Now()
+			progress := func() { c.progress(json.RawMessage("2"), Progress{}) }
+			for at := 50 * time.Second; at < test.at; at += 50 * time.Second {
+				time.AfterFunc(at, progress)
+			}
+			time.AfterFunc(test.at, progress)
+			_, err := c.CallTool(t.Context(), "t", nil, nil)
+			assert.Equal(t, time.Since(begun), test.want)
+			var timeout *TimeoutError
+			assert.Assert(t, errors.As(err, &timeout))
+			assert.DeepEqual(t, timeout, &test.err)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+		})
 	}
 }
 
