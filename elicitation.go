@@ -176,7 +176,7 @@ type fieldList []Field
 func (l *fieldList) UnmarshalJSON(properties []byte) (err error) {
 	s := scanner{text: properties}
 	s.object(func(key []byte) {
-		name, schema := unquote(key, plainText), s.value() // with invalid UTF-8 mended, as in every other string
+		name, schema := string([]rune(string(key))), s.value() // with invalid UTF-8 mended, as in every other string
 		if err == nil && len(*l) == maxFields {
 			err = &FormError{Reason: fmt.Sprintf("has more than %d fields", maxFields)}
 		}

@@ -85,13 +85,14 @@ func (s *scanner) list(opening byte, item func(key []byte)) {
 				return
 			}
 			start := i + 1
-			end, kind := s.stringEnd(start)
+			end, escaped := s.stringEnd(start)
 			if i, c = next(b, end); c != ':' {
 				s.fail()
 				return
 			}
-			if key = b[start : end-1]; kind != plainText && item != nil {
-				key = []byte(unquote(key, kind))
+			if key = b[start : end-1]; escaped && item != nil {
+				name, _ := unquote(key)
+				key = []byte(name)
 			}
 			i, c = next(b, i+1)
 		}
@@ -182,40 +183,49 @@ func numberEnd(b []byte, i int) int {
 	return i
 }
 
-// What stands between a string's quotes.
-const (
-	plainText   = iota // the string itself, but for invalid UTF-8
-	escapedText        // escapes of two characters
-	unicodeText        // \u escapes, too
-)
-
-// string reads a string and decodes it, exactly as encoding/json does (FuzzScanner).
-func (s *scanner) string() string {
+// string reads a string and decodes it, exactly as encoding/json does (FuzzScanner). Why not by stringEnd? It judges
+// each escape, which unquote has to do again. To look for one kind of byte at a time is faster.
+func (s *scanner) string() (decoded string) {
 	if s.peek() != '"' {
 		s.fail()
-		return ""
 	}
-	start := s.at + 1
-	end, kind := s.stringEnd(start)
-	if s.at = end; !s.ok() {
-		return ""
+	for start := s.at + 1; s.ok(); {
+		n := bytes.IndexByte(s.text[s.at+1:], '"')
+		if n < 0 {
+			s.fail()
+			break
+		}
+		s.at += 1 + n
+		before := s.at
+		for s.text[before-1] == '\\' {
+			before--
+		}
+		if (s.at-before)%2 == 0 { // else the last backslash escapes the quote
+			var valid bool
+			decoded, valid = unquote(s.text[start:s.at])
+			if s.at++; !valid && !s.loose {
+				s.fail()
+			}
+			break
+		}
 	}
-	return unquote(s.text[start:end-1], kind)
+	return decoded
 }
 
 // each is a word whose eight bytes are 1.
 const each = 0x0101010101010101
 
-// stringEnd passes over a string whose text begins at i. It returns the index after the quote, and its kind.
+// stringEnd passes over a string whose text begins at i. It returns the index after the quote, and whether it has
+// escapes.
 // It looks for a quote, a backslash or a control character in eight bytes at a time: in a byte smaller than what is
 // subtracted, the subtraction borrows into the high bit. Where it finds none for some lines of text, plainEnd goes on,
 // which would look too far if there were a newline in each line.
-func (s *scanner) stringEnd(i int) (end, kind int) {
+func (s *scanner) stringEnd(i int) (end int, escaped bool) {
 	for b, far := s.text, i+256; ; far = i + 256 {
 		for i+8 <= len(b) && i < far {
 			w := binary.LittleEndian.Uint64(b[i:])
 			quote, backslash := w^each*'"', w^each*'\\'
-			found := ((quote-each)&^quote | (backslash-each)&^backslash | (w-each*' ')&^w) & (each * 0x80)
+			found := ((quote - each) | (backslash - each) | (w - each*' ')) &^ w & (each * 0x80)
 			if found != 0 { // the lowest bit is right; a borrow can spoil only higher ones
 				i += bits.TrailingZeros64(found) / 8
 				break
@@ -233,20 +243,18 @@ func (s *scanner) stringEnd(i int) (end, kind int) {
 			i++
 			continue
 		case i >= len(b) || b[i] < ' ':
-			return len(b) + 1, plainText
+			return len(b) + 1, false
 		case b[i] == '"':
-			return i + 1, kind
+			return i + 1, escaped
 		}
-		i++ // a backslash
+		i, escaped = i+1, true // a backslash
 		switch {
 		case i < len(b) && unescaped(b[i]) != 0:
-			kind = max(kind, escapedText)
 			i++
 		case len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]):
-			kind = unicodeText
 			i += 5
 		case !s.loose || i == len(b):
-			return len(b) + 1, plainText
+			return len(b) + 1, false
 		}
 	}
 }
@@ -288,28 +296,29 @@ func hasControl(b []byte) bool {
 	return found&(each*0x80) != 0
 }
 
-// unquote decodes what is between a string's quotes. Surrogates and invalid UTF-8 are left to encoding/json.
-func unquote(raw []byte, kind int) string {
-	if kind == unicodeText || !utf8.Valid(raw) {
-		var decoded string
-		_ = json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &decoded)
-		return decoded
-	}
-	if kind == plainText {
-		return string(raw)
+// unquote decodes what is between a string's quotes, and reports whether it is valid. What is rare is left to
+// encoding/json: \u escapes, invalid UTF-8, mistakes.
+func unquote(raw []byte) (text string, valid bool) {
+	simple := !hasControl(raw) && utf8.Valid(raw)
+	if simple && bytes.IndexByte(raw, '\\') < 0 {
+		return string(raw), true
 	}
 	var b strings.Builder
 	b.Grow(len(raw))
-	for {
-		i := bytes.IndexByte(raw, '\\')
+	for left := raw; simple; {
+		i := bytes.IndexByte(left, '\\')
 		if i < 0 {
-			b.Write(raw)
-			return b.String()
+			b.Write(left)
+			return b.String(), true
 		}
-		b.Write(raw[:i])
-		b.WriteByte(unescaped(raw[i+1]))
-		raw = raw[i+2:]
+		c := unescaped(left[i+1])
+		b.Write(left[:i])
+		b.WriteByte(c)
+		left, simple = left[i+2:], c != 0
 	}
+	var rare string // not the result, which would then be on the heap in each case
+	err := json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &rare)
+	return rare, err == nil
 }
 
 // unescaped returns what a backslash and c stand for, 0 if nothing.
