@@ -17,8 +17,7 @@ import (
 	"time"
 )
 
-// ErrNoAnswer reports that the model gave no text even in its last turn, in which it may not call tools. It is wrapped
-// with the reason for that last turn: a *LimitError, or an empty message before it.
+// ErrNoAnswer reports that the model gave no text even in its last turn. It is wrapped with the reason for that turn.
 var ErrNoAnswer = errors.New("the model gave no answer")
 
 // ErrCutOff is the error of an answer that ended at the model's length limit.
@@ -94,30 +93,27 @@ type Event struct {
 }
 
 // Agent is a conversation with a model that may call tools. Only Model is required. No field may change during a Chat.
-//
-// OnText, Decide and Observe run on Chat's own goroutine, never two at once. A limit of 0 means its default, in
-// parentheses; one below 0 allows nothing.
+// OnText, Decide and Observe run on Chat's own goroutine, never two at once.
 type Agent struct {
 	Model  *Mistral
 	Tools  Toolbox      // nil means none
 	System string       // sent before History, not part of it
 	OnText func(string) // if set, all text of the model is streamed to it, also what it says beside calls
 
-	// Decide is asked about a turn's calls one after the other, in call order, before the first of them starts: running
-	// tools do not print over the question, and an interrupt at the question means that no call of the turn has run.
-	// It is not asked about calls that cannot run. It must return soon after ctx ends. Nil runs every call.
+	// Decide is asked about the calls of a turn that can run, in call order, before the first of them starts: an
+	// interrupt at the question means that none has run. It must return soon after ctx ends. Nil runs every call.
 	Decide func(ctx context.Context, call ToolCall) Decision
 
 	Missing func(name string) error // if set, returns why a function that may exist is not listed; the model is told
 	Observe func(Event)             // if set, gets every event; the tries of a model request go to Model.OnRetry
 
+	// A limit of 0 means the default in parentheses; one below 0 allows nothing.
 	MaxTurns   int // model turns with tools per question (20), before a last turn without
 	MaxCalls   int // calls per question (100)
 	MaxRepeats int // equal calls with equal results while no other call may have changed anything (10)
 	MaxResult  int // bytes of one result (64 KiB): three quarters of them from its head, the rest from its tail
 
-	// History is accepted by the API after every way out of Chat, whatever question is next: every call has exactly
-	// one answer, and the last message is the assistant's.
+	// History is valid for the API after every way out of Chat: each call has one answer, the assistant's is last.
 	History []ChatMessage
 	Usage   Usage // of the last question, all its turns together
 }
@@ -130,11 +126,10 @@ const (
 	cutOff      = "[The answer was cut off here.]" // ends an answer in the history that is not whole
 )
 
-// Chat asks a question and returns the model's answer, after as many turns of tool calls as the model makes and the
-// limits allow. Whatever goes wrong with a call is told to the model. Chat fails only if the model does, if its answer
-// is not whole, if ctx ends, or if the tools cannot be listed in the first turn. It then returns the text so far. A
-// question of which nothing came is taken out of the history, so that it can be asked again; otherwise the calls made
-// and the text so far stay.
+// Chat asks a question and returns the model's answer, after as many turns of tool calls as the limits allow. What
+// goes wrong with a call is told to the model. Chat fails only if the model does, if its answer is not whole, if ctx
+// ends, or if the tools cannot be listed in the first turn. It then returns the text so far, which stays in the
+// history with the calls made. A question of which nothing came is taken out of it, so that it can be asked again.
 func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 	x := &questionRun{Agent: a, equal: make(map[string]*equalCalls)}
 	defer x.settle() // deferred, so that a callback's panic leaves a valid history too
@@ -145,13 +140,14 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 			x.last = &LimitError{limit, "model turns per question"}
 		}
 		answer, err := x.ask(ctx)
-		if err != nil {
-			return x.partial, err
-		}
 		text := answer.Message.Content.Text()
+		if err != nil {
+			x.partial = text
+			return text, err
+		}
 		switch {
 		case len(answer.Message.ToolCalls) > 0:
-			x.callAll(ctx, answer) // also where ctx has ended: the next request says so
+			x.callAll(ctx, &answer) // also where ctx has ended: the next request says so
 		case strings.TrimSpace(text) != "":
 			a.History = append(a.History, answer.Message)
 			return text, nil
@@ -181,8 +177,8 @@ type equalCalls struct {
 	result   string // of the last one; "" before it
 }
 
-// ask makes one model turn.
-func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
+// ask makes one model turn. With an error, it returns what arrived of the answer.
+func (x *questionRun) ask(ctx context.Context) (ChatResponse, error) {
 	request := &ChatRequest{Messages: x.History}
 	if x.System != "" {
 		request.Messages = slices.Concat([]ChatMessage{{Role: "system", Content: TextContent(x.System)}}, x.History)
@@ -197,7 +193,7 @@ func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
 		case err == nil:
 			x.functions = functions
 		case x.turn == 1 || ctx.Err() != nil:
-			return nil, fmt.Errorf("list tools: %w", err)
+			return ChatResponse{}, fmt.Errorf("list tools: %w", err)
 		default:
 			x.observe(Event{Kind: ToolsFailed, Err: err})
 		}
@@ -207,7 +203,7 @@ func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
 	began := time.Now()
 	response, err := x.Model.Complete(ctx, request, x.OnText)
 	if response == nil {
-		return nil, err
+		return ChatResponse{}, err
 	}
 	answer := *response // what Observe gets stays as it came
 	if x.last != nil {
@@ -216,17 +212,13 @@ func (x *questionRun) ask(ctx context.Context) (*ChatResponse, error) {
 	if err == nil && answer.CutOff() && len(answer.Message.ToolCalls) == 0 { // else the calls are told of it
 		err = ErrCutOff
 	}
-	if err != nil {
-		x.partial = answer.Message.Content.Text()
-	}
 	x.Usage.Add(answer.Usage)
 	x.observe(Event{Kind: TurnEnded, Response: response, Took: time.Since(began), Err: err})
-	return &answer, err
+	return answer, err
 }
 
-// callAll answers every call of a message. It puts the message and all answers into the history before anything is
-// asked or run, as answers that report an interrupted call; the outcome of a call then replaces its answer. So the
-// history has every answer, in call order, whatever happens in between.
+// callAll answers every call of a message. Before anything is asked or run, each call has an answer in the history,
+// which reports an interrupted call. The outcome replaces it: the history is valid whatever happens in between.
 func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
 	message, interrupted := answer.Message, TextContent("Error: "+errInterrupted.Error())
 	message.ToolCalls = slices.Clone(message.ToolCalls) // what Observe got stays as it came
@@ -258,7 +250,7 @@ type job struct {
 	answer   int         // where in the history
 	readOnly bool        // see Function
 	note     string      // for the model, before the tool's text: that the arguments are not its own
-	equal    *equalCalls // nil if it cannot run
+	equal    *equalCalls // nil if it does not run
 }
 
 // check brings a job's call into a form that can be sent again. Its error tells the model why the call is not run.
@@ -280,7 +272,16 @@ func (x *questionRun) check(j *job, cut bool) error {
 		x.last = &LimitError{maxCalls, "calls per question"}
 		return fmt.Errorf("not run: %w", x.last)
 	case at < 0:
-		return x.unknown(name)
+		names := make([]string, len(x.functions))
+		for i, f := range x.functions {
+			names[i] = f.Name
+		}
+		list := cmp.Or(Clip(strings.Join(names, ", "), 1000), "none")
+		err = fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list)
+		if x.Missing != nil {
+			err = cmp.Or(x.Missing(name), err)
+		}
+		return err
 	case cut: // even if the arguments are valid: "{}" may be what was left of none
 		return errors.New("not run: the message was cut off at its length limit; make fewer or shorter calls")
 	case err != nil:
@@ -294,20 +295,6 @@ func (x *questionRun) check(j *job, cut bool) error {
 	equal.count++
 	x.equal[key], j.equal, j.readOnly = equal, equal, x.functions[at].ReadOnly
 	return nil
-}
-
-// unknown returns an error for a call of a function that is not listed.
-func (x *questionRun) unknown(name string) error {
-	var missing error
-	if x.Missing != nil {
-		missing = x.Missing(name)
-	}
-	names := make([]string, len(x.functions))
-	for i, f := range x.functions {
-		names[i] = f.Name
-	}
-	list := cmp.Or(Clip(strings.Join(names, ", "), 1000), "none")
-	return cmp.Or(missing, fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list))
 }
 
 // approve reports whether Decide lets the job run. If not, the job has its outcome.
@@ -333,6 +320,7 @@ func (x *questionRun) approve(ctx context.Context, j *job) bool {
 		j.equal.refusals++
 		j.Err = fmt.Errorf("%w: %s", ErrRefused, cmp.Or(decision.Text, "no reason was given"))
 	}
+	j.equal = nil
 	return false
 }
 
@@ -345,40 +333,24 @@ func (x *questionRun) run(ctx context.Context, jobs []*job) {
 	defer cancel()
 	done := make(chan *job, maxParallel) // room for all that run, so that handing back never blocks
 
-	running := 0
-	for _, j := range jobs {
-		if running == maxParallel {
-			x.end(<-done)
-			running--
+	next := 0
+	for ended := range jobs {
+		for ; next < min(len(jobs), ended+maxParallel); next++ {
+			j := jobs[next]
+			if ctx.Err() != nil {
+				j.Err = errInterrupted
+				done <- j
+				continue
+			}
+			x.observe(Event{Kind: CallStarted, Call: j.Call})
+			goroutines.Go(func() {
+				began := time.Now()
+				j.Output, j.Err = x.Tools.Call(ctx, j.Call)
+				j.Took = time.Since(began)
+				done <- j
+			})
 		}
-		if ctx.Err() != nil {
-			j.Err = errInterrupted
-			x.end(j)
-			continue
-		}
-		x.observe(Event{Kind: CallStarted, Call: j.Call})
-		if !j.readOnly {
-			x.recountOthers(j.equal)
-		}
-		running++
-		goroutines.Go(func() {
-			began := time.Now()
-			j.Output, j.Err = x.Tools.Call(ctx, j.Call)
-			j.Took = time.Since(began)
-			done <- j
-		})
-	}
-	for range running {
 		x.end(<-done)
-	}
-}
-
-// recountOthers starts all counts but one anew: something may have changed, so other calls may have other results.
-func (x *questionRun) recountOthers(equal *equalCalls) {
-	for _, other := range x.equal {
-		if other != equal {
-			other.count = 0
-		}
 	}
 }
 
@@ -395,17 +367,21 @@ func (x *questionRun) end(j *job) {
 	text = Clip(text, cmp.Or(x.MaxResult, 64<<10))
 	x.History[j.answer].Content = TextContent(text)
 	if equal := j.equal; equal != nil {
-		if equal.result != "" && equal.result != text { // polling may go on
+		changed := equal.result != "" && equal.result != text
+		if changed { // polling may go on
 			equal.count = 1
-			x.recountOthers(equal)
+		}
+		for _, other := range x.equal {
+			if other != equal && (changed || !j.readOnly) {
+				other.count = 0 // its result may be another one now
+			}
 		}
 		equal.result = text
 	}
 	x.observe(j.Event)
 }
 
-// settle closes the history after the question. Where no answer came, it ends with an assistant's message: not every
-// server accepts a user's message after a tool's, and the model must not take the question as still open.
+// settle ends the history with an assistant's message: not every server accepts a user's message after a tool's.
 func (x *questionRun) settle() {
 	switch last := len(x.History) - 1; {
 	case x.History[last].Role == "assistant":

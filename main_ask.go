@@ -93,10 +93,19 @@ func tokens(u Usage) string {
 	return fmt.Sprintf("%d tokens (%d in, %d out)", u.TotalTokens, u.PromptTokens, u.CompletionTokens)
 }
 
-// agentError gives an error of Agent.Chat its exit status, if it has none: the servers can have failed, too.
+// agentError gives an error of Agent.Chat its exit status, if it has none: the servers can have failed, too. It adds
+// what to do about a refusal.
 func agentError(err error) error {
 	if errors.As(err, new(*exitError)) {
 		return err
+	}
+	var refused *APIError
+	switch {
+	case !errors.As(err, &refused):
+	case refused.Status == 401:
+		err = fmt.Errorf("%w; check the API key", err)
+	case refused.Code == "1500" || refused.Status == 404 && strings.Contains(refused.Message, "model"):
+		err = fmt.Errorf("%w; check the model's name", err)
 	}
 	return &exitError{exitModel, err}
 }

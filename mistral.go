@@ -31,10 +31,8 @@ var ErrSilent = errors.New("the server was silent for 10 minutes")
 // ErrTooLarge ends a request whose answer is larger than maxAnswer. The rest is not read.
 var ErrTooLarge = errors.New("the answer is larger than 64 MiB")
 
-const (
-	maxAnswer  = 64 << 20
-	maxSilence = 10 * time.Minute // long, because an answer that is not streamed begins only when it is complete
-)
+const maxAnswer = 64 << 20
+const maxSilence = 10 * time.Minute // long, because an answer that is not streamed begins only when it is complete
 
 // APIError is an answer of the server that is not a completion. Its texts are one line each, and never hold the key.
 type APIError struct {
@@ -46,19 +44,12 @@ type APIError struct {
 }
 
 func (e *APIError) Error() string {
-	text := fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
-	for _, part := range [][2]string{
-		{": %s", e.Message}, {" (code %s)", e.Code}, {" (correlation id %s)", e.CorrelationID},
-	} {
-		if part[1] != "" {
-			text += fmt.Sprintf(part[0], part[1])
-		}
+	text := strings.TrimSuffix(fmt.Sprintf("%d %s: %s", e.Status, http.StatusText(e.Status), e.Message), ": ")
+	if e.Code != "" {
+		text += " (code " + e.Code + ")"
 	}
-	switch {
-	case e.Status == 401:
-		text += "; check the API key"
-	case e.Code == "1500" || e.Status == 404 && strings.Contains(e.Message, "model"):
-		text += "; check the model's name"
+	if e.CorrelationID != "" {
+		text += " (correlation id " + e.CorrelationID + ")"
 	}
 	return text
 }
@@ -84,8 +75,7 @@ type ChatMessage struct {
 	Name       string     `json:"name,omitempty"`         // of a tool message only: the function's
 }
 
-// Content is a message's content on the wire: a JSON string, or a list of chunks (text, thinking, reference, …), as
-// reasoning models answer. It is kept as it came, because it has to be sent back as it came.
+// Content is a JSON string, or a list of chunks (text, thinking, reference, …). It has to be sent back as it came.
 type Content json.RawMessage
 
 // TextContent returns a content of the string s.
@@ -124,14 +114,12 @@ func (c *Content) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// surrogate matches a pair of escaped surrogates, half of a pair, or another escape.
 var surrogate = regexp.MustCompile(`\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|u[dD][89a-fA-F]..|.)`)
 
-// replaceSurrogates returns a copy of JSON with U+FFFD for each half of a surrogate pair. A half is not a character:
-// servers refuse it, or fail, in every turn that repeats it.
+// replaceSurrogates returns a copy of JSON with U+FFFD for each half of a surrogate pair, which servers refuse.
 func replaceSurrogates(text []byte) []byte {
 	return surrogate.ReplaceAllFunc(text, func(escape []byte) []byte {
-		if len(escape) == len(`\ud800`) {
+		if len(escape) == len(`\ud800`) { // half of a pair: a pair is longer, another escape is shorter
 			return []byte(`\ufffd`)
 		}
 		return escape
@@ -286,13 +274,11 @@ type wireMessage struct {
 }
 
 // Complete sends one request and returns the model's answer. If onText is not nil, the answer is streamed and its text
-// passed to onText as it arrives. With an error, Complete returns the part of the answer that arrived, or nil. An
-// answer that was cut off at a length limit is not an error: see CutOff.
-//
+// passed to onText as it arrives. With an error (*APIError, ErrTooLarge, ErrSilent, the cause of ctx's end, one of the
+// connection), it returns what arrived of the answer, or nil. An answer cut off at a length limit is not an error.
 // Complete tries again after a refusal that may pass, and after a connection that broke before a byte of the answer.
 // It does not repeat what broke later, nor what a silent server may be working on. If the server says how long to
 // wait, it waits so long, or fails at once if that is more than MaxWait leaves.
-// Errors: *APIError, ErrTooLarge, ErrSilent, the cause of ctx's end, those of the connection.
 func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
 	req, err := m.request(r, onText != nil)
 	if err != nil {
@@ -349,8 +335,7 @@ func (m *Mistral) attempt(req *http.Request, silence *time.Timer, onText func(st
 	defer cancel()
 	req = req.WithContext(ctx)
 	req.Body, _ = req.GetBody()
-	client := *cmp.Or(m.Client, &http.Client{})
-	// The key and the conversation are meant for this URL alone.
+	client := *cmp.Or(m.Client, &http.Client{}) // the key and the conversation are meant for this URL alone
 	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := client.Do(req)
 	if err != nil {
@@ -409,7 +394,7 @@ func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText f
 		given := func(v any) bool { return v != nil && v != false && v != "" } // some servers send an empty error
 		failed := given(event.Error) || len(event.Choices) == 0 && (given(event.Message) || given(event.Detail))
 		switch {
-		case failed, whole && !parts.begun:
+		case failed, whole && parts.Message.Role == "":
 			return parts.end(m.refusal(r, data))
 		case whole:
 			return parts.end(nil)
@@ -417,9 +402,8 @@ func (m *Mistral) read(host string, r *http.Response, in *bufio.Reader, onText f
 	}
 }
 
-// nextData returns the data of a stream's next event that has data (WHATWG HTML, 9.2.6). Every server sends it as one
-// line, and some omit the empty line after it, so each line counts as an event. The LF of a CRLF is read as one more,
-// empty line: looking ahead for it could block. A last line without an end is dropped: the connection broke inside it.
+// nextData returns a stream's next data (WHATWG HTML, 9.2.6). Each line is an event, since some servers omit the empty
+// one after it. The LF of a CRLF is an empty line: looking ahead for it could block. A line without an end is dropped.
 func nextData(in *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -440,9 +424,8 @@ func nextData(in *bufio.Reader) ([]byte, error) {
 
 // answerParts is an answer that is being read.
 type answerParts struct {
-	ChatResponse                   // without the message's content, and the arguments of its calls
+	ChatResponse                   // without the content, and the calls' arguments; with a role if a message has arrived
 	host         string            // of the server
-	begun        bool              // a message, or a delta of one, has arrived
 	byIndex      map[looseText]int // where in the message's calls the last one of an index is; "" stands for no index
 	arguments    [][]byte          // of the message's calls
 	chunks       []any             // of the content
@@ -457,7 +440,7 @@ func (p *answerParts) add(event *wireAnswer) string {
 		return ""
 	}
 	first := event.Choices[0]
-	p.begun, p.FinishReason = true, cmp.Or(first.FinishReason, p.FinishReason)
+	p.Message.Role, p.FinishReason = "assistant", cmp.Or(first.FinishReason, p.FinishReason)
 	message := cmp.Or(first.Message, first.Delta, &wireMessage{})
 	for _, call := range message.ToolCalls {
 		p.addCall(&call, first.Message != nil)
@@ -500,13 +483,12 @@ func (p *answerParts) addCall(wire *wireCall, whole bool) {
 	p.arguments[at] = append(p.arguments[at], fragment.Arguments...)
 }
 
-// end returns the answer so far, nil if it has not begun, and err or the error that its finish_reason reports. The
-// content is a string or, if there are chunks, a list of them, strings as text chunks.
+// end returns the answer so far, nil if it has not begun, and err or the error that its finish_reason reports.
 func (p *answerParts) end(err error) (*ChatResponse, error) {
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		err = ErrTooLarge
-	case err == nil && !p.begun, err == io.EOF && p.FinishReason == "":
+	case err == nil && p.Message.Role == "", err == io.EOF && p.FinishReason == "":
 		err = io.ErrUnexpectedEOF
 	case err == io.EOF: // not every server sends [DONE], but every one sends a finish_reason
 		err = nil
@@ -517,10 +499,9 @@ func (p *answerParts) end(err error) (*ChatResponse, error) {
 	if err != nil {
 		err = fmt.Errorf("no complete answer: %w", err)
 	}
-	if !p.begun {
+	if p.Message.Role == "" {
 		return nil, err
 	}
-	p.Message.Role = "assistant"
 	calls, taken := p.Message.ToolCalls, map[string]bool{"": true}
 	for i := range calls {
 		calls[i].Arguments = string(replaceSurrogates(p.arguments[i]))
@@ -540,8 +521,7 @@ func (p *answerParts) end(err error) (*ChatResponse, error) {
 	return &p.ChatResponse, err
 }
 
-// request makes the request of which each attempt sends a copy. The API refuses members that it does not know, so
-// there are no others, and those that are not set are left out.
+// request makes the request of which each attempt sends a copy. The API refuses members that it does not know.
 func (m *Mistral) request(r *ChatRequest, stream bool) (*http.Request, error) {
 	target, err := m.Endpoint()
 	if err != nil {
@@ -572,8 +552,7 @@ func (m *Mistral) request(r *ChatRequest, stream bool) (*http.Request, error) {
 	return req, nil
 }
 
-// onWire returns messages as the server at host takes them: with ids of calls that Mistral accepts too, and without
-// what another server has added to a call.
+// onWire returns messages with ids of calls that Mistral accepts, and without what a server other than host has added.
 func onWire(messages []ChatMessage, host string) []ChatMessage {
 	messages = slices.Clone(messages)
 	for i, m := range messages {
@@ -609,17 +588,14 @@ func (m *Mistral) Endpoint() (*url.URL, error) {
 	return u.JoinPath("chat/completions"), nil
 }
 
-// refusal makes an APIError of an answer that is not a completion, whatever its form: Mistral's, {"detail": …} of
-// its framework, {"error": …} of others, a list of that, or a proxy's page.
+// refusal makes an APIError of {"message": …}, {"detail": …}, {"error": …}, a list of that, a proxy's page, any text.
 func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 	var parsed any
 	if json.Unmarshal(body, &parsed) == nil {
 		body, _ = PlainJSON(parsed) // without escapes, which could hide the key
 	}
-	if list, ok := parsed.([]any); ok && len(list) > 0 {
-		parsed = list[0]
-	}
-	object, _ := parsed.(map[string]any)
+	list, _ := parsed.([]any)
+	object, _ := append(list, parsed)[0].(map[string]any) // or the first in a list
 	if inner, ok := object["error"].(map[string]any); ok {
 		object = inner
 	}
@@ -640,8 +616,7 @@ func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 	return e
 }
 
-// errorText returns the text of an error: a text or number itself, of a list every entry, of an object its message,
-// after the place that a validation error names.
+// errorText returns the text of an error: a text, a number, a list of errors, or an object that holds one.
 func errorText(v any) string {
 	switch v := v.(type) {
 	case string, float64:
@@ -661,8 +636,7 @@ func errorText(v any) string {
 	return ""
 }
 
-// clean makes a server's text fit for an error: without the key, on one line, and not too long. The key is taken out
-// first, so that no part of it can be left where the text is cut off.
+// clean makes a server's text fit for an error. The key is taken out first, so that no cut can leave a part of it.
 func (m *Mistral) clean(text string) string {
 	if m.Key != "" {
 		text = strings.ReplaceAll(text, m.Key, "[key]")
