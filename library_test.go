@@ -1110,6 +1110,7 @@ func TestLibraryHTTPUnfinished(t *testing.T) {
 		assert.Equal(t, a.status, 503)
 		assert.Assert(t, is.Contains(a.body, "32 long messages are being read: try again"))
 		time.Sleep(bodyTime)
+		synctest.Wait() // until the server has given them up, at the same instant
 		a = s.do("POST", lhttpOld(), ping+strings.Repeat(" ", smallPost))
 		assert.Equal(t, a.status, 200, a.body)
 	})

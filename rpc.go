@@ -674,7 +674,7 @@ func (in *Incoming) Parse(message []byte) error { return in.parse(message, 0) }
 // is expected to reach to the last brace but one. If that is valid JSON, so is the whole message, and it was right.
 func (in *Incoming) split(message []byte) error {
 	end := bytes.LastIndexByte(message[:max(len(message)-1, 0)], '}') + 1
-	if in.parse(message, end) == nil && (in.Result == nil || in.Method == "") {
+	if in.parse(message, end) == nil && (in.Result == nil || in.ID != nil && in.Error == nil && in.Method == "") {
 		return nil
 	}
 	return in.Parse(message)

@@ -520,6 +520,7 @@ func FuzzSplit(f *testing.F) {
 		`{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, `{"jsonrpc":"2.0","id":1,"result":{},"x":{"y":[]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"a":1},"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{},"method":"}"}`,
 		`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1}}`, `{"jsonrpc":"2.0","id":1,"result":{"a":{}}`,
+		`{"jsonrpc":"2.0","result":{},"id":1,"x":{}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":1},"result":{]}}`,
 		`{"jsonrpc":"2.0","id":1,"result":{"a":{"b":tru}}}`, `{"jsonrpc":"2.0","id":1,"result":[{}]}`, `}`, ``, `{}`,
 	} {
 		f.Add([]byte(seed))
@@ -531,7 +532,10 @@ func FuzzSplit(f *testing.F) {
 			assert.NilError(t, wholeErr)
 			assert.Assert(t, reflect.DeepEqual(split, whole), "%+v, Parse: %+v", split, whole)
 		} else if wholeErr == nil {
-			assert.NilError(t, err) // it proves to be wrong when the result is read
+			assert.NilError(t, err) // it proves to be wrong when the result is read: by the call, which needs the id
+			assert.Equal(t, split.ID == nil, whole.ID == nil)
+		} else {
+			assert.Assert(t, err != nil || split.Error == nil) // an error would not be read again
 		}
 	})
 }
