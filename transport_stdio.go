@@ -122,6 +122,7 @@ const (
 	readSize = 64 << 10               // what a pipe holds on Linux
 	keepSize = 32 * readSize          // of the buffers that stay; larger ones are for one message only
 	maxOut   = keepSize               // bytes that wait to be written; a Write that finds more waits, too
+	maxTurns = 8                      // in which a caller writes what others add
 	lastTime = 500 * time.Millisecond // that Close gives to what waits
 )
 
@@ -199,7 +200,7 @@ func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 		if m.Crowd {
 			l.yield()
 		}
-		l.write(nil, l.now)
+		l.write(nil, l.now, maxTurns)
 	}
 	return true, nil
 }
@@ -211,9 +212,14 @@ func (l *Lines) yield() {
 	l.mu.Lock()
 }
 
-// write writes a text, what is in out, and what comes meanwhile. Its caller has set writing, and holds mu.
-func (l *Lines) write(text []byte, how func([]byte) (int, error)) {
-	for len(text)+len(l.out) > 0 && !l.failed {
+// write writes a text, what is in out, and what comes meanwhile. After so many turns, it leaves that to writeRest: two
+// calls in quick succession could keep a third one writing. Its caller has set writing, and holds mu.
+func (l *Lines) write(text []byte, how func([]byte) (int, error), turns int) {
+	for ; len(text)+len(l.out) > 0 && !l.failed; turns-- {
+		if turns == 0 {
+			l.work.Go(func() { l.writeRest(nil) })
+			return
+		}
 		if len(text) == 0 {
 			text, l.out, l.spare = l.out, l.spare, nil
 		}
@@ -248,7 +254,7 @@ func (l *Lines) writeRest(text []byte) {
 	if l.now == nil {
 		l.yield()
 	}
-	l.write(text, l.w.Write)
+	l.write(text, l.w.Write, -1)
 }
 
 // wake has a Write that waits try again. Each that was successful wakes the next.

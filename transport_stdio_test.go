@@ -217,6 +217,23 @@ func TestLinesWriteIsWhole(t *testing.T) {
 	})
 }
 
+// TestLinesWriteReturns: a caller does not write for the others for ever.
+func TestLinesWriteReturns(t *testing.T) {
+	checkLeaks(t)
+	var out bytes.Buffer
+	l, turns := NewLines(strings.NewReader(""), &out), 0
+	l.now = func(p []byte) (int, error) {
+		if turns++; turns < 1000 {
+			assert.NilError(t, l.Write(t.Context(), outgoing("another"))) // as another goroutine would
+		}
+		return out.Write(p)
+	}
+	assert.NilError(t, l.Write(t.Context(), outgoing("first")))
+	assert.Equal(t, turns, maxTurns)
+	assert.NilError(t, l.Close())
+	assert.Equal(t, out.String(), "first\n"+strings.Repeat("another\n", maxTurns))
+}
+
 // TestLinesCloseInOrder: what was sent before Close reaches a peer that reads, and Close waits only a moment for one
 // that does not.
 func TestLinesCloseInOrder(t *testing.T) {
