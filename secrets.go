@@ -368,7 +368,7 @@ func unescape(text []byte) (decoded string, size int) {
 	first := prefix + 1
 	hex := text[first:min(first+digits, len(text))]
 	switch {
-	case !isHex(hex):
+	case len(hex) > 0 && !isHex(hex):
 		return string(text[prefix:first]), first
 	case len(hex) < digits:
 		return "", 0
