@@ -77,16 +77,13 @@ func (s *scanner) list(opening byte, item func(key []byte)) {
 		s.fail()
 		return
 	}
-	for i, c = next(b, i+1); c != closing; {
+	i, c = next(b, i+1)
+	for more := c != closing; more; {
 		var key []byte
 		if opening == '{' {
-			if c != '"' {
-				s.fail()
-				return
-			}
-			start := i + 1
+			start, first := i+1, c
 			end, escaped := s.stringEnd(start)
-			if i, c = next(b, end); c != ':' {
+			if i, c = next(b, end); first != '"' || c != ':' {
 				s.fail()
 				return
 			}
@@ -96,26 +93,21 @@ func (s *scanner) list(opening byte, item func(key []byte)) {
 			}
 			i, c = next(b, i+1)
 		}
-		switch {
-		case item != nil:
+		if item == nil {
+			i = s.valueEnd(i, c)
+		} else {
 			s.at = i
 			item(key)
 			i = s.at
-		case c == '"':
-			i, _ = s.stringEnd(i + 1)
-		default:
-			i = s.valueEnd(i, c)
 		}
-		if i, c = next(b, i); c == closing {
-			break
-		} else if c != ',' {
-			s.fail()
-			return
+		i, c = next(b, i)
+		if more = c == ','; more {
+			i, c = next(b, i+1) // of a value: a closing bracket is none
 		}
-		if i, c = next(b, i+1); c == closing {
-			s.fail()
-			return
-		}
+	}
+	if c != closing {
+		s.fail()
+		return
 	}
 	s.at = i + 1
 	s.depth--
@@ -123,25 +115,37 @@ func (s *scanner) list(opening byte, item func(key []byte)) {
 
 // valueEnd returns the end of the value at i, which begins with c.
 func (s *scanner) valueEnd(i int, c byte) int {
-	b := s.text
-	switch {
-	case c == '"':
+	switch c {
+	case '"':
 		end, _ := s.stringEnd(i + 1)
 		return end
-	case c == '{', c == '[':
+	case '{', '[':
 		s.at = i
 		s.list(c, nil)
 		return s.at
-	case s.loose:
-		return s.wordEnd(i)
-	case c == 't' && bytes.HasPrefix(b[i:], []byte("true")):
-		return i + 4
-	case c == 'n' && bytes.HasPrefix(b[i:], []byte("null")):
-		return i + 4
-	case c == 'f' && bytes.HasPrefix(b[i:], []byte("false")):
-		return i + 5
 	}
-	return numberEnd(b, i)
+	return s.wordEnd(i)
+}
+
+// wordEnd returns the end of a literal or a number. json.Valid, which is slower, judges those that are less common.
+func (s *scanner) wordEnd(i int) int {
+	b, end := s.text, i
+	for end < len(b) && '0' <= b[end] && b[end] <= '9' {
+		end++
+	}
+	digits := end
+	for end < len(b) && b[end] > ' ' && b[end] != ',' && b[end] != ']' && b[end] != '}' {
+		end++
+	}
+	if end == i {
+		return len(b) + 1
+	}
+	word := b[i:end]
+	known := string(word) == "true" || string(word) == "false" || string(word) == "null"
+	if s.loose || known || digits == end && (word[0] != '0' || len(word) == 1) || json.Valid(word) {
+		return end
+	}
+	return len(b) + 1
 }
 
 // value passes over one value of any kind and returns its text.
@@ -154,33 +158,6 @@ func (s *scanner) value() []byte {
 	}
 	end := min(s.at, len(s.text))
 	return s.text[start:end:end]
-}
-
-// wordEnd returns the end of a literal or a number, valid or not.
-func (s *scanner) wordEnd(i int) int {
-	switch n := bytes.IndexAny(s.text[min(i, len(s.text)):], ",]} \t\r\n"); {
-	case n > 0:
-		return i + n
-	case n < 0 && i < len(s.text):
-		return len(s.text)
-	}
-	return len(s.text) + 1
-}
-
-// numberEnd returns the end of a number (RFC 8259, 6). Most are whole; json.Valid, which is slower, judges the others.
-func numberEnd(b []byte, i int) int {
-	start := i
-	for i < len(b) && '0' <= b[i] && b[i] <= '9' {
-		i++
-	}
-	whole := i > start && (b[start] != '0' || i == start+1)
-	for i < len(b) && strings.IndexByte("+-.0123456789eE", b[i]) >= 0 {
-		i, whole = i+1, false
-	}
-	if !whole && (start > len(b) || !json.Valid(b[start:i])) {
-		return len(b) + 1
-	}
-	return i
 }
 
 // string reads a string and decodes it, exactly as encoding/json does (FuzzScanner). Why not by stringEnd? It judges
@@ -212,17 +189,22 @@ func (s *scanner) string() (decoded string) {
 	return decoded
 }
 
-// each is a word whose eight bytes are 1.
-const each = 0x0101010101010101
+const each = 0x0101010101010101 // a word whose eight bytes are 1
 
-// stringEnd passes over a string whose text begins at i. It returns the index after the quote, and whether it has
-// escapes.
-// It looks for a quote, a backslash or a control character in eight bytes at a time: in a byte smaller than what is
-// subtracted, the subtraction borrows into the high bit. Where it finds none for some lines of text, plainEnd goes on,
-// which would look too far if there were a newline in each line.
+// stringEnd returns the index after the quote of a string whose text begins at i, and whether it has escapes. It looks
+// for a quote, a backslash or a control character in eight bytes at a time: in a byte smaller than what is subtracted,
+// the subtraction borrows into the high bit. Where it finds none for some lines of text, isPlain goes on, which would
+// search in vain if there were a newline in each line.
 func (s *scanner) stringEnd(i int) (end int, escaped bool) {
-	for b, far := s.text, i+256; ; far = i + 256 {
-		for i+8 <= len(b) && i < far {
+	const piece = 256
+	for b, far := s.text, i+piece; ; far = i + piece {
+		for i+8 <= len(b) {
+			if i >= far {
+				if far = i + piece; far <= len(b) && isPlain(b[i:far]) {
+					i = far
+					continue
+				}
+			}
 			w := binary.LittleEndian.Uint64(b[i:])
 			quote, backslash := w^each*'"', w^each*'\\'
 			found := ((quote - each) | (backslash - each) | (w - each*' ')) &^ w & (each * 0x80)
@@ -231,9 +213,6 @@ func (s *scanner) stringEnd(i int) (end int, escaped bool) {
 				break
 			}
 			i += 8
-		}
-		if i >= far {
-			i = plainEnd(b, i)
 		}
 		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
 			i++
@@ -259,27 +238,10 @@ func (s *scanner) stringEnd(i int) (end int, escaped bool) {
 	}
 }
 
-// plainEnd returns the index, from i on, of the next quote or backslash, of a control character or some bytes before
-// it, or len(b). In long texts this is three times as fast as looking for all of them at once: bytes.IndexByte takes
-// 32 bytes at a time. It goes in small pieces, so that what is found late was not searched for in vain.
-func plainEnd(b []byte, i int) int {
-	const piece = 512
-	for i < len(b) {
-		run := b[i:min(i+piece, len(b))]
-		if end := bytes.IndexByte(run, '"'); end >= 0 {
-			run = run[:end]
-		}
-		if end := bytes.IndexByte(run, '\\'); end >= 0 {
-			run = run[:end]
-		}
-		if hasControl(run) {
-			return i
-		}
-		if i += len(run); len(run) < piece {
-			break
-		}
-	}
-	return i
+// isPlain reports whether there is no quote, backslash or control character. In long texts this is three times as fast
+// as looking for all of them at once: bytes.IndexByte takes 32 bytes at a time.
+func isPlain(b []byte) bool {
+	return bytes.IndexByte(b, '"') < 0 && bytes.IndexByte(b, '\\') < 0 && !hasControl(b)
 }
 
 // hasControl reports whether there is a control character; see stringEnd.
@@ -347,13 +309,11 @@ func isHex(digits []byte) bool {
 
 // appendJSON appends a value's JSON on one line. Raw JSON stays as it is, but must be valid.
 func appendJSON(b []byte, v any) ([]byte, error) {
-	var text []byte
-	var err error
 	if raw, ok := v.(json.RawMessage); ok {
-		text, err = onOneLine(raw)
-	} else {
-		text, err = json.Marshal(v)
+		text, err := onOneLine(raw)
+		return append(b, text...), err
 	}
+	text, err := json.Marshal(v)
 	return append(b, text...), err
 }
 

@@ -854,7 +854,7 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 	case "notifications/cancelled":
 		conn.CancelRequest(p.RequestID)
 		id, _ := idNumber(p.RequestID) // in the stateless era of a Listen: all that a server may cancel
-		if c.listening(func(_ *listener, request int64) bool { return request == id }) {
+		if len(c.listeners(func(_ *listener, request int64) bool { return request == id })) > 0 {
 			conn.Cancel(id, errUnsubscribed)
 		}
 	case "notifications/tools/list_changed", "notifications/prompts/list_changed", "notifications/resources/list_changed":

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -44,7 +45,6 @@ func (l *listener) wants(change Change) bool {
 
 // cachedList is a list that need not be asked for again.
 type cachedList struct {
-	kind   string    // tools, prompts or resources
 	items  any       // []Tool, …
 	until  time.Time // zero: until the server tells of a change, or its stream ends
 	stream int64     // on which the server would tell; see Client.stream
@@ -53,7 +53,7 @@ type cachedList struct {
 // ListTools returns all tools of the server, from all pages; with an error, those of the pages before it. A list is
 // not asked for again while it is fresh, as the server said, or while the server would tell of changes to it.
 func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
-	tools, err := list[Tool](ctx, c, "tools/list", "tools", "tools")
+	tools, err := list[Tool](ctx, c, "tools/list", "tools")
 	if c.headers != nil && c.stateless.Load() {
 		tools = slices.DeleteFunc(tools, func(t Tool) bool { return !c.mark(&t) })
 	}
@@ -62,17 +62,17 @@ func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
 
 // ListResources returns all resources that have a URI of their own; see ListTools.
 func (c *Client) ListResources(ctx context.Context) ([]Resource, error) {
-	return list[Resource](ctx, c, "resources/list", "resources", "resources")
+	return list[Resource](ctx, c, "resources/list", "resources")
 }
 
 // ListResourceTemplates returns all families of resources; see ListTools.
 func (c *Client) ListResourceTemplates(ctx context.Context) ([]ResourceTemplate, error) {
-	return list[ResourceTemplate](ctx, c, "resources/templates/list", "resources", "resourceTemplates")
+	return list[ResourceTemplate](ctx, c, "resources/templates/list", "resourceTemplates")
 }
 
 // ListPrompts returns all prompts; see ListTools.
 func (c *Client) ListPrompts(ctx context.Context) ([]Prompt, error) {
-	return list[Prompt](ctx, c, "prompts/list", "prompts", "prompts")
+	return list[Prompt](ctx, c, "prompts/list", "prompts")
 }
 
 // Listen tells of changes until ctx ends, whose cause it wraps, or until the server ends the subscription in good
@@ -121,10 +121,10 @@ func (c *Client) unsubscribe(uris []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTime)
 	defer cancel()
 	for _, uri := range uris {
-		if c.listening(func(l *listener, _ int64) bool { return slices.Contains(l.URIs, uri) }) {
-			continue // the server knows one subscription to it, not how many Listens share it
+		// The server knows one subscription to it, not how many Listens share it.
+		if len(c.listeners(func(l *listener, _ int64) bool { return slices.Contains(l.URIs, uri) })) == 0 {
+			_, _ = c.do(ctx, subscription("resources/unsubscribe", uri))
 		}
-		_, _ = c.do(ctx, subscription("resources/unsubscribe", uri))
 	}
 }
 
@@ -134,16 +134,16 @@ func (c *Client) listen(l *listener, id int64) {
 	c.listens[l] = id
 }
 
-// listening reports whether a Listen that has not returned matches; match gets the id of its request, too.
-func (c *Client) listening(match func(l *listener, id int64) bool) bool {
+// listeners returns the Listens at work that match; match gets the id of the request, too.
+func (c *Client) listeners(match func(l *listener, id int64) bool) (found []*listener) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for l, id := range c.listens {
 		if match(l, id) {
-			return true
+			found = append(found, l)
 		}
 	}
-	return false
+	return found
 }
 
 func (c *Client) unlisten(l *listener) {
@@ -154,14 +154,11 @@ func (c *Client) unlisten(l *listener) {
 
 // holds reports whether a list need not be asked for again. stream is the one that is open now.
 func (l *cachedList) holds(stream int64) bool {
-	if l.until.IsZero() {
-		return l.stream == stream
-	}
-	return time.Now().Before(l.until)
+	return l.until.IsZero() && l.stream == stream || time.Now().Before(l.until)
 }
 
 // list asks for one page after the other, until one has no nextCursor (MCP 2026-07-28, server, pagination).
-func list[T any](ctx context.Context, c *Client, method, kind, member string) ([]T, error) {
+func list[T any](ctx context.Context, c *Client, method, member string) ([]T, error) {
 	c.mu.Lock()
 	known, ok := c.lists[method]
 	changes := c.changes
@@ -179,15 +176,12 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 	page := &listPage[T]{member: member}
 	r := &request{method: method, result: page}
 	seen := make(map[string]bool)
-	fresh := cachedList{kind: kind, stream: stream}
+	fresh := cachedList{stream: stream}
 	for {
 		asked := time.Now()
 		raw, err := c.do(ctx, r)
-		if err != nil {
+		if err = cmp.Or(err, r.failed(page.err)); err != nil {
 			return items, err
-		}
-		if page.err != nil {
-			return items, r.failed(page.err)
 		}
 		size += len(raw)
 		if len(items) == 0 && len(page.items) > 0 {
@@ -225,6 +219,7 @@ func list[T any](ctx context.Context, c *Client, method, kind, member string) ([
 		r.params = members("cursor", *page.nextCursor)
 	}
 	c.warnOf(r, left)
+	kind, _, _ := strings.Cut(method, "/")
 	if stream != 0 && !c.stateless.Load() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
 		fresh.until = time.Time{}
 	}
@@ -271,7 +266,7 @@ func (c *Client) ForgetLists(kind string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changes++
-	maps.DeleteFunc(c.lists, func(_ string, l cachedList) bool { return kind == "" || l.kind == kind })
+	maps.DeleteFunc(c.lists, func(method string, _ cachedList) bool { return strings.HasPrefix(method, kind) })
 }
 
 // changed tells the listeners of a change: in the stateless era the one it was sent to, before it all that want it.
@@ -280,15 +275,9 @@ func (c *Client) changed(subscription json.RawMessage, change Change) {
 		c.ForgetLists(change.List)
 	}
 	id, ok := idNumber(subscription)
-	c.mu.Lock()
-	var callbacks []func(Change)
-	for l, request := range c.listens {
-		if ok && request == id || !ok && request == 0 && l.wants(change) {
-			callbacks = append(callbacks, l.changed)
-		}
-	}
-	c.mu.Unlock()
-	for _, changed := range callbacks {
-		changed(change)
+	for _, l := range c.listeners(func(l *listener, request int64) bool {
+		return ok && request == id || !ok && request == 0 && l.wants(change)
+	}) {
+		l.changed(change)
 	}
 }

@@ -14,15 +14,13 @@ import (
 	"strings"
 )
 
-// The error codes of MCP 2026-07-28, basic, error codes. Only a server of that era sends them.
+// The error codes of MCP 2026-07-28, basic, error codes, which only a server of that era sends; and an older one.
 const (
 	CodeHeaderMismatch     = -32020
 	CodeMissingCapability  = -32021
 	CodeUnsupportedVersion = -32022
+	CodeResourceNotFound   = -32002 // of the handshake era instead: the resource does not exist
 )
-
-// CodeResourceNotFound is how servers of the handshake era say that a resource does not exist.
-const CodeResourceNotFound = -32002
 
 // Implementation names a program.
 type Implementation struct {
@@ -43,9 +41,7 @@ type ServerInfo struct {
 func (s *ServerInfo) Stateless() bool { return s.ProtocolVersion == statelessRevision }
 
 // ListChanged reports whether the server declared that it tells of changes to a list: tools, prompts or resources.
-func (s *ServerInfo) ListChanged(list string) bool {
-	return s.declares(list, "listChanged")
-}
+func (s *ServerInfo) ListChanged(list string) bool { return s.declares(list, "listChanged") }
 
 // declares reports whether a capability has a member that is true.
 func (s *ServerInfo) declares(capability, member string) bool {
@@ -79,8 +75,7 @@ func (e *NotDeclaredError) Error() string {
 	return "the server did not declare the capability " + e.Capability
 }
 
-// Whole is a whole number for display. Servers whose language has one type for all numbers write it as 1024.0. A value
-// of another type counts as 0.
+// Whole is a whole number for display: some servers write 1024.0. A value of another type counts as 0.
 type Whole int64
 
 func (w *Whole) UnmarshalJSON(text []byte) error {
@@ -285,15 +280,13 @@ type leftOut struct {
 	first string
 }
 
-// read reads the array.
-func (p *parts[T]) read(s *scanner) {
-	p.left, p.items = leftOut{}, p.items[:0]
-	if s.peek() == 'n' {
+// read reads the array. The error says what it is instead.
+func (p *parts[T]) read(s *scanner) error {
+	if p.left = (leftOut{}); s.peek() != '[' {
 		p.items = nil
-		s.value() // null
-		return
+		return json.Unmarshal(s.value(), new([]T)) // none if it is null
 	}
-	if p.items == nil {
+	if p.items = p.items[:0]; p.items == nil {
 		p.items = []T{}
 	}
 	begin := s.at
@@ -317,18 +310,13 @@ func (p *parts[T]) read(s *scanner) {
 			p.left.first = fmt.Sprintf("%.80s (%v)", s.text[start:s.at], err)
 		}
 	})
-}
-
-func (p *parts[T]) UnmarshalJSON(text []byte) error {
-	s := scanner{text: text}
-	if p.read(&s); !s.end() {
-		return json.Unmarshal(text, &p.items) // the error says what it is instead of an array
-	}
 	return nil
 }
 
-// decodePart decodes one element. Lists of tools can be long with large schemas, and texts can be long, so these are
-// scanned. What cannot be, or is invalid, is for encoding/json, which says why.
+func (p *parts[T]) UnmarshalJSON(text []byte) error { return p.read(&scanner{text: text}) }
+
+// decodePart decodes one element. Tools and texts can be long, so they are scanned. What is neither, or is invalid, is
+// for encoding/json, which says why.
 func decodePart[T any](s *scanner, item *T) error {
 	start, scanned := *s, false
 	switch item := any(item).(type) { // not an interface: calls of its method would have each scanner allocated
@@ -374,24 +362,19 @@ func (t *Tool) scan(s *scanner) bool {
 
 // scan reads plain text, and nothing else.
 func (b *ContentBlock) scan(s *scanner) bool {
-	plain := true
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "text":
-			if s.peek() == '"' {
-				b.Text = s.string()
-				return
-			}
+			b.Text = s.string()
 		case "type":
-			if b.Type = ""; string(s.value()) == `"text"` {
-				b.Type = "text"
+			if b.Type = "text"; string(s.value()) != `"text"` {
+				s.fail()
 			}
-			return
+		default:
+			s.fail()
 		}
-		plain = false
-		s.value()
 	})
-	return plain && b.Type == "text" && s.ok()
+	return s.ok() && b.Type == "text"
 }
 
 // listPage is one page of a list.
@@ -409,14 +392,12 @@ func (p *listPage[T]) DecodeResult(raw json.RawMessage) bool {
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		var invalid error
-		switch name := string(key); {
-		case name == p.member && s.peek() == '[':
-			p.read(&s)
-		case name == p.member:
-			invalid = p.UnmarshalJSON(s.value())
-		case name == "nextCursor":
+		switch string(key) {
+		case p.member:
+			invalid = p.read(&s)
+		case "nextCursor":
 			invalid = json.Unmarshal(s.value(), &p.nextCursor)
-		case name == "ttlMs":
+		case "ttlMs":
 			_ = json.Unmarshal(s.value(), &p.ttlMs) // of another type it counts as absent
 		default:
 			s.value()
@@ -447,7 +428,9 @@ func (a *toolAnswer) DecodeResult(raw json.RawMessage) bool {
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
-			content.read(&s)
+			if content.read(&s) != nil {
+				s.fail()
+			}
 			a.Content = content.items
 		case "structuredContent":
 			a.StructuredContent = s.value()
