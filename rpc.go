@@ -67,7 +67,7 @@ type Outgoing struct {
 	ID     int64  // of a request; 0 for a notification or a response
 	Method string // of a request or a notification; empty for a response
 
-	Source encoding.TextAppender // makes the text of a request whose Text is nil, which only WriteNow is given
+	Source encoding.TextAppender // makes the text of a request whose Text is nil, for a directTransport alone
 	Crowd  bool                  // other calls are in flight: more messages may follow at once, and be sent together
 
 	// These are MCP's, for a transport that repeats them beside the text, as HTTP does in headers.
@@ -174,7 +174,7 @@ func (w *waiter) deliver(o outcome) {
 // outcome is the peer's answer, or the reason why none is waited for.
 type outcome struct {
 	message   []byte          // the answer
-	result    json.RawMessage // what seems to be its result; see Incoming.split
+	result    json.RawMessage // its result, as Incoming.split guesses
 	err       error           // *Error, the reason why the answer is invalid, or the end of the connection
 	cancelled bool            // by Conn.Cancel, whose cause is err
 }
@@ -670,8 +670,8 @@ type Incoming struct {
 // not a request, a notification or a response (JSON-RPC 2.0, 4 and 5); the members then hold what could be read.
 func (in *Incoming) Parse(message []byte) error { return in.parse(message, 0) }
 
-// split is Parse for all but the result of an answer, which can be large and is read by whoever decodes it. An object
-// is expected to reach to the last brace but one. If that is valid JSON, so is the whole message, and it was right.
+// split is Parse for all but the result of an answer, which can be large. It guesses that a result that is an object
+// ends with the last brace but one. Where this text proves to be valid JSON, the guess was right; see Conn.done.
 func (in *Incoming) split(message []byte) error {
 	end := bytes.LastIndexByte(message[:max(len(message)-1, 0)], '}') + 1
 	if in.parse(message, end) == nil && (in.Result == nil || in.ID != nil && in.Error == nil && in.Method == "") {

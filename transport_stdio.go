@@ -126,8 +126,8 @@ const (
 	lastTime = 500 * time.Millisecond // that Close gives to what waits
 )
 
-// fill reads once from r to the end of buf, after dropping what Read has returned. A full buf is put to long, and its
-// size returned. Why not one buffer that grows? Of 10 MiB, most of the time would go into clearing and copying it.
+// fill drops what Read has returned, and reads once from r to the end of buf. A full buf is moved to long first, and
+// its size is returned. Why not one buffer that grows? With 10 MiB, it would mostly be cleared and copied.
 func (l *Lines) fill() (full int) {
 	l.buf = l.buf[:copy(l.buf, l.buf[l.start:])]
 	l.start = 0
@@ -212,8 +212,8 @@ func (l *Lines) yield() {
 	l.mu.Lock()
 }
 
-// write writes a text, what is in out, and what comes meanwhile. After so many turns, it leaves that to writeRest: two
-// calls in quick succession could keep a third one writing. Its caller has set writing, and holds mu.
+// write writes a text, then what is in out, and what is added meanwhile. After so many turns it leaves that to
+// writeRest, so that other calls cannot keep one from its own answer. Its caller has set writing, and holds mu.
 func (l *Lines) write(text []byte, how func([]byte) (int, error), turns int) {
 	for ; len(text)+len(l.out) > 0 && !l.failed; turns-- {
 		if turns == 0 {
@@ -257,7 +257,7 @@ func (l *Lines) writeRest(text []byte) {
 	l.write(text, l.w.Write, -1)
 }
 
-// wake has a Write that waits try again. Each that was successful wakes the next.
+// wake lets one Write that waits try again. When it has sent its line, it wakes the next.
 func (l *Lines) wake() {
 	select {
 	case l.room <- struct{}{}:
