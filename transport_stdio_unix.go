@@ -30,6 +30,7 @@ func writeAtOnce(pipe *os.File) func([]byte) (int, error) {
 	return func(p []byte) (int, error) {
 		text = p
 		err := raw.Write(write)
+		text = nil // it may be large
 		if err == nil && failed != syscall.EAGAIN && failed != syscall.EINTR {
 			err = failed
 		}
