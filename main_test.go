@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -11,13 +11,13 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -308,42 +308,44 @@ func TestInterruptedReading(t *testing.T) {
 // What net/http logs is shown as all else is: on one line, without secrets.
 func TestNetHTTPLog(t *testing.T) {
 	checkLeaks(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.NilError(t, err)
-	var connections sync.WaitGroup
-	connections.Go(func() {
-		first := make(chan struct{})
-		for n := 0; ; n++ {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
+	logged := make(chan struct{})
+	handler := http.NewServeMux()
+	handler.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
+		message, err := io.ReadAll(r.Body)
+		if err == nil && strings.Contains(string(message), `"tools/call"`) { // nothing uses the model's connection now
+			select {
+			case <-logged:
+			case <-r.Context().Done():
 			}
-			connections.Go(func() {
-				defer conn.Close()
-				r := bufio.NewReader(conn)
-				if _, err := http.ReadRequest(r); err != nil {
-					return
-				}
-				answer := "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
-				if n == 0 { // the client closes the connection when it has logged what else is there
-					defer close(first)
-					_, _ = io.WriteString(conn, answer+"planted-password, unsolicited")
-					_, _ = io.Copy(io.Discard, r)
-					return
-				}
-				<-first
-				_, _ = io.WriteString(conn, answer)
-			})
 		}
+		r.Body = io.NopCloser(bytes.NewReader(message))
+		(&scriptPeer{}).ServeHTTP(w, r)
 	})
+	handler.HandleFunc("/v1/chat/completions", func(w http.ResponseWriter, r *http.Request) {
+		if request, err := io.ReadAll(r.Body); err != nil || strings.Contains(string(request), `"role":"tool"`) {
+			http.Error(w, "enough", http.StatusTeapot)
+			return
+		}
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		answer := `{"choices":[{"finish_reason":"tool_calls","message":{"role":"assistant","content":"","tool_calls":` +
+			`[{"id":"a1b2c3d4e","function":{"name":"empty","arguments":"{}"}}]}}]}`
+		fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s%s", len(answer),
+			answer, "planted-password, unsolicited")
+		_, _ = io.Copy(io.Discard, conn) // the client closes the connection when it has logged what else is there
+		close(logged)
+	})
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
 	home := t.TempDir()
-	server := "MCP_SERVER=http://ada:planted-password@" + listener.Addr().String()
-	p := newProgram(t, home, append(programEnvironment(home), server), "tools")
+	p := newProgram(t, home, append(programEnvironment(home), "MCP_SERVER="+server.URL+"/mcp",
+		"MISTRAL_BASE_URL="+server.URL+"/v1", "MISTRAL_API_KEY=planted-password"), "-approve", "always", "Go on.")
 	assert.NilError(t, p.start())
-	assert.Equal(t, p.end(), exitStart)
-	assert.NilError(t, listener.Close())
-	connections.Wait()
-	assert.Check(t, is.Regexp(`(?m)^Unsolicited response .*"\[secret\], unsolicited"`, p.shown()))
+	assert.Equal(t, p.end(), exitModel, p.shown())
+	assert.Check(t, is.Regexp(`(?m)^Unsolicited response .*"\[key\], unsolicited"`, p.shown()))
 	assert.Check(t, !strings.Contains(p.shown(), "planted"), p.shown())
 }
 
