@@ -346,7 +346,10 @@ func TestMistralLines(t *testing.T) {
 // Time grows as the answer does, in however small pieces it comes: 100,000 of them, which copied each time would be
 // a million million bytes.
 func TestMistralSmallPieces(t *testing.T) {
-	const pieces, size = 100_000, 200
+	pieces, size := 100_000, 200
+	if raceEnabled { // there is nothing to race with
+		pieces /= 100
+	}
 	for delta, length := range map[string]int{
 		`{"content":"$"}`:                                           size * pieces,
 		`{"content":[{"type":"text","text":"$"}]}`:                  size * pieces,
@@ -616,6 +619,9 @@ func TestMistralEndpoint(t *testing.T) {
 }
 
 func TestMistralMaxAnswer(t *testing.T) {
+	if raceEnabled {
+		t.Skip("it reads 128 MiB, and there is nothing to race with")
+	}
 	stream := strings.TrimSuffix(chatDone, "data: [DONE]\n\n")
 	for kind, body := range map[string]string{chatJSON: chatFine, chatSSE: stream} {
 		padding := strings.Repeat(" ", maxAnswer-len(body)-1) + "\n"
