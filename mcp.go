@@ -119,15 +119,15 @@ type Client struct {
 	meta      []byte          // members of the _meta of every request of the stateless era; set by discover
 	stateless atomic.Bool     // the server is of that era
 	session   atomic.Int64    // counts the sessions that followed the first
+	listens   sync.Map        // of *listener: Listens at work, with the id of their request; 0 in the handshake era
+	asked     atomic.Int64    // questions of the server that are being answered: requests do not expire
 	begun     time.Time       // deadlines count from here
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
 	requests map[int64]*request         // that are being sent, by id, which is their progress token
 	clock    *time.Timer                // always runs, and ends expired requests: a timer each would cost too much
-	asked    int                        // questions of the server that are being answered: requests do not expire
 	lists    map[string]cachedList      // by method
 	changes  int                        // how often lists was emptied
-	listens  map[*listener]int64        // Listens at work, with the id of their request; 0 in the handshake era
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
 	warned   map[string]string          // the last text for Warn, by what it is about
 
@@ -177,17 +177,22 @@ func Connect(ctx context.Context, start func(context.Context) (Transport, error)
 	if err != nil {
 		return nil, err
 	}
+	var server *ServerInfo // nil after a handshake, which has set c.Server
 	switch options.Protocol {
 	case "":
-		err = c.probe(ctx)
+		server, err = c.probe(ctx)
 	case statelessRevision:
-		if err = c.accept(c.discover(ctx)); err != nil && ctx.Err() == nil && !isFinal(err) {
+		if server, err = c.discover(ctx); err != nil && ctx.Err() == nil && !isFinal(err) {
 			err = fmt.Errorf("the server does not speak %s: %w", statelessRevision, err)
 		}
 	default:
 		err = c.handshake(ctx, options.Protocol)
 	}
 	if err == nil {
+		if server != nil {
+			c.Server = *server
+			c.stateless.Store(true)
+		}
 		return c, nil
 	}
 	c.Close()
@@ -221,7 +226,6 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 		options:  o,
 		requests: make(map[int64]*request),
 		lists:    make(map[string]cachedList),
-		listens:  make(map[*listener]int64),
 		marked:   make(map[string]json.RawMessage),
 		warned:   make(map[string]string),
 		renewing: make(chan struct{}, 1),
@@ -258,7 +262,7 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 
 // probe finds out the era of the server. If the answer takes long, a handshake begins meanwhile. Its outcome decides,
 // as a server of both eras may keep to that of initialize; if it is refused, the late answer to the probe counts.
-func (c *Client) probe(ctx context.Context) error {
+func (c *Client) probe(ctx context.Context) (*ServerInfo, error) {
 	asking, stop := context.WithCancel(ctx)
 	var server *ServerInfo
 	var refusal error
@@ -274,11 +278,8 @@ func (c *Client) probe(ctx context.Context) error {
 		}
 	}
 	silent := !inTime()
-	if !silent {
-		err := c.accept(server, refusal)
-		if err == nil || isFinal(err) || ctx.Err() != nil || errors.Is(err, ErrClosed) {
-			return err
-		}
+	if !silent && (refusal == nil || isFinal(refusal) || ctx.Err() != nil || errors.Is(refusal, ErrClosed)) {
+		return server, refusal
 	}
 	err := c.handshake(ctx, Revisions()[1])
 	switch {
@@ -287,21 +288,10 @@ func (c *Client) probe(ctx context.Context) error {
 		<-found
 		c.Probed = true
 		c.SkipProbe = silent && errors.Is(refusal, context.Canceled) // not even during the handshake
-	case silent && errors.As(err, new(*Error)) && inTime():
-		if late := c.accept(server, refusal); late == nil || isFinal(late) {
-			return late
-		}
+	case silent && errors.As(err, new(*Error)) && inTime() && (refusal == nil || isFinal(refusal)):
+		return server, refusal
 	}
-	return err
-}
-
-// accept begins to speak the stateless revision, unless discover has failed.
-func (c *Client) accept(server *ServerInfo, err error) error {
-	if err == nil {
-		c.Server = *server
-		c.stateless.Store(true)
-	}
-	return err
+	return nil, err
 }
 
 // discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery).
@@ -367,10 +357,7 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 	params := members("capabilities", c.declared, "clientInfo", c.options.Info, "protocolVersion", offer)
 	r := &request{method: "initialize", params: params}
 	raw, err := c.send(ctx, r)
-	var answer struct {
-		ServerInfo
-		Self Implementation `json:"serverInfo"`
-	}
+	var answer ServerInfo
 	_ = json.Unmarshal(raw, &answer)  // what is of another type counts as absent
 	known := c.Server.ProtocolVersion // in a session that is begun anew
 	switch revision := answer.ProtocolVersion; {
@@ -381,8 +368,7 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 		err = &ProtocolError{fmt.Sprintf("the server wants protocol revision %q; this client speaks %s",
 			revision, strings.Join(Revisions(), ", "))}
 	case known == "":
-		answer.Implementation = answer.Self
-		c.Server = answer.ServerInfo
+		c.Server = answer
 	case known != revision: // others may be reading c.Server
 		err = &ProtocolError{fmt.Sprintf("the server has changed from revision %s to %s", known, revision)}
 	}
@@ -415,10 +401,7 @@ func (c *Client) renew(ctx context.Context, expired int64) error {
 	}
 	c.session.Add(1)
 	c.ForgetLists("")
-	c.mu.Lock()
-	listens := maps.Clone(c.listens)
-	c.mu.Unlock()
-	for l := range listens {
+	for _, l := range c.listeners(func(*listener, int64) bool { return true }) {
 		for _, uri := range l.URIs { // a server that refuses now sends no more changes of that resource
 			_, _ = c.send(ctx, subscription("resources/subscribe", uri))
 		}
@@ -435,9 +418,8 @@ func (c *Client) streamEnded(err error) {
 	}
 }
 
-// CallTool runs a tool. The arguments are a JSON object; none means {}. report may be nil. It runs on the reader of
-// the connection, so it must return soon and must not call the Client. It is not called after CallTool has returned.
-// A tool that fails says so in ToolResult.IsError.
+// CallTool runs a tool with a JSON object of arguments; none means {}. report, which may be nil, runs on the reader of
+// the connection: it must return soon and must not call the Client. It is not called after CallTool has returned.
 func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMessage,
 	report func(Progress)) (*ToolResult, error) {
 	if a := bytes.TrimSpace(arguments); len(a) == 0 || string(a) == "null" { // also what a nil map encodes to
@@ -492,9 +474,7 @@ func (c *Client) Complete(ctx context.Context, r Reference, name, value string,
 	if len(known) > 0 {
 		params = members("argument", argument, "context", map[string]any{"arguments": known}, "ref", r)
 	}
-	var result struct {
-		Completion Completion `json:"completion"`
-	}
+	var result struct{ Completion Completion }
 	err := c.get(ctx, &request{method: "completion/complete", about: name, params: params}, &result)
 	return &result.Completion, err
 }
@@ -527,10 +507,7 @@ func members(of ...any) (b []byte) {
 
 func (c *Client) get(ctx context.Context, r *request, result any) error {
 	raw, err := c.do(ctx, r)
-	if err == nil {
-		err = r.failed(json.Unmarshal(raw, result))
-	}
-	return err
+	return cmp.Or(err, r.failed(json.Unmarshal(raw, result)))
 }
 
 // warnOf warns of what was left out of a request's result.
@@ -564,9 +541,8 @@ func (r *request) failed(err error) error {
 	return fmt.Errorf("%s: %w", strings.TrimSuffix(r.method+" "+r.about, " "), err)
 }
 
-// do sends a request and returns its complete result. It is sent again if the cause of its failure could be repaired.
-// A server may need input first (MCP 2026-07-28, patterns, multi round-trip requests): it comes from
-// ClientOptions.Answers, and a new request is sent with it.
+// do sends a request, again if the cause of its failure could be repaired, and returns its complete result. If a
+// server needs input first (MCP 2026-07-28, patterns, multi round-trip requests), a new request has that of c.answer.
 func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
 	if missing := c.Server.missing(r.method); missing != "" {
 		return nil, r.failed(&NotDeclaredError{missing})
@@ -637,10 +613,10 @@ func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) 
 		}
 	}
 	if r.subscribe != nil {
-		c.listen(r.subscribe, m.ID)
+		c.listens.Store(r.subscribe, r.id)
 	} else {
-		c.track(m.ID, r)
-		defer c.untrack(m.ID, r)
+		c.track(r)
+		defer c.untrack(r)
 	}
 	if r.marked != nil && r.arguments != nil {
 		var err error
@@ -706,23 +682,23 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 }
 
 // track starts the time of a request that is about to be sent.
-func (c *Client) track(id int64, r *request) {
+func (c *Client) track(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Since(c.begun)
 	r.session = c.session.Load()
 	r.last = now + c.options.MaxTimeout
 	r.extend(now + c.options.Timeout)
-	c.requests[id] = r
+	c.requests[r.id] = r
 	r.marked = c.marked[r.about]
 }
 
 // extend moves the deadline. The caller holds Client.mu.
 func (r *request) extend(deadline time.Duration) { r.deadline = min(deadline, r.last) }
 
-func (c *Client) untrack(id int64, r *request) {
+func (c *Client) untrack(r *request) {
 	c.mu.Lock()
-	delete(c.requests, id)
+	delete(c.requests, r.id)
 	c.mu.Unlock()
 	r.mu.Lock() // waits for a report under way
 	r.mu.Unlock()
@@ -735,7 +711,7 @@ func (c *Client) expire() {
 	now := time.Since(c.begun)
 	next := now + c.options.Timeout // no request that is sent from now on expires before
 	for id, r := range c.requests {
-		if c.asked > 0 && r.deadline <= now {
+		if c.asked.Load() > 0 && r.deadline <= now {
 			r.extend(now + c.options.Timeout) // the server waits for us
 		}
 		if r.deadline <= now {
@@ -778,14 +754,13 @@ func (c *Client) input(ctx context.Context, r *request, params []byte, result js
 	var needs inputRequired
 	err := json.Unmarshal(result, &needs)
 	r.asked += len(needs.InputRequests)
-	switch {
+	switch most := c.options.MaxQuestions; {
 	case err != nil:
 		return nil, err
 	case len(needs.InputRequests) == 0 && needs.RequestState == nil:
 		return nil, &ProtocolError{"the server's input_required result names no input"}
-	case r.asked > c.options.MaxQuestions:
-		return nil, &ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d",
-			r.asked, c.options.MaxQuestions)}
+	case r.asked > most:
+		return nil, &ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d", r.asked, most)}
 	}
 	answers := make(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
@@ -815,13 +790,11 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 	if !ok {
 		return nil, &Error{Code: CodeMethodNotFound, Message: "this client does not offer " + method}
 	}
-	c.mu.Lock()
-	c.asked++
-	c.mu.Unlock()
+	c.asked.Add(1)
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.asked--
+		c.asked.Add(-1)
 		for _, r := range c.requests {
 			r.extend(time.Since(c.begun) + c.options.Timeout) // the server goes on only now
 		}

@@ -82,27 +82,25 @@ func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change
 	if missing := c.Server.missing("resources/subscribe"); missing != "" && len(s.URIs) > 0 {
 		return fmt.Errorf("resources/subscribe: %w", &NotDeclaredError{missing})
 	}
-	if !c.stateless.Load() {
-		return c.subscribe(ctx, l)
+	if c.stateless.Load() {
+		// One request that lasts as long as the subscription, whose id is in every notification that comes of it.
+		defer c.listens.Delete(l)
+		_, err := c.do(ctx, &request{method: "subscriptions/listen", params: members("notifications", s), subscribe: l})
+		return err
 	}
-	// One request that lasts as long as the subscription, whose id is in every notification that comes of it.
-	_, err := c.do(ctx, &request{method: "subscriptions/listen", params: members("notifications", s), subscribe: l})
-	c.unlisten(l)
-	return err
-}
-
-// subscribe is Listen in the handshake era: only the contents of resources have to be subscribed to, one by one.
-func (c *Client) subscribe(ctx context.Context, l *listener) error {
-	c.listen(l, 0)
-	for i, uri := range l.URIs {
+	// In the handshake era only the contents of resources have to be subscribed to, one by one.
+	c.listens.Store(l, int64(0))
+	subscribed := 0
+	defer func() {
+		c.listens.Delete(l)
+		c.unsubscribe(l.URIs[:subscribed])
+	}()
+	for _, uri := range l.URIs {
 		if _, err := c.do(ctx, subscription("resources/subscribe", uri)); err != nil {
-			c.unlisten(l)
-			c.unsubscribe(l.URIs[:i])
 			return err
 		}
+		subscribed++
 	}
-	defer c.unsubscribe(l.URIs)
-	defer c.unlisten(l)
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -128,28 +126,14 @@ func (c *Client) unsubscribe(uris []string) {
 	}
 }
 
-func (c *Client) listen(l *listener, id int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.listens[l] = id
-}
-
 // listeners returns the Listens at work that match; match gets the id of the request, too.
 func (c *Client) listeners(match func(l *listener, id int64) bool) (found []*listener) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for l, id := range c.listens {
-		if match(l, id) {
+	for key, id := range c.listens.Range {
+		if l := key.(*listener); match(l, id.(int64)) {
 			found = append(found, l)
 		}
 	}
 	return found
-}
-
-func (c *Client) unlisten(l *listener) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.listens, l)
 }
 
 // holds reports whether a list need not be asked for again. stream is the one that is open now.
@@ -193,20 +177,6 @@ func list[T any](ctx context.Context, c *Client, method, member string) ([]T, er
 		if page.nextCursor != nil && *page.nextCursor == "" && !c.stateless.Load() {
 			page.nextCursor = nil // what some servers of the handshake era end with; since then it is a cursor
 		}
-		switch {
-		case page.nextCursor == nil:
-		case seen[*page.nextCursor]:
-			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", *page.nextCursor)}
-		case len(seen) == maxPages:
-			err = &ProtocolError{fmt.Sprintf("the list goes on after %d pages", maxPages)}
-		case len(items) >= maxParts:
-			err = &ProtocolError{fmt.Sprintf("the list goes on after %d items", len(items))}
-		case size > maxListSize:
-			err = &ProtocolError{fmt.Sprintf("the list goes on after %d bytes", maxListSize)}
-		}
-		if err != nil {
-			return items, r.failed(err)
-		}
 		// The list is as fresh as its stalest page.
 		until := asked.Add(time.Duration(min(max(page.ttlMs, 0), maxTTL)) * time.Millisecond)
 		if fresh.until.IsZero() || until.Before(fresh.until) {
@@ -215,24 +185,31 @@ func list[T any](ctx context.Context, c *Client, method, member string) ([]T, er
 		if page.nextCursor == nil {
 			break
 		}
+		switch {
+		case seen[*page.nextCursor]:
+			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", *page.nextCursor)}
+		case len(seen) == maxPages || len(items) >= maxParts || size > maxListSize:
+			err = &ProtocolError{fmt.Sprintf("the list goes on after %d pages, %d items and %d bytes",
+				len(seen)+1, len(items), size)}
+		}
+		if err != nil {
+			return items, r.failed(err)
+		}
 		seen[*page.nextCursor] = true
 		r.params = members("cursor", *page.nextCursor)
 	}
 	c.warnOf(r, left)
-	kind, _, _ := strings.Cut(method, "/")
-	if stream != 0 && !c.stateless.Load() && method != "resources/templates/list" && c.Server.ListChanged(kind) {
+	if stream != 0 && !c.stateless.Load() && c.Server.ListChanged(member) { // no server tells of templates
 		fresh.until = time.Time{}
-	}
-	if !fresh.holds(stream) {
-		return items, nil
 	}
 	fresh.items = items
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.changes == changes { // else the list has changed meanwhile
+	if fresh.holds(stream) && c.changes == changes { // else the list has changed meanwhile
 		c.lists[method] = fresh
+		items = slices.Clone(items)
 	}
-	return slices.Clone(items), nil
+	return items, nil
 }
 
 const (

@@ -7,7 +7,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,7 +32,7 @@ type Implementation struct {
 type ServerInfo struct {
 	ProtocolVersion string                     // the negotiated revision
 	Capabilities    map[string]json.RawMessage // by name: tools, resources, prompts, logging, completions, …
-	Implementation  Implementation             // self-reported; for display only
+	Implementation  Implementation             `json:"serverInfo"` // self-reported; for display only
 	Instructions    string                     // how to use the server, for a model; may be empty
 }
 
@@ -49,8 +48,7 @@ func (s *ServerInfo) declares(capability, member string) bool {
 	return json.Unmarshal(s.Capabilities[capability], &members) == nil && members[member] == true
 }
 
-// missing returns the capability that a request of that method needs and the server did not declare, or "". A tool is
-// called in any case, as the caller knows that it exists.
+// missing returns the capability that a method needs and the server did not declare, or "". Any known tool is called.
 func (s *ServerInfo) missing(method string) string {
 	kind, verb, _ := strings.Cut(method, "/")
 	switch {
@@ -238,14 +236,12 @@ func (b *ContentBlock) UnmarshalJSON(text []byte) error {
 	type fields ContentBlock // without this method
 	*b = ContentBlock{Raw: slices.Clone(text)}
 	var t struct{ Type string }
-	if err := json.Unmarshal(text, &t); err != nil {
-		return err
-	}
+	err := json.Unmarshal(text, &t)
 	switch b.Type = t.Type; b.Type {
 	case "text", "image", "audio", "resource_link", "resource":
-		return json.Unmarshal(text, (*fields)(b))
+		err = json.Unmarshal(text, (*fields)(b))
 	}
-	return nil
+	return err
 }
 
 // MarshalJSON writes a block of an unknown type as it came.
@@ -315,8 +311,7 @@ func (p *parts[T]) read(s *scanner) error {
 
 func (p *parts[T]) UnmarshalJSON(text []byte) error { return p.read(&scanner{text: text}) }
 
-// decodePart decodes one element. Tools and texts can be long, so they are scanned. What is neither, or is invalid, is
-// for encoding/json, which says why.
+// decodePart scans tools and texts, which can be long. The rest, and what is invalid, is for encoding/json.
 func decodePart[T any](s *scanner, item *T) error {
 	start, scanned := *s, false
 	switch item := any(item).(type) { // not an interface: calls of its method would have each scanner allocated
@@ -407,7 +402,7 @@ func (p *listPage[T]) DecodeResult(raw json.RawMessage) bool {
 		}
 	})
 	if p.err == nil && !s.end() {
-		p.err = fmt.Errorf("the result is not a list of %s", p.member)
+		p.err = &ProtocolError{"the result is not a list of " + p.member}
 	}
 	return s.end()
 }
@@ -443,7 +438,7 @@ func (a *toolAnswer) DecodeResult(raw json.RawMessage) bool {
 		}
 	})
 	if a.left = content.left; !s.end() && string(bytes.TrimSpace(raw)) != "null" {
-		a.err = errors.New("the result is not an object with an array of content")
+		a.err = &ProtocolError{"the result is not an object with an array of content"}
 	}
 	return s.end()
 }

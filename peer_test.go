@@ -790,10 +790,13 @@ func (s *session) finish() {
 			s.events = append(s.events, "="+name+" (nothing yet)")
 		}
 	}
-	if c := s.client; c != nil && len(c.requests)+len(c.listens)+c.asked > 0 || s.conn != nil && waiting(s.conn) > 0 {
+	if c := s.client; c != nil && len(c.requests)+listens(c)+int(c.asked.Load()) > 0 || s.conn != nil && waiting(s.conn) > 0 {
 		s.events = append(s.events, "! the client has not forgotten what is over")
 	}
 }
+
+// listens is the number of Listens at work.
+func listens(c *Client) int { return len(c.listeners(func(*listener, int64) bool { return true })) }
 
 // end ends whatever is left.
 func (s *session) end() {
