@@ -162,31 +162,27 @@ func (s *scanner) value() []byte {
 
 // string reads a string and decodes it, exactly as encoding/json does (FuzzScanner). Why not by stringEnd? It judges
 // each escape, which unquote has to do again. To look for one kind of byte at a time is faster.
-func (s *scanner) string() (decoded string) {
-	if s.peek() != '"' {
-		s.fail()
-	}
-	for start := s.at + 1; s.ok(); {
-		n := bytes.IndexByte(s.text[s.at+1:], '"')
-		if n < 0 {
-			s.fail()
+func (s *scanner) string() string {
+	valid := s.peek() == '"'
+	for end := s.at; valid; {
+		n := bytes.IndexByte(s.text[end+1:], '"')
+		if end += 1 + n; n < 0 {
 			break
 		}
-		s.at += 1 + n
-		before := s.at
+		before := end
 		for s.text[before-1] == '\\' {
 			before--
 		}
-		if (s.at-before)%2 == 0 { // else the last backslash escapes the quote
-			var valid bool
-			decoded, valid = unquote(s.text[start:s.at])
-			if s.at++; !valid && !s.loose {
-				s.fail()
+		if (end-before)%2 == 0 { // else the last backslash escapes the quote
+			var decoded string
+			if decoded, valid = unquote(s.text[s.at+1 : end]); valid || s.loose {
+				s.at = end + 1
+				return decoded
 			}
-			break
 		}
 	}
-	return decoded
+	s.fail()
+	return ""
 }
 
 const each = 0x0101010101010101 // a word whose eight bytes are 1
@@ -217,24 +213,19 @@ func (s *scanner) stringEnd(i int) (end int, escaped bool) {
 		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
 			i++
 		}
-		switch {
-		case i < len(b) && b[i] < ' ' && s.loose:
-			i++
-			continue
-		case i >= len(b) || b[i] < ' ':
-			return len(b) + 1, false
-		case b[i] == '"':
+		switch left := len(b) - i; {
+		case left > 0 && b[i] == '"':
 			return i + 1, escaped
-		}
-		i, escaped = i+1, true // a backslash
-		switch {
-		case i < len(b) && unescaped(b[i]) != 0:
+		case left > 1 && b[i] == '\\' && unescaped(b[i+1]) != 0:
+			i += 2
+		case left > 5 && b[i] == '\\' && b[i+1] == 'u' && isHex(b[i+2:i+6]):
+			i += 6
+		case left > 0 && s.loose:
 			i++
-		case len(b)-i > 4 && b[i] == 'u' && isHex(b[i+1:i+5]):
-			i += 5
-		case !s.loose || i == len(b):
+		default:
 			return len(b) + 1, false
 		}
+		escaped = true
 	}
 }
 

@@ -1194,7 +1194,7 @@ func TestPeerEnds(t *testing.T) {
 				assert.ErrorIs(t, peerReceive(s, outcome), ErrClosed)
 			}
 			// A busy server that ended by itself would prove nothing.
-			assert.Equal(t, s.stdio.state.Success(), test.tool == "")
+			assert.Equal(t, s.stdio.process.ProcessState.Success(), test.tool == "")
 		})
 	}
 }

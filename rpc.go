@@ -179,8 +179,6 @@ type outcome struct {
 	cancelled bool            // by Conn.Cancel, whose cause is err
 }
 
-func invalidAnswer(err error) error { return fmt.Errorf("the answer is invalid: %w", err) }
-
 // lane is a queue of requests of the peer, and the goroutines that answer them. Conn.mu guards it.
 type lane struct {
 	waiting []*served // no goroutine works on them yet; in wire order
@@ -203,6 +201,7 @@ func NewConn(t Transport, h Handler) *Conn {
 		serving:   make(map[string]*served),
 	}
 	c.direct, _ = t.(directTransport)
+	c.waiters.New = func() any { return &waiter{outcome: make(chan outcome, 1)} }
 	c.life, c.end = context.WithCancelCause(context.Background())
 	c.serve, c.stopServe = context.WithCancel(context.Background())
 	c.close = sync.OnceValue(c.closeOnce)
@@ -240,8 +239,7 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 		return err
 	}
 	if err = cmp.Or(context.Cause(ctx), c.Err()); err == nil {
-		c.trace(true, text)
-		err = c.lost(c.transport.Write(ctx, Outgoing{Text: text, Method: method}))
+		err = c.send(ctx, Outgoing{Text: text, Method: method})
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
@@ -281,29 +279,29 @@ func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error
 	return c.done(w, &request, outcome{err: err, cancelled: ctx.Err() != nil})
 }
 
-// send sends a request. Where that waits for the peer, it ends with ctx or with the outcome of the call.
-func (c *Conn) send(ctx context.Context, request Outgoing) (err error) {
-	if request.Text == nil && (c.direct == nil || c.handler.Trace != nil) {
-		request.Text, _ = request.Source.AppendText(make([]byte, 0, 512))
+// send sends a message. Where that waits for the peer, it ends with ctx or with the outcome of the call.
+func (c *Conn) send(ctx context.Context, m Outgoing) (err error) {
+	if m.Text == nil && (c.direct == nil || c.handler.Trace != nil) {
+		m.Text, _ = m.Source.AppendText(make([]byte, 0, 512))
 	}
-	c.trace(true, request.Text)
+	c.trace(true, m.Text)
 	if c.direct != nil {
-		if sent, err := c.direct.WriteNow(request); sent || err != nil {
+		if sent, err := c.direct.WriteNow(m); sent || err != nil {
 			return c.lost(err)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c.mu.Lock()
-	w := c.pending[request.ID]
+	w := c.pending[m.ID]
 	if w != nil {
 		w.stop = cancel
 	}
 	c.mu.Unlock()
-	if w == nil {
+	if w == nil && m.ID != 0 {
 		return ErrAnswered
 	}
-	return c.lost(c.transport.Write(ctx, request))
+	return c.lost(c.transport.Write(ctx, m))
 }
 
 // done ends a call, whose waiter nobody else knows any more, and returns the result of its answer if that is valid
@@ -319,11 +317,9 @@ func (c *Conn) done(w *waiter, request *Outgoing, o outcome) (json.RawMessage, e
 		return o.result, o.err
 	}
 	var in Incoming
-	if err := in.Parse(o.message); err != nil {
-		c.stray(o.message, err)
-		return nil, invalidAnswer(err)
-	}
-	if o = in.outcome(); o.err == nil && decoder != nil {
+	err := in.Parse(o.message)
+	c.stray(o.message, err)
+	if o = in.outcome(err); o.err == nil && decoder != nil {
 		decoder.DecodeResult(o.result) // what is wrong with it is for the decoder to say
 	}
 	return o.result, o.err
@@ -395,10 +391,7 @@ func (c *Conn) finish(cause error) {
 
 // register makes a call known to the reader, unless the connection has ended.
 func (c *Conn) register(request *Outgoing) (*waiter, error) {
-	w, _ := c.waiters.Get().(*waiter)
-	if w == nil {
-		w = &waiter{outcome: make(chan outcome, 1)}
-	}
+	w := c.waiters.Get().(*waiter)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.life.Err() != nil {
@@ -451,23 +444,19 @@ func (c *Conn) trace(sent bool, text []byte) {
 // readLoop is the only caller of transport.Read, and ends with it. It waits for nothing else: it never writes, so that
 // two peers with full pipes cannot wait for each other, and delivers into channels that have room.
 func (c *Conn) readLoop() {
-	for {
-		message, err := c.transport.Read()
-		if err == nil {
-			if c.trace(false, message); c.life.Err() == nil { // else it reads on only so that the peer can come to its end
-				c.dispatch(message)
-			}
-			continue
+	message, err := c.transport.Read()
+	for ; err == nil; message, err = c.transport.Read() {
+		if c.trace(false, message); c.life.Err() == nil { // else it reads on only so that the peer can come to its end
+			c.dispatch(message)
 		}
-		if err == io.EOF {
-			// The peer may have closed only its own side (printf … | server): it gets its answers.
-			err = io.ErrUnexpectedEOF
-		} else {
-			c.stopServe()
-		}
-		c.finish(fmt.Errorf("%w: %w", ErrClosed, err))
-		return
 	}
+	if err == io.EOF {
+		// The peer may have closed only its own side (printf … | server): it gets its answers.
+		err = io.ErrUnexpectedEOF
+	} else {
+		c.stopServe()
+	}
+	c.finish(fmt.Errorf("%w: %w", ErrClosed, err))
 }
 
 // dispatch takes one message, or each of a batch (MCP 2025-03-26, JSON-RPC 2.0, 6), to its place.
@@ -489,57 +478,44 @@ func (c *Conn) dispatch(message []byte) {
 func (c *Conn) dispatchOne(message []byte) {
 	var in Incoming
 	err := in.split(message)
-	if err == nil {
-		err = c.route(&in)
-	} else if id, ok := idNumber(in.ID); ok && in.Method == "" && (in.Result != nil || in.Error != nil) {
-		// An answer, but an invalid one. No other message will end its call.
-		if w := c.take(id); w != nil {
-			w.deliver(outcome{err: invalidAnswer(err)})
-		}
-	}
-	if err != nil {
-		c.stray(message, err)
-	}
-}
-
-func (c *Conn) stray(message []byte, reason error) {
-	if c.handler.Stray != nil {
-		c.handler.Stray(message, reason)
-	}
-}
-
-// route delivers a well-formed message; the error says why it has no receiver.
-func (c *Conn) route(in *Incoming) error {
 	switch {
-	case in.Method != "" && in.ID == nil:
-		if c.handler.Notification != nil {
-			c.handler.Notification(c, in.Method, in.Params)
+	case in.Method == "" && (in.Result != nil || in.Error != nil):
+		var w *waiter
+		if id, ok := idNumber(in.ID); ok {
+			w = c.take(id)
 		}
-		return nil
-	case in.Method != "":
-		if !c.accept(in) {
+		if w != nil { // also by an invalid answer: no other message will end the call
+			w.deliver(in.outcome(err))
+		} else if err == nil {
+			err = fmt.Errorf("no request waits for a response with the id %s", cmp.Or(string(in.ID), "null"))
+		}
+	case err != nil:
+	case in.ID != nil:
+		if !c.accept(&in) {
 			// No error is sent: the peer most likely does not read.
 			c.stopServe()
 			c.finish(fmt.Errorf("%w: more than %d MiB of the peer's requests wait: it sends too many, "+
 				"or does not read the answers", ErrClosed, maxWaiting>>20))
 		}
-		return nil
+	case c.handler.Notification != nil:
+		c.handler.Notification(c, in.Method, in.Params)
 	}
-	id, ok := idNumber(in.ID)
-	if !ok {
-		id = 0 // of no request
-	}
-	w := c.take(id)
-	if w == nil {
-		return fmt.Errorf("no request waits for a response with the id %s", cmp.Or(string(in.ID), "null"))
-	}
-	w.deliver(in.outcome())
-	return nil
+	c.stray(message, err)
 }
 
-// outcome returns what an answer means for its call.
-func (in *Incoming) outcome() outcome {
-	if in.Error == nil {
+// stray reports a message that is invalid, or has no receiver, unless the reason is nil.
+func (c *Conn) stray(message []byte, reason error) {
+	if reason != nil && c.handler.Stray != nil {
+		c.handler.Stray(message, reason)
+	}
+}
+
+// outcome returns what an answer means for its call. The error says why the answer is invalid.
+func (in *Incoming) outcome(invalid error) outcome {
+	switch {
+	case invalid != nil:
+		return outcome{err: fmt.Errorf("the answer is invalid: %w", invalid)}
+	case in.Error == nil:
 		return outcome{message: in.text, result: in.Result}
 	}
 	var e Error
@@ -580,9 +556,7 @@ func (c *Conn) serveRequests(l *lane) {
 		} else if c.handler.Request != nil && s.ctx.Err() == nil {
 			result, err = c.handler.Request(s.ctx, c, s.Method, s.Params)
 		}
-		if !c.cancelled(s) {
-			c.respond(s.ID, result, err)
-		}
+		c.respond(s, result, err)
 		s.cancel()
 	}
 }
@@ -601,24 +575,22 @@ func (c *Conn) nextRequest(l *lane) *served {
 	return s
 }
 
-// cancelled reports whether a request was cancelled, or the peer is gone. From now on it cannot be cancelled.
-func (c *Conn) cancelled(s *served) bool {
+// respond sends an answer, unless the request was cancelled or the peer is gone. A failed write is not reported: the
+// peer that asked cannot be reached.
+func (c *Conn) respond(s *served, result any, err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.serving[string(s.ID)] == s {
-		delete(c.serving, string(s.ID))
+		delete(c.serving, string(s.ID)) // from now on it cannot be cancelled
 	}
-	return s.ctx.Err() != nil
-}
-
-// respond sends an answer. A failed write is not reported: the peer that asked cannot be reached.
-func (c *Conn) respond(id json.RawMessage, result any, err error) {
-	message, encoding := EncodeResponse(id, result, err)
+	c.mu.Unlock()
+	if s.ctx.Err() != nil {
+		return
+	}
+	message, encoding := EncodeResponse(s.ID, result, err)
 	if encoding != nil {
-		message, _ = EncodeResponse(id, nil, fmt.Errorf("the result cannot be encoded: %w", encoding))
+		message, _ = EncodeResponse(s.ID, nil, fmt.Errorf("the result cannot be encoded: %w", encoding))
 	}
-	c.trace(true, message)
-	_ = c.transport.Write(c.serve, Outgoing{Text: message})
+	_ = c.send(c.serve, Outgoing{Text: message})
 }
 
 // AppendRequest begins the text of a request, or of a notification if id is 0, as an object that is still open: the
@@ -696,14 +668,11 @@ func (in *Incoming) parse(message []byte, resultEnd int) error {
 		return fmt.Errorf("a request with an id of %d bytes", len(in.ID))
 	case in.Method != "" && in.ID != nil && strings.IndexByte(`"-0123456789`, in.ID[0]) < 0:
 		return fmt.Errorf("a request with the id %s", in.ID)
-	case in.Method != "":
-		return nil
+	case in.Method == "" && in.Result == nil && in.Error == nil:
+		return errors.New("neither a method nor a result nor an error")
 	}
 	if kind := string(in.Error); (kind == "null" || kind == "false") && in.Result != nil {
 		in.Error = nil // some peers write both members always
-	}
-	if in.Result == nil && in.Error == nil {
-		return errors.New("neither a method nor a result nor an error")
 	}
 	return nil
 }

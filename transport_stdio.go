@@ -90,21 +90,17 @@ func NewLines(r io.Reader, w io.Writer) *Lines {
 func (l *Lines) Read() ([]byte, error) {
 	limit := cmp.Or(l.MaxMessage, 64<<20)
 	for size := 0; ; { // of the part of the line that has no newline
-		unread := l.buf[l.start:]
-		end := bytes.IndexByte(unread, '\n')
+		line, _, whole := bytes.Cut(l.buf[l.start:], []byte("\n"))
 		switch {
-		case size+max(end, 0) > limit, end < 0 && size+len(unread) > limit:
+		case size+len(line) > limit:
 			return nil, &MessageTooLongError{limit}
-		case end < 0 && l.err == nil:
+		case !whole && l.err == nil:
 			size += l.fill()
 			continue
-		case end < 0 && size+len(unread) == 0:
+		case !whole && size+len(line) == 0:
 			return nil, l.err
-		case end < 0:
-			end = len(unread)
 		}
-		l.start = min(l.start+end+1, len(l.buf))
-		line := unread[:end]
+		l.start = min(l.start+len(line)+1, len(l.buf))
 		if size == 0 {
 			line = bytes.Clone(bytes.TrimSpace(line))
 		} else {
@@ -189,27 +185,21 @@ func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	l.out = append(out, '\n')
-	switch {
-	case l.writing:
-	case l.now == nil:
-		l.writing = true
-		l.work.Go(func() { l.writeRest(nil) })
-	default:
-		l.writing = true
-		if m.Crowd {
-			l.yield()
-		}
-		l.write(nil, l.now, maxTurns)
+	if l.out = append(out, '\n'); l.writing {
+		return true, nil
 	}
+	l.writing = true
+	turns := maxTurns
+	if l.now == nil {
+		turns = 0
+	} else if m.Crowd {
+		// Callers that are about to send get their turn: 64 calls in flight make few writes, of dozens of lines.
+		l.mu.Unlock()
+		runtime.Gosched()
+		l.mu.Lock()
+	}
+	l.write(nil, l.now, turns)
 	return true, nil
-}
-
-// yield gives callers that are about to send their turn: 64 calls in flight make few writes, of dozens of lines.
-func (l *Lines) yield() {
-	l.mu.Unlock()
-	runtime.Gosched()
-	l.mu.Lock()
 }
 
 // write writes a text, then what is in out, and what is added meanwhile. After so many turns it leaves that to
@@ -249,11 +239,11 @@ func (l *Lines) write(text []byte, how func([]byte) (int, error), turns int) {
 
 // writeRest is write that waits for the peer. It ends when nothing is left to write, or with w.
 func (l *Lines) writeRest(text []byte) {
+	if l.now == nil {
+		runtime.Gosched() // as in WriteNow
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.now == nil {
-		l.yield()
-	}
 	l.write(text, l.w.Write, -1)
 }
 
@@ -315,11 +305,11 @@ type Command struct {
 	Grace      time.Duration // what Close gives the server for each of its two chances to end by itself; 2 s if 0
 }
 
-// drain is how long to wait for EOF on the pipes of a process that has ended; a grandchild may hold them open.
-const drain = 100 * time.Millisecond
-
-// maxPipe is the most that a pipe can hold on Linux, if the server makes it larger.
-const maxPipe = 1 << 20
+const (
+	drain   = 100 * time.Millisecond // wait for EOF on the pipes of an ended process; a grandchild may hold them open
+	maxPipe = 1 << 20                // the most that a pipe can hold on Linux, if the server makes it larger
+	maxTail = 8 << 10                // bytes of stderr that are kept for the error message
+)
 
 // Stdio is a server that runs as a child process and is spoken to over its stdin and stdout. The process is the leader
 // of a process group of its own, so that Close reaches what it started: npx starts a shell that starts node.
@@ -332,11 +322,9 @@ type Stdio struct {
 	stdout  *childPipe
 	stderr  *childPipe
 
-	exited chan struct{} // closed when the process has been reaped, just after state is set
-	state  *os.ProcessState
-	unread bool          // it left something in its stdin; set like state
+	exited chan struct{} // closed when the process has been reaped
+	unread bool          // it left something in its stdin; set just before exited is closed
 	gone   chan struct{} // closed when the rest of its group has ended, too
-	killed chan struct{} // closed when SIGKILL went to the group
 	heard  chan struct{} // closed when stderr has been read to its end
 
 	work sync.WaitGroup // readStderr, run
@@ -360,7 +348,6 @@ func (c Command) Start(context.Context) (Transport, error) {
 		process: exec.Command(c.Path, c.Args...),
 		exited:  make(chan struct{}),
 		gone:    make(chan struct{}),
-		killed:  make(chan struct{}),
 		heard:   make(chan struct{}),
 	}
 	s.process.Dir = c.Dir
@@ -370,10 +357,8 @@ func (c Command) Start(context.Context) (Transport, error) {
 	// The pipes are our own: exec's Wait would close them under the reader, or wait for a grandchild that holds them.
 	var ours, theirs [3]*os.File
 	var err error
-	for i := range ours {
-		if err == nil {
-			ours[i], theirs[i], err = os.Pipe()
-		}
+	for i := 0; i < len(ours) && err == nil; i++ {
+		ours[i], theirs[i], err = os.Pipe()
 	}
 	ours[0], theirs[0] = theirs[0], ours[0] // a pipe is its reader and its writer
 	s.process.Stdin, s.process.Stdout, s.process.Stderr = theirs[0], theirs[1], theirs[2]
@@ -386,7 +371,13 @@ func (c Command) Start(context.Context) (Transport, error) {
 	closeAll(theirs[:])
 	if err != nil {
 		closeAll(ours[:])
-		return nil, c.startError(err)
+		// The first word of the command and the innermost error. What follows the first word may hold secrets, and os and
+		// os/exec repeat it.
+		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
+			err = inner
+		}
+		name, _, _ := strings.Cut(c.Path, " ")
+		return nil, fmt.Errorf("start server %s: %w", name, err)
 	}
 	s.Lines = NewLines(s.stdout, s.stdin)
 	s.Lines.now = writeAtOnce(s.stdin)
@@ -400,16 +391,6 @@ func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
-}
-
-// startError names the first word of the command and the innermost error. What follows the first word may hold
-// secrets, and os and os/exec repeat it.
-func (c *Command) startError(err error) error {
-	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
-		err = inner
-	}
-	name, _, _ := strings.Cut(c.Path, " ")
-	return fmt.Errorf("start server %s: %w", name, err)
 }
 
 // Read returns the server's next message, and after the last one, when the server has ended, a *ServerExitError.
@@ -445,7 +426,6 @@ func (s *Stdio) Close() error {
 	if !within(s.command.Grace, s.exited) {
 		s.group.terminate()
 		if !within(s.command.Grace, s.gone) {
-			close(s.killed) // run kills what is left of the group, if the process itself has ended
 			s.Kill()
 		}
 	}
@@ -481,8 +461,7 @@ func (s *Stdio) run(started chan<- error) {
 		return
 	}
 	defer close(s.gone)
-	_ = s.process.Wait() // the state says it all
-	s.state = s.process.ProcessState
+	_ = s.process.Wait() // its ProcessState says it all
 	s.unread = leftUnread(s.stdin)
 	close(s.exited)
 	// A write that is stuck, because a grandchild holds the pipe and does not read, ends now.
@@ -493,9 +472,9 @@ func (s *Stdio) run(started chan<- error) {
 		return
 	}
 	s.group.terminate()
-	if !s.groupEnds(s.command.Grace, s.killed) {
+	if !s.groupEnds(s.command.Grace) {
 		s.group.kill()
-		s.groupEnds(drain, nil) // SIGKILL works fast, but not at once
+		s.groupEnds(drain) // SIGKILL works fast, but not at once
 	}
 }
 
@@ -506,25 +485,20 @@ func leftUnread(stdin *os.File) bool {
 	if raw, err := stdin.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { other, _ = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd)) })
 	}
-	if other == nil {
-		return false
-	}
 	defer other.Close()
 	if other.SetReadDeadline(time.Now().Add(time.Millisecond)) != nil {
-		return false
+		return false // also of nil
 	}
 	n, _ := other.Read(make([]byte, 1))
 	return n > 0
 }
 
-// groupEnds waits for the end of the group, and reports whether it came in time and before stop is closed. It polls:
-// the end of a grandchild is not reported to us.
-func (s *Stdio) groupEnds(d time.Duration, stop <-chan struct{}) bool {
+// groupEnds waits for the end of the group, and reports whether it came in time. It polls: the end of a grandchild is
+// not reported to us.
+func (s *Stdio) groupEnds(d time.Duration) bool {
 	for deadline := time.After(d); s.group.alive(); {
 		select {
 		case <-time.After(10 * time.Millisecond):
-		case <-stop:
-			return false
 		case <-deadline:
 			return false
 		}
@@ -562,9 +536,6 @@ func (c *childPipe) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-// maxTail is how much of stderr is kept for the error message.
-const maxTail = 8 << 10
 
 // readStderr reads stderr to its end: a server whose stderr is full stops. It ends with the process.
 func (s *Stdio) readStderr() {
@@ -604,7 +575,7 @@ func (s *Stdio) exitError(closed string) error {
 		e := &ServerExitError{Command: s.command.Path, Closed: closed}
 		if within(4*drain, s.exited) {
 			s.Lines.mu.Lock()
-			e.State, e.unread = s.state, s.unread || !s.Lines.wrote
+			e.State, e.unread = s.process.ProcessState, s.unread || !s.Lines.wrote
 			s.Lines.mu.Unlock()
 			within(4*drain, s.heard)
 		} else {

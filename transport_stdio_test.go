@@ -420,7 +420,7 @@ func TestSilentServer(t *testing.T) {
 	_, err = connectOver(ctx, s, nil)
 	assert.Error(t, err, "server/discover: too slow to start")
 	assert.ErrorIs(t, err, reason)
-	assert.Equal(t, s.state.ExitCode(), 0) // Connect has closed it, and the end of stdin was enough
+	assert.Equal(t, s.process.ProcessState.ExitCode(), 0) // Connect has closed it, and the end of stdin was enough
 }
 
 // TestNoisyServer: a server that fills stderr before it answers is not stopped by it.

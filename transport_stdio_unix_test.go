@@ -228,7 +228,7 @@ func TestServerStopsReading(t *testing.T) {
 	}()
 	assert.NilError(t, c.Close())
 	assert.ErrorIs(t, <-queued, ErrClosed)
-	assert.Equal(t, s.state.String(), "signal: terminated")
+	assert.Equal(t, s.process.ProcessState.String(), "signal: terminated")
 	alive.wantAllGone(t)
 }
 
@@ -250,7 +250,7 @@ func TestCloseInOrder(t *testing.T) {
 			}
 			c, s := connectChild(t, command, nil)
 			assert.NilError(t, c.Close())
-			assert.Equal(t, s.state.String(), kind.end)
+			assert.Equal(t, s.process.ProcessState.String(), kind.end)
 			assert.Equal(t, strings.Join(stderr.all(), ""), kind.heard)
 			alive.wantAllGone(t)
 		})

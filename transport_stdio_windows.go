@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -100,10 +101,7 @@ func (g *processGroup) alive() bool {
 func (g *processGroup) close() { _ = syscall.CloseHandle(g.job) }
 
 func isSafeVariable(name string) bool {
-	switch strings.ToUpper(name) {
-	case "APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PATHEXT", "PROCESSOR_ARCHITECTURE",
-		"PROGRAMDATA", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "TMP", "USERNAME", "USERPROFILE", "WINDIR":
-		return true
-	}
-	return false
+	safe := strings.Fields(`APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT PROCESSOR_ARCHITECTURE
+		PROGRAMDATA PROGRAMFILES SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME USERPROFILE WINDIR`)
+	return slices.Contains(safe, strings.ToUpper(name))
 }
