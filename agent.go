@@ -141,11 +141,10 @@ func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
 		}
 		answer, err := x.ask(ctx)
 		text := answer.Message.Content.Text()
-		if err != nil {
+		switch {
+		case err != nil:
 			x.partial = text
 			return text, err
-		}
-		switch {
 		case len(answer.Message.ToolCalls) > 0:
 			x.callAll(ctx, &answer) // also where ctx has ended: the next request says so
 		case strings.TrimSpace(text) != "":
@@ -220,7 +219,7 @@ func (x *questionRun) ask(ctx context.Context) (ChatResponse, error) {
 // callAll answers every call of a message. Before anything is asked or run, each call has an answer in the history,
 // which reports an interrupted call. The outcome replaces it: the history is valid whatever happens in between.
 func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
-	message, interrupted := answer.Message, TextContent("Error: "+errInterrupted.Error())
+	message, pending := answer.Message, TextContent("Error: "+errInterrupted.Error())
 	message.ToolCalls = slices.Clone(message.ToolCalls) // what Observe got stays as it came
 	messages := []ChatMessage{message}
 	var jobs []*job
@@ -228,8 +227,7 @@ func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
 		j := &job{Event: Event{Kind: CallEnded, Call: call}, answer: len(x.History) + 1 + i}
 		j.Err = x.check(j, answer.CutOff())
 		jobs, message.ToolCalls[i] = append(jobs, j), j.Call
-		messages = append(messages,
-			ChatMessage{Role: "tool", ToolCallID: j.Call.ID, Name: j.Call.Name, Content: interrupted})
+		messages = append(messages, ChatMessage{Role: "tool", ToolCallID: j.Call.ID, Name: j.Call.Name, Content: pending})
 	}
 	x.History = append(x.History, messages...)
 

@@ -73,8 +73,7 @@ type ClientOptions struct {
 
 	MaxQuestions int // in all input_required results of one request; 50 if 0
 
-	// Log receives the server's log messages of LogLevel (info if empty) and above. It runs on the reader of the
-	// connection, so it must return soon and must not call the Client.
+	// Log gets messages of LogLevel (info if empty) or above, on the reader: it must return soon and not call the Client.
 	Log      func(LogMessage)
 	LogLevel string
 
@@ -101,11 +100,9 @@ func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
 	}}
 }
 
-// Client is a connection to one MCP server. All methods may be called from any goroutine.
-//
-// A method fails with a protocol error or the loss of the connection: its error names the method and what it was
-// about, and wraps an *Error of the server, a *TimeoutError, a *ProtocolError, the cause of ctx, the error of Write,
-// or ErrClosed with the reason. When ctx or the time ends a request, the server is told, and a late answer dropped.
+// Client is a connection to one MCP server. All methods may be called from any goroutine. Their errors name the method
+// and what it was about, and wrap an *Error of the server, a *TimeoutError, a *ProtocolError, the cause of ctx, the
+// error of Write, or ErrClosed with the reason. When ctx or the time ends a request, the server is told.
 type Client struct {
 	Server    ServerInfo // set by Connect, then only read, like the next two
 	Probed    bool       // a handshake followed server/discover on the same connection, which upsets some servers
@@ -166,11 +163,10 @@ type request struct {
 }
 
 // Connect begins to speak MCP over the transport that start starts, and owns it: a failed Connect has closed it. ctx
-// bounds the beginning; the connection lives until Close. Command.Start and HTTP.Start fit start.
-//
-// Unless a revision is given, the server is probed with server/discover, which only servers of the stateless era know
-// (MCP 2026-07-28, transports, stdio, backward compatibility). Any other answer, and silence, means a handshake. Some
-// servers end on that request or refuse the handshake after it, so they are started again, for a handshake alone.
+// bounds the beginning; the connection lives until Close. Command.Start and HTTP.Start fit start. Without a revision,
+// the server is probed with server/discover, which only the stateless era knows (MCP 2026-07-28, transports, stdio,
+// backward compatibility). Any other answer, and silence, means a handshake. Some servers end on that request or
+// refuse the handshake after it, so they are started again, for a handshake alone.
 func Connect(ctx context.Context, start func(context.Context) (Transport, error), o *ClientOptions) (*Client, error) {
 	options := *cmp.Or(o, new(ClientOptions))
 	c, err := newClient(ctx, start, options)
@@ -469,10 +465,9 @@ func (c *Client) GetPrompt(ctx context.Context, name string, arguments map[strin
 // with value. known are the arguments whose values are known; it may be nil.
 func (c *Client) Complete(ctx context.Context, r Reference, name, value string,
 	known map[string]string) (*Completion, error) {
-	argument := map[string]string{"name": name, "value": value}
-	params := members("argument", argument, "ref", r)
+	params := members("argument", map[string]string{"name": name, "value": value}, "ref", r)
 	if len(known) > 0 {
-		params = members("argument", argument, "context", map[string]any{"arguments": known}, "ref", r)
+		params = joinMembers(params, members("context", map[string]any{"arguments": known}))
 	}
 	var result struct{ Completion Completion }
 	err := c.get(ctx, &request{method: "completion/complete", about: name, params: params}, &result)
@@ -688,13 +683,10 @@ func (c *Client) track(r *request) {
 	now := time.Since(c.begun)
 	r.session = c.session.Load()
 	r.last = now + c.options.MaxTimeout
-	r.extend(now + c.options.Timeout)
+	r.deadline = now + c.options.Timeout
 	c.requests[r.id] = r
 	r.marked = c.marked[r.about]
 }
-
-// extend moves the deadline. The caller holds Client.mu.
-func (r *request) extend(deadline time.Duration) { r.deadline = min(deadline, r.last) }
 
 func (c *Client) untrack(r *request) {
 	c.mu.Lock()
@@ -712,16 +704,15 @@ func (c *Client) expire() {
 	next := now + c.options.Timeout // no request that is sent from now on expires before
 	for id, r := range c.requests {
 		if c.asked.Load() > 0 && r.deadline <= now {
-			r.extend(now + c.options.Timeout) // the server waits for us
+			r.deadline = now + c.options.Timeout // the server waits for us
 		}
-		if r.deadline <= now {
-			reason := &TimeoutError{After: c.options.Timeout}
-			if r.deadline == r.last {
-				reason = &TimeoutError{After: c.options.MaxTimeout, Total: true}
-			}
-			c.conn.Cancel(id, reason)
-		} else {
-			next = min(next, r.deadline)
+		switch {
+		case r.last <= min(now, r.deadline):
+			c.conn.Cancel(id, &TimeoutError{After: c.options.MaxTimeout, Total: true})
+		case r.deadline <= now:
+			c.conn.Cancel(id, &TimeoutError{After: c.options.Timeout})
+		default:
+			next = min(next, r.deadline, r.last)
 		}
 	}
 	if c.Err() == nil {
@@ -796,7 +787,7 @@ func (c *Client) answer(ctx context.Context, method string, params json.RawMessa
 		defer c.mu.Unlock()
 		c.asked.Add(-1)
 		for _, r := range c.requests {
-			r.extend(time.Since(c.begun) + c.options.Timeout) // the server goes on only now
+			r.deadline = time.Since(c.begun) + c.options.Timeout // the server goes on only now
 		}
 	}()
 	return answer.Reply(ctx, params)
@@ -840,14 +831,12 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 func (c *Client) progress(token json.RawMessage, progress Progress) {
 	id, _ := idNumber(token) // servers change tokens as they change ids
 	c.mu.Lock()
-	r := c.requests[id]
-	if r != nil {
-		r.extend(time.Since(c.begun) + c.options.Timeout)
-		r.mu.Lock() // while untrack cannot yet have passed
-		defer r.mu.Unlock()
-	}
+	r := cmp.Or(c.requests[id], new(request)) // where it is late, nobody wants to know
+	r.deadline = time.Since(c.begun) + c.options.Timeout
+	r.mu.Lock() // while untrack cannot yet have passed
+	defer r.mu.Unlock()
 	c.mu.Unlock()
-	if r != nil && r.report != nil { // else it is late, or nobody wants to know
+	if r.report != nil {
 		r.report(progress)
 	}
 }

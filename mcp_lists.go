@@ -109,7 +109,6 @@ func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change
 	}
 }
 
-// subscription is a request about the changes of one resource.
 func subscription(method, uri string) *request {
 	return &request{method: method, about: uri, params: members("uri", uri)}
 }
@@ -225,10 +224,9 @@ func (c *Client) mark(tool *Tool) bool {
 	var invalid error
 	marked := bytes.Contains(tool.InputSchema, []byte("x-mcp-header")) // most schemas have no mark
 	if marked {
-		_, invalid = c.headers.ParamHeaders(tool.InputSchema, nil)
-	}
-	if invalid != nil {
-		c.warn(tool.Name, fmt.Sprintf("the tool %q is left out: %s", tool.Name, invalid))
+		if _, invalid = c.headers.ParamHeaders(tool.InputSchema, nil); invalid != nil {
+			c.warn(tool.Name, fmt.Sprintf("the tool %q is left out: %s", tool.Name, invalid))
+		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

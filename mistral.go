@@ -200,8 +200,7 @@ func callID(id string) string {
 	if acceptedID.MatchString(id) {
 		return id
 	}
-	hash := sha256.Sum256([]byte(id))
-	return fmt.Sprintf("%x", hash[:5])[:9]
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(id)))[:9]
 }
 
 var acceptedID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
@@ -276,9 +275,8 @@ type wireMessage struct {
 // Complete sends one request and returns the model's answer. If onText is not nil, the answer is streamed and its text
 // passed to onText as it arrives. With an error (*APIError, ErrTooLarge, ErrSilent, the cause of ctx's end, one of the
 // connection), it returns what arrived of the answer, or nil. An answer cut off at a length limit is not an error.
-// Complete tries again after a refusal that may pass, and after a connection that broke before a byte of the answer.
-// It does not repeat what broke later, nor what a silent server may be working on. If the server says how long to
-// wait, it waits so long, or fails at once if that is more than MaxWait leaves.
+// It tries again after a refusal that may pass, and a connection that broke before a byte of the answer; but not what
+// broke later, or may be worked on in silence. It waits as the server says, or fails at once if MaxWait leaves less.
 func (m *Mistral) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
 	req, err := m.request(r, onText != nil)
 	if err != nil {
@@ -296,7 +294,7 @@ func (m *Mistral) retry(ctx context.Context, req *http.Request, onText func(stri
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(maxSilence, func() { cancel(ErrSilent) }) // runs while the server is waited for
-	tries, left := cmp.Or(m.Tries, 5), cmp.Or(m.MaxWait, 2*time.Minute)
+	most, left := cmp.Or(m.Tries, 5), cmp.Or(m.MaxWait, 2*time.Minute)
 	backoff := 500 * time.Millisecond // grows, with a random part on top, as in Mistral's own clients
 	for try := 1; ; try++ {
 		answer, again, err := m.attempt(req.WithContext(ctx), silence, onText)
@@ -312,9 +310,8 @@ func (m *Mistral) retry(ctx context.Context, req *http.Request, onText func(stri
 		if errors.As(err, &refused) && refused.RetryAfter > 0 {
 			wait = refused.RetryAfter
 		}
-		if left -= wait; try >= tries || left < 0 {
-			wait = wait.Round(time.Second)
-			return nil, fmt.Errorf("%w (gave up at try %d of %d, before a wait of %v)", err, try, tries, wait)
+		if left -= wait; try >= most || left < 0 {
+			return nil, fmt.Errorf("%w (gave up at try %d of %d, before a wait of %v)", err, try, most, wait.Round(time.Second))
 		}
 		if m.OnRetry != nil {
 			m.OnRetry(err, wait)
@@ -542,10 +539,8 @@ func (m *Mistral) request(r *ChatRequest, stream bool) (*http.Request, error) {
 	}
 	req := &http.Request{Method: http.MethodPost, URL: target, ContentLength: int64(len(body))}
 	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
-	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}}
-	if stream {
-		req.Header.Set("Accept", "text/event-stream")
-	}
+	accept := map[bool]string{false: "application/json", true: "text/event-stream"}[stream]
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {accept}}
 	if m.Key != "" {
 		req.Header.Set("Authorization", "Bearer "+m.Key)
 	}
