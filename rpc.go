@@ -80,8 +80,7 @@ type Outgoing struct {
 
 // ResultDecoder decodes the result of an answer in the one pass over it, which also proves it to be valid JSON.
 type ResultDecoder interface {
-	// DecodeResult reports whether the result is valid JSON and what was expected. Where it is not, it may be called
-	// again with another text.
+	// DecodeResult reports whether the result is valid JSON and what was expected. If not, it may get another text.
 	DecodeResult(result json.RawMessage) bool
 }
 
@@ -110,12 +109,10 @@ type Handler struct {
 	// Request, every request is CodeMethodNotFound.
 	Request func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error)
 
-	// Brief reports whether Request answers that method without waiting for anything. Such requests are answered at once,
-	// even while 32 others wait.
+	// Brief reports whether Request answers that method without waiting, and so at once, even while 32 others wait.
 	Brief func(method string) bool
 
-	// Notification takes a notification of the peer, on the reader and in wire order: it must not block and must not
-	// Call.
+	// Notification takes a notification of the peer, on the reader and in wire order: it must not block or Call.
 	Notification func(c *Conn, method string, params json.RawMessage)
 
 	// Stray receives, concurrently, each message that is not JSON-RPC or answers no request of ours, and the reason.
@@ -575,8 +572,7 @@ func (c *Conn) nextRequest(l *lane) *served {
 	return s
 }
 
-// respond sends an answer, unless the request was cancelled or the peer is gone. A failed write is not reported: the
-// peer that asked cannot be reached.
+// respond sends an answer, unless the request was cancelled. A failed write is not reported: nobody waits for it.
 func (c *Conn) respond(s *served, result any, err error) {
 	c.mu.Lock()
 	if c.serving[string(s.ID)] == s {

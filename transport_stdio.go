@@ -44,8 +44,7 @@ func (e *ServerExitError) Error() string {
 
 func (e *ServerExitError) Unwrap() error { return io.EOF }
 
-// Unread reports that the server has ended before it read anything. Of a server that was sent something only Linux can
-// tell.
+// Unread reports that the server ended before it read anything. If it was sent something, only Linux can tell.
 func (e *ServerExitError) Unread() bool { return e.unread }
 
 // Lines carries messages over a reader and a writer, one a line (MCP 2025-11-25, transports, stdio). Blank lines are
@@ -77,16 +76,14 @@ type Lines struct {
 	idle    chan struct{} // closed when nothing is left to write; nil until closeWriter waits for it
 }
 
-// NewLines returns a transport over r and w. Close closes both if they are io.Closers; what is blocked in them must
-// return then.
+// NewLines returns a transport over r and w. Close closes both if they are io.Closers, which must unblock them.
 func NewLines(r io.Reader, w io.Writer) *Lines {
 	l := &Lines{r: r, w: w, room: make(chan struct{}, 1)}
 	l.lost = l.closeReader
 	return l
 }
 
-// Read returns the next line without its end. The error is io.EOF after the last, a *MessageTooLongError, or what the
-// reader said. One goroutine may call it.
+// Read returns the next line without its end. The error is r's, io.EOF after the last line, or a *MessageTooLongError.
 func (l *Lines) Read() ([]byte, error) {
 	limit := cmp.Or(l.MaxMessage, 64<<20)
 	for size := 0; ; { // of the part of the line that has no newline
@@ -143,8 +140,7 @@ func (l *Lines) fill() (full int) {
 	return full
 }
 
-// Write sends one line; see WriteNow. Where too much waits to be written, it waits for room. When ctx ends first, it
-// returns the cause and has sent nothing.
+// Write is WriteNow that waits for room. When ctx ends first, it returns the cause and has sent nothing.
 func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 	for {
 		if sent, err := l.WriteNow(m); sent || err != nil {
@@ -189,24 +185,21 @@ func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 		return true, nil
 	}
 	l.writing = true
-	turns := maxTurns
-	if l.now == nil {
-		turns = 0
-	} else if m.Crowd {
+	if m.Crowd {
 		// Callers that are about to send get their turn: 64 calls in flight make few writes, of dozens of lines.
 		l.mu.Unlock()
 		runtime.Gosched()
 		l.mu.Lock()
 	}
-	l.write(nil, l.now, turns)
+	l.write(nil, l.now, maxTurns)
 	return true, nil
 }
 
-// write writes a text, then what is in out, and what is added meanwhile. After so many turns it leaves that to
-// writeRest, so that other calls cannot keep one from its own answer. Its caller has set writing, and holds mu.
+// write writes a text, then what is in out, and what is added meanwhile. After so many turns, or without a how, it
+// leaves that to writeRest: other calls cannot keep one from its own answer. Its caller has set writing, and holds mu.
 func (l *Lines) write(text []byte, how func([]byte) (int, error), turns int) {
 	for ; len(text)+len(l.out) > 0 && !l.failed; turns-- {
-		if turns == 0 {
+		if turns == 0 || how == nil {
 			l.work.Go(func() { l.writeRest(nil) })
 			return
 		}
@@ -371,8 +364,7 @@ func (c Command) Start(context.Context) (Transport, error) {
 	closeAll(theirs[:])
 	if err != nil {
 		closeAll(ours[:])
-		// The first word of the command and the innermost error. What follows the first word may hold secrets, and os and
-		// os/exec repeat it.
+		// What follows the first word of the command may hold secrets, and the outer errors repeat it.
 		for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 			err = inner
 		}
@@ -478,8 +470,7 @@ func (s *Stdio) run(started chan<- error) {
 	}
 }
 
-// leftUnread reports whether something is left in a pipe that nobody reads any more. Linux alone lets us open the end
-// that was read.
+// leftUnread reports whether a pipe that nobody reads any more holds something. Only Linux lets us open its other end.
 func leftUnread(stdin *os.File) bool {
 	var other *os.File
 	if raw, err := stdin.SyscallConn(); err == nil {
@@ -493,8 +484,7 @@ func leftUnread(stdin *os.File) bool {
 	return n > 0
 }
 
-// groupEnds waits for the end of the group, and reports whether it came in time. It polls: the end of a grandchild is
-// not reported to us.
+// groupEnds reports whether the group ended in time. It polls: the end of a grandchild is not reported to us.
 func (s *Stdio) groupEnds(d time.Duration) bool {
 	for deadline := time.After(d); s.group.alive(); {
 		select {
@@ -520,8 +510,7 @@ func (c *childPipe) end() {
 	}
 }
 
-// Read reads on after the deadline that end has set, until the pipe is empty: however late the reader comes, nothing
-// is lost.
+// Read reads on after the deadline of end, until the pipe is empty: however late the reader comes, nothing is lost.
 func (c *childPipe) Read(p []byte) (int, error) {
 	n, err := c.File.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.left > 0 {

@@ -43,10 +43,9 @@ func writeAtOnce(pipe *os.File) func([]byte) (int, error) {
 type processGroup struct{ leader *os.Process }
 
 // prepare makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which goes to the whole
-// foreground group, is for us alone to handle.
-//
-// If the thread that starts the process ends first, as when we are killed, the server gets SIGTERM. Only Linux and
-// FreeBSD do that: elsewhere SysProcAttr does not have the field, and the server must end with its stdin.
+// foreground group, is for us alone to handle. If the thread that starts the process ends first, as when we are
+// killed, the server gets SIGTERM. Only Linux and FreeBSD do that: elsewhere SysProcAttr does not have the field, and
+// the server must end with its stdin.
 func (g *processGroup) prepare(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if signal := reflect.ValueOf(c.SysProcAttr).Elem().FieldByName("Pdeathsig"); signal.IsValid() {
