@@ -119,6 +119,7 @@ type Client struct {
 	listens   sync.Map        // of *listener: Listens at work, with the id of their request; 0 in the handshake era
 	asked     atomic.Int64    // questions of the server that are being answered: requests do not expire
 	begun     time.Time       // deadlines count from here
+	renewing  chan struct{}   // one slot, taken to begin a session anew
 
 	mu       sync.Mutex                 // guards the following; never held across I/O or a callback; taken before Conn's
 	requests map[int64]*request         // that are being sent, by id, which is their progress token
@@ -127,8 +128,6 @@ type Client struct {
 	changes  int                        // how often lists was emptied
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
 	warned   map[string]string          // the last text for Warn, by what it is about
-
-	renewing chan struct{} // one slot, taken to begin a session anew
 }
 
 // httpTransport is a transport over HTTP. Its stream is for what belongs to no request; a server may refuse or end it.
@@ -831,21 +830,22 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 func (c *Client) progress(token json.RawMessage, progress Progress) {
 	id, _ := idNumber(token) // servers change tokens as they change ids
 	c.mu.Lock()
-	r := cmp.Or(c.requests[id], new(request)) // where it is late, nobody wants to know
-	r.deadline = time.Since(c.begun) + c.options.Timeout
-	r.mu.Lock() // while untrack cannot yet have passed
-	defer r.mu.Unlock()
+	r := c.requests[id]
+	if r != nil {
+		r.deadline = time.Since(c.begun) + c.options.Timeout
+		r.mu.Lock() // while untrack cannot yet have passed
+		defer r.mu.Unlock()
+	}
 	c.mu.Unlock()
-	if r.report != nil {
+	if r != nil && r.report != nil { // else it is late, or nobody wants to know
 		r.report(progress)
 	}
 }
 
-// sendCancelled tells the server that the client waits no longer (MCP 2026-07-28, patterns, cancellation); but not for
+// sendCancelled tells the server, if it can, that nobody waits (MCP 2026-07-28, patterns, cancellation); but not for
 // initialize, which must not be cancelled, the probe, which may upset old servers, or what the server ended itself.
 func sendCancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {
 	if method != "initialize" && method != "server/discover" && cause != errUnsubscribed {
-		// Whether or not it can be sent, the answer is dropped.
 		_ = c.Notify(ctx, "notifications/cancelled", map[string]any{"requestId": id, "reason": cause.Error()})
 	}
 }
