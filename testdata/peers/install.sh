@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# install.sh - installs the MCP servers that the tests talk to, into node_modules and the folders venv* beside this file, and
-# the official conformance suite, into conformance/node_modules. Run it again at any time: what is up to date is left
-# alone. Needs node, npm and Python 3.11 or newer; the suite brings the Node that it needs itself.
+# install.sh - installs the MCP servers that the tests talk to, into node_modules and the folders venv* beside this file,
+# the official conformance suite, into conformance/node_modules, and an authorization server, into
+# authorization/node_modules. Run it again at any time: what is up to date is left alone. Needs node, npm and Python 3.11 or
+# newer; the suite brings the Node that it needs itself, which runs the authorization server, too.
 # SPDX-License-Identifier: 0BSD
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -69,3 +70,4 @@ else
 	echo "venv-old is left out: what it needs was not made for $(python3 --version)"
 fi
 make_modules conformance conformance/node_modules/.bin/node
+make_modules authorization conformance/node_modules/.bin/node

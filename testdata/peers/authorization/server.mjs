@@ -1,0 +1,47 @@
+// server.mjs - an authorization server on oidc-provider, whose people log in under any name and with any password.
+// It registers clients, rotates the refresh tokens of public ones, and tells the protected server what a token is good for.
+// Run: node server.mjs    (its issuer, which it says on stderr; the port being PORT or any)
+// SPDX-License-Identifier: 0BSD
+
+import { randomBytes } from 'node:crypto';
+import { createServer } from 'node:http';
+import Provider from 'oidc-provider';
+
+const secondsOf = { access: Number(process.env.TOKEN_SECONDS ?? 3600) };
+
+// What is registered beforehand: the protected server, which asks about tokens, and programs that nobody logs in for.
+const clients = [
+    { client_id: 'protected-server', client_secret: 'protected-server-secret', grant_types: [] },
+    { client_id: 'machine', client_secret: 'machine-secret-0123456789', grant_types: ['client_credentials'] },
+];
+if (process.env.MACHINE_KEY) { // as a JWK
+    clients.push({
+        client_id: 'machine-key', grant_types: ['client_credentials'], token_endpoint_auth_method: 'private_key_jwt',
+        token_endpoint_auth_signing_alg: 'ES256', jwks: { keys: [JSON.parse(process.env.MACHINE_KEY)] },
+    });
+}
+
+const server = createServer();
+server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
+    const issuer = `http://127.0.0.1:${server.address().port}`;
+    const provider = new Provider(issuer, {
+        clients: clients.map(client => ({ redirect_uris: [], response_types: [], ...client })),
+        cookies: { keys: [randomBytes(16).toString('hex')] },
+        pkce: { required: () => true },
+        ttl: { AccessToken: () => secondsOf.access, ClientCredentials: () => secondsOf.access },
+        features: {
+            clientCredentials: { enabled: true },
+            dPoP: { enabled: true, nonceSecret: randomBytes(32), requireNonce: () => true },
+            introspection: { enabled: true, allowedPolicy: (_, client) => client.clientId === 'protected-server' },
+            registration: { enabled: true },
+            resourceIndicators: {
+                enabled: true,
+                getResourceServerInfo: (_, audience) => ({ audience, scope: 'notes:read notes:write', accessTokenFormat: 'opaque' }),
+            },
+            revocation: { enabled: true },
+        },
+    });
+    provider.on('server_error', (_, error) => console.error(error));
+    server.on('request', provider.callback());
+    console.error(`listening on ${issuer}`);
+});
