@@ -128,7 +128,7 @@ func peerNpx(t testing.TB) Command {
 func peerScript(t testing.TB, file string, args ...string) Command {
 	t.Helper()
 	program, folder := "node", map[string]string{"library_rag.py": "venv", "modern_server.py": "venv-modern",
-		"fastmcp_server.py": "venv-old"}[file]
+		"fastmcp_server.py": "venv-old", "protected_server.py": "venv-modern"}[file]
 	requirePeers(t, cmp.Or(folder, "node_modules"))
 	if folder != "" {
 		program = peerFile(t, folder, "bin/python")

@@ -1,13 +1,13 @@
 // server.mjs - an authorization server on oidc-provider, whose people log in under any name and with any password.
 // It registers clients, rotates the refresh tokens of public ones, and tells the protected server what a token is good for.
-// Run: node server.mjs    (its issuer, which it says on stderr; the port being PORT or any)
+// Run: node server.mjs    (at the address it says on stderr, which is its issuer; the port being PORT or any)
 // SPDX-License-Identifier: 0BSD
 
 import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
 
-const secondsOf = { access: Number(process.env.TOKEN_SECONDS ?? 3600) };
+const seconds = () => Number(process.env.TOKEN_SECONDS ?? 3600); // that an access token lives
 
 // What is registered beforehand: the protected server, which asks about tokens, and programs that nobody logs in for.
 const clients = [
@@ -28,7 +28,7 @@ server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
         clients: clients.map(client => ({ redirect_uris: [], response_types: [], ...client })),
         cookies: { keys: [randomBytes(16).toString('hex')] },
         pkce: { required: () => true },
-        ttl: { AccessToken: () => secondsOf.access, ClientCredentials: () => secondsOf.access },
+        ttl: { AccessToken: seconds, ClientCredentials: seconds },
         features: {
             clientCredentials: { enabled: true },
             dPoP: { enabled: true, nonceSecret: randomBytes(32), requireNonce: () => true },
@@ -38,10 +38,16 @@ server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
                 enabled: true,
                 getResourceServerInfo: (_, audience) => ({ audience, scope: 'notes:read notes:write', accessTokenFormat: 'opaque' }),
             },
-            revocation: { enabled: true },
         },
     });
     provider.on('server_error', (_, error) => console.error(error));
-    server.on('request', provider.callback());
+    const callback = provider.callback();
+    server.on('request', async (req, res) => {
+        if (req.method === 'DELETE') { // an operator's: ends one access token, and leaves its refresh token
+            await (await provider.AccessToken.find(req.url.slice(1)))?.destroy();
+            return res.end();
+        }
+        callback(req, res);
+    });
     console.error(`listening on ${issuer}`);
 });

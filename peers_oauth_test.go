@@ -1,0 +1,408 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gotest.tools/v3/assert"
+	"gotest.tools/v3/golden"
+)
+
+// These tests log in at an authorization server that was not written here, oidc-provider, for an MCP server on the
+// official Python SDK that it protects: testdata/peers/authorization/server.mjs, testdata/peers/protected_server.py.
+
+// peerProtected are the two servers.
+type peerProtected struct {
+	authorization *peerHTTP // its url is the issuer
+	server        *peerHTTP
+}
+
+// startPeerProtected runs both until the end of the test.
+func startPeerProtected(t *testing.T, seconds int, args ...string) (p peerProtected) {
+	t.Helper()
+	requirePeers(t, "conformance/node_modules")
+	requirePeers(t, "authorization/node_modules")
+	p.authorization = startPeerHTTP(t, Command{
+		Path: peerFile(t, "conformance/node_modules/.bin/node"),
+		Args: []string{peerFile(t, "authorization/server.mjs")},
+		Env:  []string{fmt.Sprintf("TOKEN_SECONDS=%d", seconds)},
+	})
+	p.server = startPeerHTTP(t, peerScript(t, "protected_server.py", append([]string{p.authorization.url}, args...)...))
+	return p
+}
+
+// peerPerson is a person who logs in, without a browser.
+type peerPerson struct {
+	t      *testing.T
+	client *http.Client // has the cookies
+	pages  []string     // the titles of what it saw
+}
+
+func newPeerPerson(t *testing.T) *peerPerson {
+	jar, err := cookiejar.New(nil)
+	assert.NilError(t, err)
+	connections := new(http.Transport)
+	t.Cleanup(connections.CloseIdleConnections)
+	return &peerPerson{t: t, client: &http.Client{Jar: jar, Transport: connections, Timeout: time.Minute}}
+}
+
+var (
+	peerForm  = regexp.MustCompile(`(?s)<form[^>]* action="([^"]*)"(.*?)</form>`)
+	peerInput = regexp.MustCompile(`<input[^>]* name="([^"]*)"(?: value="([^"]*)")?`)
+	peerTitle = regexp.MustCompile(`(?s)<h1>\s*(.*?)\s*</h1>`)
+)
+
+// visit opens an address, and fills in and sends each form that it gets, until a page has none. It returns that page.
+func (p *peerPerson) visit(address string) (page string, answer *http.Response) {
+	p.t.Helper()
+	answer, err := p.client.Get(address)
+	for range 10 {
+		assert.NilError(p.t, err)
+		text, err := io.ReadAll(answer.Body)
+		assert.NilError(p.t, err)
+		assert.NilError(p.t, answer.Body.Close())
+		if title := peerTitle.FindSubmatch(text); title != nil {
+			p.pages = append(p.pages, string(title[1]))
+		}
+		form := peerForm.FindSubmatch(text)
+		if form == nil {
+			return string(text), answer
+		}
+		fields := make(url.Values)
+		for _, input := range peerInput.FindAllSubmatch(form[2], -1) {
+			value := html.UnescapeString(string(input[2]))
+			if value == "" {
+				value = "heron"
+			}
+			fields.Set(string(input[1]), value)
+		}
+		answer, err = p.client.PostForm(html.UnescapeString(string(form[1])), fields)
+		assert.NilError(p.t, err)
+	}
+	p.t.Fatal("the forms do not end")
+	return "", nil
+}
+
+// chromium is a headless Chromium that shows one page. Its DevTools protocol has requests and answers as JSON, each
+// with a null byte behind it, and events between them.
+type chromium struct {
+	t       *testing.T
+	to      io.Writer
+	from    *bufio.Reader
+	id      int
+	session string   // of the page
+	events  []string // since the last call of load
+}
+
+func startChromium(t *testing.T) *chromium {
+	t.Helper()
+	path, err := exec.LookPath("chromium")
+	requirePeer(t, err == nil, "Chromium is not installed (Debian: apt-get install chromium)")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	dir := t.TempDir()
+	command := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--window-size=800,600",
+		"--user-data-dir="+dir, "--remote-debugging-pipe", "about:blank")
+	command.Env = append(safeEnvironment(os.Environ()), "HOME="+dir)
+	theirIn, in, err := os.Pipe()
+	assert.NilError(t, err)
+	out, theirOut, err := os.Pipe()
+	assert.NilError(t, err)
+	command.ExtraFiles = []*os.File{theirIn, theirOut} // their descriptors are 3 and 4
+	var group processGroup
+	group.prepare(command)
+	assert.NilError(t, command.Start())
+	group.add(command.Process)
+	_, _ = theirIn.Close(), theirOut.Close()
+	ended := make(chan struct{})
+	go func() {
+		_ = command.Wait()
+		close(ended)
+	}()
+	c := &chromium{t: t, to: in, from: bufio.NewReader(out)}
+	t.Cleanup(func() {
+		_ = in.Close() // and it ends
+		<-ended
+		group.kill()
+		cancel()
+		_ = out.Close()
+	})
+	var target struct {
+		TargetInfos []struct{ TargetID, Type string }
+	}
+	assert.NilError(t, json.Unmarshal(c.do("Target.getTargets", nil), &target))
+	assert.Assert(t, len(target.TargetInfos) > 0)
+	var attached struct{ SessionID string }
+	page := map[string]any{"targetId": target.TargetInfos[0].TargetID, "flatten": true}
+	assert.NilError(t, json.Unmarshal(c.do("Target.attachToTarget", page), &attached))
+	c.session = attached.SessionID
+	c.do("Page.enable", nil)
+	return c
+}
+
+// chromiumMessage is a request, an answer or an event.
+type chromiumMessage struct {
+	ID        int             `json:"id,omitempty"`
+	SessionID string          `json:"sessionId,omitempty"`
+	Method    string          `json:"method,omitempty"`
+	Params    any             `json:"params,omitempty"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     json.RawMessage `json:"error,omitempty"`
+}
+
+// do sends a request and returns the result.
+func (c *chromium) do(method string, params map[string]any) json.RawMessage {
+	c.t.Helper()
+	c.id++
+	text, err := json.Marshal(chromiumMessage{ID: c.id, SessionID: c.session, Method: method, Params: params})
+	assert.NilError(c.t, err)
+	_, err = c.to.Write(append(text, 0))
+	assert.NilError(c.t, err)
+	for {
+		if m := c.read(); m.ID == c.id {
+			assert.Assert(c.t, m.Error == nil, "%s: %s", method, m.Error)
+			return m.Result
+		}
+	}
+}
+
+// read reads one message, and keeps events.
+func (c *chromium) read() (m chromiumMessage) {
+	c.t.Helper()
+	text, err := c.from.ReadBytes(0)
+	assert.NilError(c.t, err, "Chromium has ended, or a minute has passed")
+	assert.NilError(c.t, json.Unmarshal(text[:len(text)-1], &m))
+	if m.Method != "" {
+		c.events = append(c.events, m.Method)
+	}
+	return m
+}
+
+// load does what leads to another page, and waits for that.
+func (c *chromium) load(method string, params map[string]any) {
+	c.t.Helper()
+	c.events = nil
+	c.do(method, params)
+	for !strings.Contains(strings.Join(c.events, " "), "Page.loadEventFired") {
+		c.read()
+	}
+}
+
+// value returns the value of an expression on the page.
+func (c *chromium) value(expression string) (value string) {
+	c.t.Helper()
+	var answer struct{ Result struct{ Value any } }
+	text := c.do("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true})
+	assert.NilError(c.t, json.Unmarshal(text, &answer))
+	return fmt.Sprint(answer.Result.Value)
+}
+
+// screenshot returns what is seen, as PNG.
+func (c *chromium) screenshot() []byte {
+	c.t.Helper()
+	var picture struct{ Data []byte }
+	assert.NilError(c.t, json.Unmarshal(c.do("Page.captureScreenshot", nil), &picture))
+	return picture.Data
+}
+
+// peerTraffic keeps what an OAuth sends and gets, as docs/mcp.md shows it. Addresses and what is random have names.
+type peerTraffic struct {
+	peerProtected
+	next   http.RoundTripper
+	person *peerPerson
+	lines  []string
+	names  map[string]string // of secrets and other random values
+	count  map[string]int    // of names with one prefix
+}
+
+// name names a value.
+func (l *peerTraffic) name(prefix, value string) {
+	if value == "" || l.names[value] != "" {
+		return
+	}
+	l.count[prefix]++
+	l.names[value] = fmt.Sprintf("%s-%d", prefix, l.count[prefix])
+}
+
+func (l *peerTraffic) add(text string) {
+	for _, place := range [][2]string{{l.server.url, "https://mcp.example.com/mcp"}, {l.authorization.url, "https://login.example.com"}} {
+		origin := strings.TrimSuffix(place[0], "/mcp")
+		text = strings.ReplaceAll(text, origin, strings.TrimSuffix(place[1], "/mcp"))
+		text = strings.ReplaceAll(text, url.QueryEscape(origin), url.QueryEscape(strings.TrimSuffix(place[1], "/mcp")))
+	}
+	for value, name := range l.names {
+		text = strings.ReplaceAll(text, value, name)
+	}
+	text = peerVarying.ReplaceAllString(text, "${1}N")
+	if strings.HasPrefix(text, "<- 200 {") && slices.Contains(l.lines, text) {
+		text = "<- 200 (as before)"
+	}
+	l.lines = append(l.lines, strings.TrimSpace(text))
+}
+
+var peerVarying = regexp.MustCompile(`(127\.0\.0\.1(?::|%3A)|"client_id_issued_at":)\d+`)
+
+// value is the value that a name stands for.
+func (l *peerTraffic) value(name string) string {
+	for value, other := range l.names {
+		if other == name {
+			return value
+		}
+	}
+	return ""
+}
+
+// peerSecrets are the values that are random, with their names.
+var peerSecrets = []struct{ member, name string }{
+	{"client_id", "CLIENT"}, {"code", "CODE"}, {"state", "STATE"}, {"code_challenge", "CHALLENGE"}, {"code_verifier", "VERIFIER"},
+	{"access_token", "ACCESS"}, {"refresh_token", "REFRESH"}, {"registration_access_token", "REGISTRATION"},
+}
+
+// keep keeps a body as it is shown.
+func (l *peerTraffic) keep(body []byte) (shown string) {
+	members := make(map[string]any)
+	if json.Unmarshal(body, &members) == nil && members["jsonrpc"] != nil {
+		var message struct {
+			Method string
+			Params struct{ Name string }
+		}
+		_ = json.Unmarshal(body, &message)
+		return strings.TrimSpace(message.Method + " " + message.Params.Name)
+	}
+	form, _ := url.ParseQuery(string(body))
+	for _, s := range peerSecrets {
+		value, _ := members[s.member].(string)
+		l.name(s.name, cmp.Or(value, form.Get(s.member)))
+	}
+	return string(body)
+}
+
+// RoundTrip is called by one goroutine at a time.
+func (l *peerTraffic) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := "-> " + r.Method + " " + r.URL.String()
+	if value := r.Header.Get("Authorization"); value != "" {
+		sent += " Authorization: " + value
+	}
+	if r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return nil, err
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		sent += " " + l.keep(body)
+	}
+	answer, err := l.next.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, err
+	}
+	_ = answer.Body.Close()
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	got := fmt.Sprintf("<- %d ", answer.StatusCode)
+	if value := answer.Header.Get("WWW-Authenticate"); value != "" {
+		got += "WWW-Authenticate: " + value
+	} else {
+		got += l.keep(body)
+	}
+	l.add(sent)
+	l.add(got)
+	return answer, nil
+}
+
+// peerRedirect is where the authorization server sends the person back to.
+type peerRedirect struct {
+	*httptest.Server
+	traffic *peerTraffic
+	answer  chan url.Values // has room for one
+}
+
+func (l *peerTraffic) redirect(t *testing.T) *peerRedirect {
+	r := &peerRedirect{traffic: l, answer: make(chan url.Values, 1)}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, request *http.Request) {
+		r.answer <- request.URL.Query()
+	}))
+	t.Cleanup(r.Server.Close)
+	return r
+}
+
+func (r *peerRedirect) URI() string { return r.URL + "/callback" }
+
+func (r *peerRedirect) Ask(_ context.Context, address string) (url.Values, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	r.traffic.keep([]byte(u.RawQuery))
+	r.traffic.add("=> GET " + address)
+	r.traffic.person.visit(address)
+	answer := <-r.answer
+	r.traffic.keep([]byte(answer.Encode()))
+	r.traffic.add("<= GET " + r.URI() + "?" + answer.Encode())
+	return answer, nil
+}
+
+func (r *peerRedirect) Close() error { return nil }
+
+// TestPeersAuthorization: a session at a server that is protected by a real authorization server, from the first refusal
+// to more scopes. docs/mcp.md shows lines of it; go test -run TestPeersAuthorization . -update writes it.
+func TestPeersAuthorization(t *testing.T) {
+	checkLeaks(t)
+	p := startPeerProtected(t, 3600)
+	person := newPeerPerson(t)
+	traffic := &peerTraffic{peerProtected: p, next: new(http.Transport), person: person,
+		names: make(map[string]string), count: make(map[string]int)}
+	t.Cleanup(traffic.next.(*http.Transport).CloseIdleConnections)
+	redirect := traffic.redirect(t)
+	o := &OAuth{Resource: p.server.url, Base: traffic, ClientName: "mcpagent",
+		Listen: func(context.Context, string) (Redirect, error) { return redirect, nil }}
+	defer o.Close()
+	server := &HTTP{URL: p.server.url, Client: &http.Client{Transport: o}}
+	client, err := Connect(t.Context(), server.Start, &ClientOptions{Protocol: statelessRevision})
+	assert.NilError(t, err)
+	defer client.Close()
+	call := func(tool, arguments string) string {
+		result, err := client.CallTool(t.Context(), tool, json.RawMessage(arguments), nil)
+		assert.NilError(t, err)
+		return result.Content[0].Text
+	}
+	assert.Equal(t, call("who", `{}`), "heron: notes:read (Bearer)")
+	p.end(t, traffic.value("ACCESS-1"))
+	assert.Equal(t, call("list_notes", `{}`), "A heron stands in shallow water.")
+	assert.Equal(t, call("add_note", `{"text":"It waits."}`), "2 notes")
+	assert.Equal(t, call("who", `{}`), "heron: notes:read notes:write (Bearer)")
+	assert.DeepEqual(t, person.pages, []string{"Sign-in", "Authorize", "Authorize"})
+	golden.Assert(t, strings.Join(traffic.lines, "\n")+"\n", "authorization.txt")
+}
+
+// end ends an access token at the authorization server, which leaves the refresh token as it is.
+func (p peerProtected) end(t *testing.T, token string) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, p.authorization.url+"/"+token, nil)
+	assert.NilError(t, err)
+	request.Close = true
+	answer, err := http.DefaultClient.Do(request)
+	assert.NilError(t, err)
+	assert.NilError(t, answer.Body.Close())
+	assert.Equal(t, answer.StatusCode, http.StatusOK)
+}
