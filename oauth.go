@@ -179,6 +179,8 @@ const (
 	oauthTime      = 30 * time.Second // for discovery, for a registration, and for a token
 	oauthRedirects = 3
 	maxOAuthBody   = 1 << 20
+
+	offlineAccess = "offline_access" // the scope that asks for a refresh token
 )
 
 // 1. The request, and the challenge.
@@ -708,7 +710,7 @@ func (f *oauthFlow) chooseClient() (OAuthClient, error) {
 }
 
 // register registers a client that is sent back to redirectURI.
-func (f *oauthFlow) register(ctx context.Context, redirectURI string, scopes []string) (OAuthClient, error) {
+func (f *oauthFlow) register(ctx context.Context, redirectURI string) (OAuthClient, error) {
 	client := OAuthClient{Issuer: f.site.Issuer, RedirectURI: redirectURI}
 	method := "none" // a program that everybody can read keeps no secret (RFC 8252, 8.4)
 	if supported := f.site.TokenAuthMethods; len(supported) > 0 && !slices.Contains(supported, method) {
@@ -721,9 +723,8 @@ func (f *oauthFlow) register(ctx context.Context, redirectURI string, scopes []s
 		Grants   []string `json:"grant_types"`
 		Response []string `json:"response_types"`
 		Method   string   `json:"token_endpoint_auth_method"`
-		Scope    string   `json:"scope,omitempty"`
 	}{f.ClientName, "native", []string{redirectURI}, []string{"authorization_code", "refresh_token"}, []string{"code"},
-		method, strings.Join(scopes, " ")})
+		method}) // no scope: some servers know only their own here, and not those of the resource
 	if err != nil {
 		return client, err
 	}
@@ -794,7 +795,7 @@ func (f *oauthFlow) getToken(ctx context.Context) (*OAuthToken, error) {
 	}
 	defer redirect.Close()
 	if f.dynamic && client.RedirectURI != redirect.URI() {
-		if client, err = f.register(ctx, redirect.URI(), scopes); err != nil {
+		if client, err = f.register(ctx, redirect.URI()); err != nil {
 			return nil, err
 		}
 	}
@@ -815,6 +816,9 @@ func (f *oauthFlow) getToken(ctx context.Context) (*OAuthToken, error) {
 	query.Set("resource", f.site.resource)
 	if len(scopes) > 0 {
 		query.Set("scope", strings.Join(scopes, " "))
+	}
+	if slices.Contains(scopes, offlineAccess) {
+		query.Set("prompt", "consent") // without it this scope is ignored (OpenID Connect Core 1.0, 11)
 	}
 	u.RawQuery = query.Encode()
 	response, err := redirect.Ask(ctx, u.String())
@@ -854,8 +858,8 @@ func (f *oauthFlow) chooseScopes() (scopes []string) {
 		add(f.site.scopes)
 	}
 	f.asked = scopes
-	if f.Grant == nil && slices.Contains(f.site.ScopesSupported, "offline_access") {
-		add([]string{"offline_access"})
+	if f.Grant == nil && slices.Contains(f.site.ScopesSupported, offlineAccess) {
+		add([]string{offlineAccess})
 	}
 	return scopes
 }

@@ -268,9 +268,11 @@ func (s *oauthServer) serveRegister(w http.ResponseWriter, r *http.Request) {
 		URIs   []string `json:"redirect_uris"`
 		Type   string   `json:"application_type"`
 		Method string   `json:"token_endpoint_auth_method"`
+		Scope  string   `json:"scope"` // those of a resource are none of the server's
 	}
 	err := json.NewDecoder(r.Body).Decode(&request)
-	if err != nil || len(request.URIs) == 0 || request.Type != "native" || !slices.Contains(s.methods(), request.Method) {
+	if err != nil || len(request.URIs) == 0 || request.Type != "native" || request.Scope != "" ||
+		!slices.Contains(s.methods(), request.Method) {
 		writeTestJSON(w, http.StatusBadRequest, map[string]any{"error": "invalid_client_metadata"})
 		return
 	}
@@ -296,6 +298,8 @@ func (s *oauthServer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	}
 	response := url.Values{"state": query["state"], "iss": {s.Issuer}}
 	switch {
+	case strings.Contains(query.Get("scope"), offlineAccess) && query.Get("prompt") != "consent":
+		response.Set("error", "invalid_scope")
 	case query.Get("response_type") != "code", len(query.Get("code_challenge")) != 43, query.Get("state") == "",
 		query.Get("code_challenge_method") != "S256":
 		response.Set("error", "invalid_request")
