@@ -895,6 +895,46 @@ func (f *oauthFlow) readResponse(response url.Values, state string) (code string
 // requestToken asks the token endpoint for a token.
 func (f *oauthFlow) requestToken(ctx context.Context, client OAuthClient, form url.Values, scopes []string) (
 	*OAuthToken, error) {
+	body, err := f.postToken(ctx, client, form)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Type      string      `json:"token_type"`
+		Access    string      `json:"access_token"`
+		Refresh   string      `json:"refresh_token"`
+		ExpiresIn json.Number `json:"expires_in"` // seconds
+		Scope     string      `json:"scope"`
+	}
+	if err := decodeObject(body, &answer); err != nil {
+		return nil, fmt.Errorf("the token from %s: %w", shownURL(f.site.TokenEndpoint), err)
+	}
+	token := &OAuthToken{Issuer: f.site.Issuer, Type: answer.Type, Access: answer.Access, Refresh: answer.Refresh,
+		Scopes: scopes}
+	f.tell(token)
+	switch strings.ToLower(token.Type) {
+	case "bearer", "":
+		token.Type = "Bearer"
+	case "dpop":
+		token.Type = "DPoP"
+	default:
+		at := shownURL(f.site.TokenEndpoint)
+		return nil, fmt.Errorf("the token from %s is of the unknown type %q", at, shownLine(token.Type))
+	}
+	if token.Access == "" {
+		return nil, fmt.Errorf("the answer of %s has no access_token", shownURL(f.site.TokenEndpoint))
+	}
+	if seconds, _ := answer.ExpiresIn.Float64(); seconds > 0 {
+		token.Expiry = time.Now().Add(time.Duration(min(seconds, math.MaxInt32)) * time.Second)
+	}
+	if granted := strings.Fields(answer.Scope); len(granted) > 0 {
+		token.Scopes = granted
+	}
+	return token, nil
+}
+
+// postToken sends a form to the token endpoint, for a client, and returns the answer.
+func (f *oauthFlow) postToken(ctx context.Context, client OAuthClient, form url.Values) ([]byte, error) {
 	ctx, cancel := withOAuthTime(ctx)
 	defer cancel()
 	form.Set("resource", f.site.resource)
@@ -935,38 +975,7 @@ func (f *oauthFlow) requestToken(ctx context.Context, client OAuthClient, form u
 	if status != http.StatusOK {
 		return nil, readOAuthError(f.site.TokenEndpoint, status, body, form)
 	}
-	var answer struct {
-		Type      string      `json:"token_type"`
-		Access    string      `json:"access_token"`
-		Refresh   string      `json:"refresh_token"`
-		ExpiresIn json.Number `json:"expires_in"` // seconds
-		Scope     string      `json:"scope"`
-	}
-	if err := decodeObject(body, &answer); err != nil {
-		return nil, fmt.Errorf("the token from %s: %w", shownURL(f.site.TokenEndpoint), err)
-	}
-	token := &OAuthToken{Issuer: f.site.Issuer, Type: answer.Type, Access: answer.Access, Refresh: answer.Refresh,
-		Scopes: scopes}
-	f.tell(token)
-	switch strings.ToLower(token.Type) {
-	case "bearer", "":
-		token.Type = "Bearer"
-	case "dpop":
-		token.Type = "DPoP"
-	default:
-		at := shownURL(f.site.TokenEndpoint)
-		return nil, fmt.Errorf("the token from %s is of the unknown type %q", at, shownLine(token.Type))
-	}
-	if token.Access == "" {
-		return nil, fmt.Errorf("the answer of %s has no access_token", shownURL(f.site.TokenEndpoint))
-	}
-	if seconds, _ := answer.ExpiresIn.Float64(); seconds > 0 {
-		token.Expiry = time.Now().Add(time.Duration(min(seconds, math.MaxInt32)) * time.Second)
-	}
-	if granted := strings.Fields(answer.Scope); len(granted) > 0 {
-		token.Scopes = granted
-	}
-	return token, nil
+	return body, nil
 }
 
 // authMethod chooses how a client authenticates to a token endpoint.
