@@ -83,7 +83,8 @@ type Redirect interface {
 	URI() string // the redirect_uri
 	// Ask has the person open the URL, and returns the parameters of the authorization response, or the cause of ctx.
 	Ask(ctx context.Context, authorizationURL string) (url.Values, error)
-	Close() error
+	// Close is called when the flow has ended, with its error: the person's browser still waits to hear of it.
+	Close(err error)
 }
 
 // OAuthClient is a client as an authorization server knows it (RFC 7591, 3.2.1).
