@@ -37,11 +37,12 @@ func (e *StartTimeoutError) Error() string {
 
 func (e *StartTimeoutError) Unwrap() error { return context.DeadlineExceeded }
 
-// ErrStarting is the state of a server whose first start is under way, and ErrListing that of one that has not yet
-// answered tools/list.
+// ErrStarting is the state of a server whose first start is under way, ErrListing that of one that has not yet
+// answered tools/list, and ErrWaiting that of one for which a person has to do something first.
 var (
 	ErrStarting = errors.New("it is still starting")
 	ErrListing  = errors.New("it is running, and has not yet listed its tools")
+	ErrWaiting  = errors.New("it is waiting for a login")
 
 	errRestart = errors.New("it is being started again")
 )
@@ -52,6 +53,7 @@ const (
 	maxPause   = time.Minute      // before a start
 	listenTime = 5 * time.Second  // before a subscription that ended is begun again
 	busyTime   = 5 * time.Minute  // for which a server may work on a call that was given up
+	waitStep   = time.Second      // between two looks at Server.Waited
 
 	patience = 10 * time.Second // with a server that is slow while others are ready
 	noEnd    = time.Duration(math.MaxInt64)
@@ -82,6 +84,10 @@ type Server struct {
 	// may have to download the server (npx, uvx, docker, …), and as long as the server writes to stderr.
 	StartTimeout time.Duration
 	OnSlowStart  func(limit time.Duration) // called once if a start takes longer than 30 s; may be nil
+
+	// Waited, if set, returns for how long requests to the server have waited for a person, who has to log in, and
+	// whether they do so now. That time does not count against StartTimeout, and meanwhile nothing waits for the server.
+	Waited func() (total time.Duration, now bool)
 
 	AllowedTools  []string // globs of the tools that a model is offered; all if empty
 	ExcludedTools []string // globs of those that it is not; stronger than AllowedTools
@@ -189,6 +195,51 @@ func matchesGlob(patterns []string, name string) bool {
 	return false
 }
 
+// waits reports whether the server waits for a person.
+func (s *Server) waits() bool {
+	if s.Waited == nil {
+		return false
+	}
+	_, now := s.Waited()
+	return now
+}
+
+// stopwatch measures a time, without that for which a server has waited for a person.
+type stopwatch struct {
+	begun  time.Time
+	waited func() time.Duration
+}
+
+func (s *Server) stopwatch() stopwatch {
+	total := func() (total time.Duration) {
+		if s.Waited != nil {
+			total, _ = s.Waited()
+		}
+		return total
+	}
+	before := total()
+	return stopwatch{time.Now(), func() time.Duration { return total() - before }}
+}
+
+// wait waits until so much time has been measured, and reports whether that was before ctx ended.
+func (w stopwatch) wait(ctx context.Context, limit time.Duration) bool {
+	for {
+		waited := w.waited()
+		left := limit + waited - time.Since(w.begun)
+		switch {
+		case left <= 0:
+			return true
+		case waited > 0:
+			left = max(left, waitStep)
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
 // hosted is one server through all its starts. Nothing watches it: that it has ended is noticed by the next caller
 // who needs it and starts it again; all who need it meanwhile wait for that one start.
 type hosted struct {
@@ -245,9 +296,10 @@ func (s *hosted) get(ctx context.Context) (*Client, error) {
 // begin starts the server if it is not running, and returns the start, which may be over. It is worth waiting for if
 // it is the first since a call that the server survived.
 func (s *hosted) begin() (start *hostTask, worthWaiting bool) {
+	waits := s.waits()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.current(), s.tries <= 1
+	return s.current(), s.tries <= 1 && !waits
 }
 
 // current returns the start of a server that is running or starting, or else begins one. The caller holds s.mu.
@@ -344,12 +396,10 @@ var packageRunner = regexp.MustCompile(`(^|[/\\])(bunx?|docker|npm|npx|pipx|pnpm
 func (s *hosted) limitStart(
 	inTime context.Context, cancel context.CancelCauseFunc, transport *atomic.Pointer[Transport],
 ) {
-	begun := time.Now()
+	watch := s.stopwatch()
 	limit := cmp.Or(s.StartTimeout, startTime)
 	for slow := false; ; slow = true {
-		select {
-		case <-time.After(time.Until(begun.Add(limit))):
-		case <-inTime.Done():
+		if !watch.wait(inTime, limit) {
 			return
 		}
 		var excerpt string
@@ -360,7 +410,7 @@ func (s *hosted) limitStart(
 			}
 		}
 		// In steps, so that a first line, as most servers write, does not extend the start by a moment.
-		longer := min(wrote.Add(startTime).Sub(begun), slowStart).Truncate(startTime / 6)
+		longer := min(wrote.Add(startTime).Sub(watch.begun), slowStart).Truncate(startTime / 6)
 		if packageRunner.MatchString(s.Command.Path) {
 			longer = slowStart
 		}
@@ -397,9 +447,10 @@ func (s *hosted) finishStart(start *hostTask) {
 }
 
 // read begins to list the server's tools, or joins the reading that is under way. It is not worth waiting for if the
-// last one had no answer, or the start before it is not. A server that works on a call, or may still do so after the
+// last one had no answer, or the start before it is not, or for a person. A server that works on a call, or may still do so after the
 // caller has given up, is not asked: many answer nothing else meanwhile.
 func (s *hosted) read() (reading *hostTask, worthWaiting bool) {
+	waits := s.waits()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	start := s.current()
@@ -412,7 +463,7 @@ func (s *hosted) read() (reading *hostTask, worthWaiting bool) {
 		reading := s.reading
 		s.work.Go(func() { s.list(reading, start) })
 	}
-	return s.reading, !s.silent && !(s.starting && s.tries > 1)
+	return s.reading, !s.silent && !waits && !(s.starting && s.tries > 1)
 }
 
 // list is one reading of the tools, after a start, by its own goroutine.
@@ -456,8 +507,14 @@ func (s *hosted) ask(start *hostTask) (*Client, []Tool, error) {
 		return nil, nil, err
 	}
 	limit := cmp.Or(s.StartTimeout, startTime)
-	inTime, cancel := context.WithTimeoutCause(s.life, limit, &TimeoutError{After: limit})
-	defer cancel()
+	inTime, cancel := context.WithCancelCause(s.life)
+	defer cancel(nil)
+	watch := s.stopwatch()
+	s.work.Go(func() {
+		if watch.wait(inTime, limit) {
+			cancel(&TimeoutError{After: limit})
+		}
+	})
 	tools, err := client.ListTools(inTime)
 	return client, tools, err
 }
@@ -545,6 +602,7 @@ func (s *hosted) callEnds(client *Client, err error) {
 }
 
 func (s *hosted) status() HostStatus {
+	waits := s.waits()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	running := s.client != nil && !s.noticeEnd()
@@ -554,6 +612,8 @@ func (s *hosted) status() HostStatus {
 		status.Retry = s.start.begins
 	}
 	switch {
+	case waits && (s.starting || s.reading != nil):
+		status.Err = ErrWaiting
 	case s.err != nil:
 	case s.closed:
 		status.Err = ErrClosed

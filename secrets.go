@@ -52,16 +52,19 @@ func wordsOf(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "_", ".", "_").Replace(name))
 }
 
-// Secrets knows the texts that must not be shown, and takes them out of other texts. The zero value knows none.
-// While a method whose name begins with Add runs, no other method may.
+// Secrets knows the texts that must not be shown, and takes them out of other texts. The zero value knows none. All
+// methods may be called from any goroutine.
 type Secrets struct {
-	marks map[string]string   // by text, in each of its forms
-	table func() *secretTable // of these texts; nil if there are none
+	mu    sync.Mutex        // guards the following
+	marks map[string]string // by text, in each of its forms
+	table *secretTable      // of these texts, which nothing changes; nil if there are none, or others since
 }
 
 // Add makes the mark stand for each of the texts from now on, also where URLs, JSON or base64 hold them. Texts of less
 // than eight bytes are too short to be secret.
 func (s *Secrets) Add(mark string, texts ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, text := range texts {
 		if len(text) < minSecret {
 			continue
@@ -71,11 +74,20 @@ func (s *Secrets) Add(mark string, texts ...string) {
 		}
 		for _, form := range secretForms(text) {
 			if _, known := s.marks[form]; !known && len(form) >= minSecret {
-				s.marks[form] = mark
+				s.marks[form], s.table = mark, nil
 			}
 		}
-		s.table = sync.OnceValue(func() *secretTable { return newSecretTable(s.marks) })
 	}
+}
+
+// current returns the table of all texts that are known now, nil if there are none.
+func (s *Secrets) current() *secretTable {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.table == nil && s.marks != nil {
+		s.table = newSecretTable(s.marks)
+	}
+	return s.table
 }
 
 // AddVariable adds what is secret of a variable's value: its lines if the name says so, and by their looks the
@@ -189,7 +201,7 @@ func withoutEscapes(text string) string {
 
 // Mask returns a text with marks in the place of the secrets.
 func (s *Secrets) Mask(text string) string {
-	if s.table == nil {
+	if s.current() == nil {
 		return text
 	}
 	var out strings.Builder
@@ -205,23 +217,21 @@ func (s *Secrets) Mask(text string) string {
 // whatever the pieces. It keeps back what may be the beginning of a secret until more is written, or until Close,
 // which does not close w.
 func (s *Secrets) Writer(w io.Writer) *MaskWriter {
-	m := &MaskWriter{w: w}
-	if s.table != nil {
-		m.table = s.table()
-	}
-	return m
+	return &MaskWriter{secrets: s, w: w}
 }
 
-// MaskWriter is a writer without secrets; see Secrets.Writer. It is for one goroutine.
+// MaskWriter is a writer without secrets; see Secrets.Writer. It is for one goroutine. Of a secret that was added since,
+// it takes out what comes after a place where no other one may have begun.
 //
 // Secrets that overlap become one stretch, so that no end of one is left. It gets the mark of the secret that begins
 // first.
 type MaskWriter struct {
-	table *secretTable // nil if there are no secrets
-	w     io.Writer
-	read  int       // bytes so far
-	kept  []byte    // the last of them
-	found []stretch // of secrets, in order; no two overlap. The first may have begun before kept
+	secrets *Secrets
+	table   *secretTable // nil if there are no secrets
+	w       io.Writer
+	read    int       // bytes so far
+	kept    []byte    // the last of them
+	found   []stretch // of secrets, in order; no two overlap. The first may have begun before kept
 
 	asIs, unescaped reading
 	escapes         unescaper // before unescaped
@@ -234,6 +244,9 @@ type stretch struct {
 }
 
 func (m *MaskWriter) Write(piece []byte) (int, error) {
+	if table := m.secrets.current(); table != m.table && len(m.kept) == 0 {
+		*m = MaskWriter{secrets: m.secrets, table: table, w: m.w}
+	}
 	if m.table == nil {
 		return m.w.Write(piece)
 	}
@@ -251,7 +264,7 @@ func (m *MaskWriter) Write(piece []byte) (int, error) {
 // Close writes what was kept back. What is written after it is another text.
 func (m *MaskWriter) Close() error {
 	err := m.flush(m.read)
-	*m = MaskWriter{table: m.table, w: m.w}
+	*m = MaskWriter{secrets: m.secrets, w: m.w}
 	return err
 }
 

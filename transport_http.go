@@ -26,7 +26,8 @@ import (
 	"time"
 )
 
-// HTTPError is the error of a message that was not answered as the protocol requires.
+// HTTPError is the error of a message that was not answered as the protocol requires, or that the RoundTripper of
+// HTTP.Client refused with an error that has a Status: the server has not acted on that one.
 type HTTPError struct {
 	URL     string      // without its query, which may hold a key
 	Status  int         // 0 if there was no whole response; the server may have acted all the same
@@ -36,6 +37,9 @@ type HTTPError struct {
 }
 
 func (e *HTTPError) Error() string {
+	if e.Status == http.StatusUnauthorized && e.Header == nil {
+		return e.Err.Error() // of the RoundTripper, which says more
+	}
 	text := e.URL + ": "
 	if e.Status != 0 {
 		text = fmt.Sprintf("%s answers %d %s: ", e.URL, e.Status, http.StatusText(e.Status))
@@ -517,16 +521,21 @@ func (c withValues) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// withDefaults returns a copy of h for a transport.
-func (h *HTTP) withDefaults() HTTP {
-	client := &http.Client{Transport: &http.Transport{
+// NewHTTPTransport returns what a client of HTTP's own sends its requests with.
+func NewHTTPTransport() *http.Transport {
+	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         (&net.Dialer{Timeout: connectTime}).DialContext,
 		TLSHandshakeTimeout: connectTime,
 		ForceAttemptHTTP2:   true,
 		MaxIdleConnsPerHost: 100,             // each request that is being answered has a connection
 		IdleConnTimeout:     4 * time.Second, // Node and Python close theirs after 5 s: a POST that meets that end is lost
-	}}
+	}
+}
+
+// withDefaults returns a copy of h for a transport.
+func (h *HTTP) withDefaults() HTTP {
+	client := &http.Client{Transport: NewHTTPTransport()}
 	if h.Client != nil {
 		*client = *h.Client
 	}
@@ -596,6 +605,10 @@ func (h *HTTP) connectionError(err error) *HTTPError {
 	}
 	if of := new(url.Error); errors.As(err, &of) { // it has the whole URL
 		err = of.Err
+	}
+	var refused interface{ Status() int }
+	if errors.As(err, &refused) {
+		return &HTTPError{URL: h.String(), Status: refused.Status(), Err: err}
 	}
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
