@@ -24,6 +24,8 @@ import (
 type Config struct {
 	Servers  []Server // in the order of the file, those with an Err among them, but not those that are disabled
 	Warnings []string // what has no effect, or perhaps another one than was meant; each names its server
+
+	OAuth map[string]*OAuthConfig // by the name of a server, nil if it says nothing
 }
 
 // ParseConfig reads a configuration, which the hosts agree on but for details: mcpServers by name (Claude Desktop,
@@ -40,7 +42,7 @@ func ParseConfig(text []byte, lookup func(name string) (value string, ok bool), 
 	if err := json.Unmarshal(plain, new(json.RawMessage)); err != nil {
 		return nil, configSyntaxError(text, err)
 	}
-	c, found := &Config{}, false
+	c, found := &Config{OAuth: make(map[string]*OAuthConfig)}, false
 	var problem error
 	ok := eachMember(plain, func(section string, value json.RawMessage) {
 		switch section {
@@ -90,6 +92,7 @@ func (c *Config) add(name string, value json.RawMessage, lookup func(string) (st
 		r.problem("it is not an object")
 	default:
 		r.finish()
+		c.OAuth[name] = r.login
 	}
 	if len(r.problems) > 0 {
 		r.server.Err = errors.New(strings.Join(r.problems, "; "))
@@ -107,6 +110,7 @@ type serverReader struct {
 	command, args []string
 	env           map[string]string
 	kind          string // of transport, as written
+	login         *OAuthConfig
 	disabled      bool
 
 	problems, warnings []string
@@ -140,6 +144,8 @@ func (r *serverReader) field(name string, value json.RawMessage) {
 		s.URL = r.expand(name, r.text(name, value))
 	case "headers":
 		r.headers(value)
+	case "oauth", "auth": // the latter: Cursor
+		r.oauth(name, value)
 	case "type", "transport":
 		r.kind = r.text(name, value)
 	case "timeout":
@@ -199,6 +205,9 @@ func (r *serverReader) finish() {
 		r.problem("it has neither a command nor a url")
 	case needs == "command" && s.Command.Path == "", needs == "url" && s.URL == "":
 		r.problem("type %q goes with a %s, which it does not have", r.kind, needs)
+	}
+	if r.login != nil && (s.URL == "" || s.Header.Get("Authorization") != "") {
+		r.warn("oauth has no effect: it goes with a url, and without a header Authorization")
 	}
 	if s.URL != "" && len(r.problems) == 0 {
 		u, err := url.Parse(s.URL)

@@ -447,8 +447,8 @@ func (s *hosted) finishStart(start *hostTask) {
 }
 
 // read begins to list the server's tools, or joins the reading that is under way. It is not worth waiting for if the
-// last one had no answer, or the start before it is not, or for a person. A server that works on a call, or may still do so after the
-// caller has given up, is not asked: many answer nothing else meanwhile.
+// last one had no answer, if the start before it is not, or if a person has to do something first. A server that works
+// on a call, or may still do so after the caller has given up, is not asked: many answer nothing else meanwhile.
 func (s *hosted) read() (reading *hostTask, worthWaiting bool) {
 	waits := s.waits()
 	s.mu.Lock()

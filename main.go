@@ -42,6 +42,9 @@ const usage = `mcpagent asks a language model a question that it answers with th
   mcpagent read URI            print a resource; SERVER:URI where several servers have it
   mcpagent prompts [SERVER]    list their prompts
   mcpagent prompt NAME [KEY=VALUE ...]   fill in a prompt and print its messages
+  mcpagent login URL|NAME      log in to a server that asks for it (OAuth), in the browser; the login is kept
+  mcpagent logout URL|NAME     forget that
+  mcpagent whoami [URL|NAME]   show the logins that are kept: where, with which scopes, until when
   mcpagent serve [DIR]         be an MCP server on stdio: search over DIR, or over this program's source
   mcpagent serve -http ADDR [DIR]   the same over HTTP; an ADDR without a host (:8080) is for this machine alone
   mcpagent version | help
@@ -201,15 +204,19 @@ type program struct {
 
 	// These are set by configure.
 	servers []Server
-	builtIn bool // the only server is this program
+	oauth   map[string]*OAuthConfig // by the server's name
+	builtIn bool                    // the only server is this program
 
 	report    *report                                 // of the question, if there is one
 	printed   bool                                    // there is JSON on stdout
 	approval  sync.Once                               // shows once why calls are refused
+	chatting  bool                                    // the command is a chat
 	turn      atomic.Pointer[context.CancelCauseFunc] // what the next interrupt ends, if it is not the program
+	prompting atomic.Pointer[context.CancelCauseFunc] // ends the prompt of a chat that is open
 	samples   atomic.Int64                            // sampling requests of servers, for this question
 	processes sync.Map                                // of servers: *Stdio, also those that have ended
 	logs      map[string]*serverLog                   // by the server's name
+	logins    map[string]*login                       // by the server's name
 
 	mu       sync.Mutex        // guards reported, and model in a chat
 	reported map[string]string // by a server's name: the error that the user has been shown
@@ -235,6 +242,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 		"call":      p.call,
 		"read":      p.read,
 		"prompt":    p.prompt,
+		"login":     p.logIn,
+		"logout":    p.logOut,
+		"whoami":    p.whoAmI,
 		"serve":     p.serve,
 	}
 	command, isCommand := commands[name]

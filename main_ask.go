@@ -36,7 +36,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
 	patience := sessionWait
-	if chat {
+	if p.chatting = chat; chat {
 		patience = 0 // the user can end the other program
 	}
 	session, err := p.resume(ctx, patience)
@@ -259,7 +259,8 @@ type toolbox struct {
 }
 
 func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
-	functions, err := t.host.Functions(ctx)
+	var functions []Function
+	err := t.withLogins(ctx, func() (err error) { functions, err = t.host.Functions(ctx); return err })
 	if err != nil {
 		return nil, &exitError{exitStart, err} // the servers have failed, not the model
 	}

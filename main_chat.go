@@ -87,7 +87,13 @@ func (c *chat) prompt(ctx context.Context) (line string, err error) {
 	defer done()
 	for err == nil && strings.TrimSpace(line) == "" {
 		c.screen.Show(Look{}, "")
-		line, err = c.terminal.Prompt(reading, "> ")
+		open, end := context.WithCancelCause(reading)
+		c.prompting.Store(&end)
+		line, err = c.terminal.Prompt(open, "> ")
+		c.prompting.Store(nil)
+		if end(nil); err == errInterjected {
+			err = nil
+		}
 	}
 	if err == nil {
 		c.interrupted = false
@@ -102,7 +108,10 @@ func (c *chat) do(ctx context.Context, line string) error {
 	if text, ok := strings.CutPrefix(line, "//"); ok {
 		line = " /" + text
 	}
-	if !strings.HasPrefix(line, "/") {
+	switch {
+	case c.pasted(line):
+		return nil
+	case !strings.HasPrefix(line, "/"):
 		return c.question(ctx, strings.TrimSpace(line))
 	}
 	name, args, _ := strings.Cut(line[1:], " ")
@@ -234,7 +243,7 @@ func (c *chat) listServers(ctx context.Context, _ string) error {
 		pause := time.Until(s.Retry).Round(time.Second)
 		switch {
 		case s.Err == nil:
-		case s.Running || s.Err == ErrStarting:
+		case s.Running || s.Err == ErrStarting || s.Err == ErrWaiting:
 			line = fmt.Sprintf("%s: %v", s.Name, s.Err)
 		case s.Starting && pause <= 0:
 			line = fmt.Sprintf("%s: not running: %v; it is being started again", s.Name, s.Err)
@@ -253,6 +262,11 @@ func (c *chat) listServers(ctx context.Context, _ string) error {
 func (c *chat) reconnect(ctx context.Context, server string) error {
 	if server == "" && len(c.servers) > 1 {
 		return fmt.Errorf("/reconnect takes the name of a server: %s", strings.Join(ServerNames(c.servers), ", "))
+	}
+	for _, l := range c.logins {
+		if server == "" || l.server.Name == server {
+			l.failed.Store(nil)
+		}
 	}
 	if err := c.host.Restart(ctx, server); err != nil {
 		return err

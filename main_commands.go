@@ -186,7 +186,8 @@ func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) 
 	if err := p.startServers(ctx, host, names...); err != nil {
 		return nil, err
 	}
-	tools, err := host.Tools(ctx, names...)
+	var tools []HostTool
+	err = p.withLogins(ctx, func() (err error) { tools, err = host.Tools(ctx, names...); return err })
 	if err != nil {
 		return nil, err
 	}

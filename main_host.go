@@ -66,9 +66,11 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 			return transport, explainStart(&s.Command, err)
 		}
 	}
+	p.addLogins()
 	host := NewHost(p.servers, func(s *Server) ClientOptions { return p.clientOptions(s, trace) })
 	return host, func() {
 		_ = host.Close()
+		p.closeLogins()
 		for _, log := range p.logs {
 			_ = log.Close()
 		}
@@ -84,8 +86,9 @@ func (p *program) startServers(ctx context.Context, host *Host, names ...string)
 			return usageError("there is no server %q; the servers are: %s", name, strings.Join(known, ", "))
 		}
 	}
-	if host.Start(ctx, names...); ctx.Err() != nil {
-		return context.Cause(ctx)
+	err := p.withLogins(ctx, func() error { host.Start(ctx, names...); return context.Cause(ctx) })
+	if err != nil {
+		return err
 	}
 	return p.absent(statusOf(host, names))
 }
@@ -101,7 +104,7 @@ func statusOf(host *Host, names []string) []HostStatus {
 func (p *program) absent(status []HostStatus) error {
 	var reasons []string
 	for _, s := range status {
-		if s.Err != nil && s.Err != ErrStarting {
+		if s.Err != nil && s.Err != ErrStarting && s.Err != ErrWaiting {
 			reasons = append(reasons, p.aboutServer(s))
 		}
 	}
@@ -141,6 +144,8 @@ func (p *program) aboutServer(s HostStatus) string {
 	var refusal *HTTPError
 	log := p.logs[s.Name]
 	switch {
+	case errors.As(s.Err, new(*LoginError)), errors.As(s.Err, new(*OAuthError)):
+		text += "; " + p.logins[s.Name].hint()
 	case errors.As(s.Err, &refusal) && refusal.Status == http.StatusUnauthorized:
 		text += "; MCP_HEADERS, or \"headers\" in the configuration, sets headers"
 	case log != nil && !errors.As(s.Err, new(*Error)) && log.hasMore(errors.As(s.Err, new(*ServerExitError))):
@@ -230,7 +235,7 @@ func (p *program) configure(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	if p.config == "" && filepath.Dir(file) == "." {
-		if err := p.trustFolder(ctx, file, text, config.Servers); err != nil {
+		if err := p.trustFolder(ctx, file, text, config); err != nil {
 			return err
 		}
 		p.note("the servers of %s: %s", file, strings.Join(ServerNames(config.Servers), ", "))
@@ -238,6 +243,7 @@ func (p *program) configure(ctx context.Context) error {
 	for _, warning := range config.Warnings {
 		p.note("%s: %s", file, warning)
 	}
+	p.oauth = config.OAuth
 	if p.servers = config.Servers; len(p.servers) == 0 {
 		return fmt.Errorf("%s has no servers, or none that is enabled", file)
 	}

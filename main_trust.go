@@ -19,12 +19,12 @@ import (
 
 // trustFolder lets the user decide whether the servers of this folder's configuration may be started: a folder that
 // comes from elsewhere brings commands of somebody else. What was allowed is remembered by the path and the text.
-func (p *program) trustFolder(ctx context.Context, file string, text []byte, servers []Server) error {
+func (p *program) trustFolder(ctx context.Context, file string, text []byte, config *Config) error {
 	path, err := filepath.Abs(file)
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
 	}
-	if err != nil || p.trust || len(servers) == 0 || inHome(path) {
+	if err != nil || p.trust || len(config.Servers) == 0 || inHome(path) {
 		return err
 	}
 	memory, failed := trustFile(path)
@@ -38,11 +38,13 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, ser
 	}
 	if !p.terminal.Interactive() {
 		return fmt.Errorf("%s %s; its servers (%s) are not started. Look at it, and allow it: mcpagent asks on a "+
-			"terminal, once; -trust or MCP_TRUST=1 is for one run", word(path), what, strings.Join(ServerNames(servers), ", "))
+			"terminal, once; -trust or MCP_TRUST=1 is for one run", word(path), what,
+			strings.Join(ServerNames(config.Servers), ", "))
 	}
 	question := fmt.Sprintf("%s %s. It starts or connects to:", word(path), what)
-	for i := range servers {
-		question += "\n  " + describe(&servers[i])
+	for i := range config.Servers {
+		s := &config.Servers[i]
+		question += "\n  " + describe(s, config.OAuth[s.Name])
 	}
 	if !p.terminal.Confirm(ctx, question, "allow this, until the file changes?") {
 		return cmp.Or(context.Cause(ctx), fmt.Errorf("the servers of %s were not allowed", word(path)))
@@ -78,7 +80,7 @@ func inHome(path string) bool {
 }
 
 // describe returns one line with all that decides what a server does.
-func describe(s *Server) string {
+func describe(s *Server, o *OAuthConfig) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
 		words = append(words, word(variable))
@@ -87,6 +89,9 @@ func describe(s *Server) string {
 		words = append(words, word(s.URL))
 		for _, name := range slices.Sorted(maps.Keys(s.Header)) {
 			words = append(words, "with the header", word(name+": "+strings.Join(s.Header[name], ", ")))
+		}
+		if o != nil {
+			words = append(words, "with oauth", word(o.String()))
 		}
 	} else {
 		for _, argument := range append([]string{s.Command.Path}, s.Command.Args...) {

@@ -774,7 +774,7 @@ func (f *oauthFlow) forget(ctx context.Context) error {
 // 6. The authorization request, and the response (RFC 6749, 4.1; RFC 7636; RFC 8707; RFC 9207).
 
 // getToken asks for a token with a grant of its own, or asks the person.
-func (f *oauthFlow) getToken(ctx context.Context) (*OAuthToken, error) {
+func (f *oauthFlow) getToken(ctx context.Context) (token *OAuthToken, err error) {
 	client, err := f.chooseClient()
 	if err != nil {
 		return nil, err
@@ -794,7 +794,7 @@ func (f *oauthFlow) getToken(ctx context.Context) (*OAuthToken, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer redirect.Close()
+	defer func() { redirect.Close(err) }()
 	if f.dynamic && client.RedirectURI != redirect.URI() {
 		if client, err = f.register(ctx, redirect.URI()); err != nil {
 			return nil, err

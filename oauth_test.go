@@ -419,8 +419,8 @@ func listenOAuth(base http.RoundTripper) func(context.Context, string) (Redirect
 	}
 }
 
-func (p *oauthPerson) URI() string  { return p.uri }
-func (p *oauthPerson) Close() error { return nil }
+func (p *oauthPerson) URI() string { return p.uri }
+func (p *oauthPerson) Close(error) {}
 
 func (p *oauthPerson) Ask(ctx context.Context, authorizationURL string) (url.Values, error) {
 	if p.asked != nil {

@@ -362,7 +362,7 @@ func (r *peerRedirect) Ask(_ context.Context, address string) (url.Values, error
 	return answer, nil
 }
 
-func (r *peerRedirect) Close() error { return nil }
+func (r *peerRedirect) Close(error) {}
 
 // TestPeersAuthorization: a session at a server that is protected by a real authorization server, from the first refusal
 // to more scopes. docs/mcp.md shows lines of it; go test -run TestPeersAuthorization . -update writes it.

@@ -220,8 +220,8 @@ func (s *Secrets) Writer(w io.Writer) *MaskWriter {
 	return &MaskWriter{secrets: s, w: w}
 }
 
-// MaskWriter is a writer without secrets; see Secrets.Writer. It is for one goroutine. Of a secret that was added since,
-// it takes out what comes after a place where no other one may have begun.
+// MaskWriter is a writer without secrets; see Secrets.Writer. It is for one goroutine. One that was added since, it
+// takes out after a place where no other one may have begun.
 //
 // Secrets that overlap become one stretch, so that no end of one is left. It gets the mark of the secret that begins
 // first.

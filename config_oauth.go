@@ -1,0 +1,127 @@
+// config_oauth.go - how to log in to a server, in a .mcp.json.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+)
+
+// OAuthConfig is what a configuration says about the login to one server. What it leaves out is found by asking.
+type OAuthConfig struct {
+	Never       bool        // no login is used
+	Client      OAuthClient // registered beforehand, if it has an ID
+	MetadataURL string      // of a Client ID Metadata Document
+	Scopes      []string    // asked for besides those that the server names
+
+	Grant                    string // client_credentials, jwt_bearer, token_exchange; empty: a person logs in
+	Key, KeyFile             string // the private key of the client, in PEM
+	Assertion, AssertionFile string // of jwt_bearer, or of a person's login for a token_exchange: an ID token
+	Provider                 string // of a token_exchange: the identity provider's token endpoint
+	ProviderClient           OAuthClient
+	DPoP                     bool // tokens are bound to the private key, or to one for this run
+
+	port string // of Client.RedirectURI
+}
+
+// fields returns where the values of the fields of an "oauth" go.
+func (o *OAuthConfig) fields() []struct {
+	name string // as it is written, but for dashes, underscores and capitals
+	to   any
+} {
+	return []struct {
+		name string
+		to   any
+	}{
+		{"grant", &o.Grant}, {"clientId", &o.Client.ID}, {"clientSecret", &o.Client.Secret}, {"issuer", &o.Client.Issuer},
+		{"clientMetadataUrl", &o.MetadataURL}, {"redirectUri", &o.Client.RedirectURI}, {"callbackPort", &o.port},
+		{"privateKey", &o.Key}, {"privateKeyFile", &o.KeyFile}, {"assertion", &o.Assertion}, {"idToken", &o.Assertion},
+		{"assertionFile", &o.AssertionFile}, {"idTokenFile", &o.AssertionFile}, {"idpTokenEndpoint", &o.Provider},
+		{"idpClientId", &o.ProviderClient.ID}, {"idpClientSecret", &o.ProviderClient.Secret},
+		{"scopes", &o.Scopes}, {"scope", &o.Scopes}, {"dpop", &o.DPoP}, {"enabled", &o.Never},
+	}
+}
+
+// String has all that decides where a login goes, and what is sent there.
+func (o *OAuthConfig) String() (text string) {
+	for _, f := range o.fields() {
+		to, ok := f.to.(*string)
+		if ok && *to != "" && f.name != "idToken" && f.name != "idTokenFile" {
+			text += " " + f.name + " " + *to
+		}
+	}
+	return text + " " + strings.Join(o.Scopes, ",")
+}
+
+// oauth reads an object, or true or false, as Claude Code, Gemini CLI, opencode, VS Code, Cursor and FastMCP write it.
+func (r *serverReader) oauth(field string, value json.RawMessage) {
+	r.login = &OAuthConfig{}
+	if text := string(value); text[0] != '{' {
+		r.login.Never = text != `"oauth"` && !r.bool(field, value)
+		return
+	}
+	fields := r.login.fields()
+	eachMember(value, func(name string, value json.RawMessage) {
+		where, plain := field+" "+name, strings.NewReplacer("_", "", "-", "").Replace(name)
+		for _, f := range fields {
+			if !strings.EqualFold(f.name, plain) || string(value) == "null" {
+				continue
+			}
+			switch to := f.to.(type) {
+			case *string:
+				*to = strings.TrimSpace(r.expand(where, r.text(where, value))) // a file's text often ends with a newline
+				if to == &r.login.Assertion {
+					r.secrets.AddHeader(f.name, *to)
+				} else if to != &r.login.Client.ID { // which a person has to see
+					r.secrets.AddVariable(f.name, *to)
+				}
+			case *bool:
+				*to = r.bool(where, value) == (f.name != "enabled")
+			case *[]string:
+				for _, text := range r.list(where, value) {
+					*to = append(*to, strings.Fields(r.expand(where, text))...)
+				}
+			}
+			return
+		}
+		if string(value) != "null" {
+			r.warn("%s is not known here and has no effect", where)
+		}
+	})
+	r.checkOAuth(field, r.login)
+}
+
+// checkOAuth says what is to be written in the place of what cannot work.
+func (r *serverReader) checkOAuth(field string, o *OAuthConfig) {
+	wrong := func(is bool, text string) {
+		if is {
+			r.problem("%s %s", field, text)
+		}
+	}
+	if o.port != "" {
+		o.Client.RedirectURI = "http://localhost:" + o.port + "/callback" // what Claude Code has people register
+	}
+	if uri := o.Client.RedirectURI; uri != "" {
+		u, err := url.Parse(uri)
+		isHere := err == nil && (u.Hostname() == "localhost" || u.Hostname() == "127.0.0.1")
+		wrong(!isHere || u.Scheme != "http" || u.Port() == "",
+			"callbackPort is not a number, or redirectUri is not of the form http://localhost:PORT/path")
+	}
+	o.Grant = strings.ReplaceAll(strings.ToLower(o.Grant), "-", "_")
+	hasKey, has := o.Key+o.KeyFile != "", func(grant string) bool { return o.Grant == grant }
+	wrong(!has("") && !has("client_credentials") && !has("jwt_bearer") && !has("token_exchange"),
+		"grant is none of client_credentials, jwt_bearer and token_exchange")
+	wrong(o.Client.ID == "" && (o.Client.Secret != "" || hasKey || has("client_credentials") || has("token_exchange")),
+		"needs a clientId")
+	wrong(o.Client.Secret != "" && hasKey, "has a clientSecret and a privateKey: leave one of them out")
+	wrong(has("client_credentials") && o.Client.Secret == "" && !hasKey,
+		"grant client_credentials needs a clientSecret, or a privateKey or privateKeyFile")
+	wrong((has("jwt_bearer") || has("token_exchange")) != (o.Assertion+o.AssertionFile != ""),
+		"grant jwt_bearer goes with assertion or assertionFile, and token_exchange with idToken or idTokenFile")
+	wrong(has("token_exchange") != (o.Provider != ""), "grant token_exchange goes with idpTokenEndpoint")
+	if hasKey {
+		o.Client.AuthMethod = "private_key_jwt"
+	}
+}

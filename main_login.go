@@ -1,0 +1,489 @@
+// main_login.go - logging in to servers: who is asked, what the browser comes back to, and the commands.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	loginTime   = 10 * time.Minute // for a person to log in
+	outcomeTime = 30 * time.Second // for the rest of the flow, which the page in the browser waits for
+	pageTime    = 2 * time.Second  // for the page to reach the browser
+)
+
+// errInterjected ends a chat's prompt, so that what waits for it is shown.
+var errInterjected = errors.New("there is something to show")
+
+// login is the authorization at one server.
+type login struct {
+	*program
+	server *Server
+	oauth  *OAuth
+	fixed  string                   // the redirect URI of the configuration
+	asking atomic.Pointer[redirect] // what a person is asked now; nil if nothing
+	asked  atomic.Int64             // for how long a person was asked before that, in all, in nanoseconds
+	failed atomic.Pointer[error]    // why the last login failed: there is no other one before /reconnect
+}
+
+// addLogins makes the authorization of each server that may ask for one.
+func (p *program) addLogins() {
+	p.logins = make(map[string]*login)
+	for i := range p.servers {
+		s, c := &p.servers[i], cmp.Or(p.oauth[p.servers[i].Name], new(OAuthConfig))
+		if s.Err != nil || s.URL == "" || s.Header.Get("Authorization") != "" || c.Never {
+			continue
+		}
+		l := &login{program: p, server: s, fixed: c.Client.RedirectURI}
+		l.oauth = &OAuth{Resource: s.URL, Base: NewHTTPTransport(), Client: c.Client, MetadataURL: c.MetadataURL,
+			ClientName: "mcpagent", Scopes: c.Scopes, Secret: func(text string) { p.secrets.Add("[secret]", text) }}
+		if file, err := newLoginFile(s.URL); err == nil { // a machine may have no home: then it is for this run
+			l.oauth.Store = file
+		}
+		if p.onTerminal() {
+			l.oauth.Listen = l.listen
+		}
+		if s.Err = l.setGrant(c); s.Err == nil {
+			p.logins[s.Name], s.Client, s.Waited = l, &http.Client{Transport: l.oauth}, l.waited
+		}
+	}
+}
+
+// setGrant sets what logs in without a person, and keys.
+func (l *login) setGrant(c *OAuthConfig) (err error) {
+	o, key := l.oauth, []byte(c.Key)
+	if c.KeyFile != "" {
+		if key, err = os.ReadFile(c.KeyFile); err != nil {
+			return fmt.Errorf("oauth privateKeyFile: %w", err)
+		}
+		l.secrets.AddVariable("privateKey", string(key))
+	}
+	if len(key) > 0 {
+		if o.Assert, err = PrivateKeyJWT(c.Client.ID, key, ""); err != nil {
+			return fmt.Errorf("oauth privateKey: %w", err)
+		}
+	}
+	if c.DPoP {
+		bound := &DPoP{Base: o.Base}
+		if bound.Key, err = ECKey(key); err != nil {
+			bound.Key, o.Store = nil, nil // a token without its key is of no use to the next run
+		}
+		o.Base = bound
+	}
+	read := AssertionFile(c.AssertionFile)
+	if c.Assertion != "" {
+		read = func(context.Context) (string, error) { return c.Assertion, nil }
+	}
+	switch c.Grant {
+	case "client_credentials":
+		o.Grant = ClientCredentials
+	case "jwt_bearer":
+		o.Grant = JWTBearer(read)
+	case "token_exchange":
+		provider := &IdentityProvider{TokenEndpoint: c.Provider, Client: c.ProviderClient, Subject: read, Base: o.Base,
+			Secret: o.Secret}
+		o.Grant = provider.Grant
+	}
+	return nil
+}
+
+// onTerminal reports whether there is a person, who sees all that is written and wants to.
+func (p *program) onTerminal() bool {
+	return !p.quiet && p.screen.Answers && p.terminal.Interactive() && IsTerminal(os.Stderr)
+}
+
+func (p *program) closeLogins() {
+	for _, l := range p.logins {
+		_ = l.oauth.Close()
+		l.oauth.CloseIdleConnections()
+	}
+}
+
+// withLogins does what needs servers, and does it again after each login that somebody was asked for meanwhile. A chat
+// goes on without.
+func (p *program) withLogins(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		var r *redirect
+		for _, l := range p.logins {
+			r = cmp.Or(r, l.asking.Load())
+		}
+		if r == nil || p.chatting || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-r.over:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// waited is Server.Waited.
+func (l *login) waited() (total time.Duration, now bool) {
+	total = time.Duration(l.asked.Load())
+	if r := l.asking.Load(); r != nil {
+		return total + time.Since(r.since), true
+	}
+	return total, false
+}
+
+// name is what the user calls the server.
+func (l *login) name() string {
+	if l.program.server != "" {
+		return l.server.URL
+	}
+	return l.server.Name
+}
+
+func (l *login) hint() string { return "run: mcpagent login " + word(l.name()) }
+
+// listen is OAuth.Listen. Where the port of an earlier run is taken, it listens at another one.
+func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) {
+	if failed := l.failed.Load(); failed != nil {
+		return nil, *failed
+	}
+	u, err := url.Parse(cmp.Or(redirectURI, "http://127.0.0.1:0/callback"))
+	if err != nil {
+		return nil, errors.New("the redirect URI is not a URL")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:"+u.Port())
+	if err != nil && redirectURI != l.fixed {
+		listener, err = net.Listen("tcp", "127.0.0.1:0")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the browser cannot come back to %s: %w", u, err)
+	}
+	if at := listener.Addr().String(); redirectURI != l.fixed || redirectURI == "" {
+		u.Host = at
+	}
+	return &redirect{login: l, uri: u, listener: listener, answer: make(chan url.Values, 1), over: make(chan struct{}),
+		ended: make(chan struct{})}, nil
+}
+
+// redirect is what the browser comes back to: a server on this machine, for one login.
+type redirect struct {
+	*login
+	uri      *url.URL
+	listener net.Listener
+	page     http.Server
+	work     sync.WaitGroup  // of page
+	state    string          // of the authorization request
+	answer   chan url.Values // one slot
+	since    time.Time       // when the person was asked
+	over     chan struct{}   // closed when the person is not asked any more
+	ended    chan struct{}   // closed when err is set
+	err      error           // of the flow
+}
+
+func (r *redirect) URI() string { return r.uri.String() }
+
+// Ask has a person log in: in a browser of this machine, or in one elsewhere, whose last address is pasted here.
+func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) {
+	u, err := url.Parse(address)
+	outside := func(c rune) bool { return c <= ' ' || c > '~' }
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsFunc(address, outside) {
+		return nil, errors.New("the address of the login is not one that a browser may be sent to")
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, loginTime, fmt.Errorf("nobody has logged in within %s", loginTime))
+	var pasting sync.WaitGroup
+	defer pasting.Wait()
+	defer cancel()
+	r.state, r.since = u.Query().Get("state"), time.Now()
+	r.asking.Store(r)
+	defer func() {
+		r.asked.Add(int64(time.Since(r.since)))
+		r.asking.Store(nil)
+		close(r.over)
+	}()
+	r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
+	r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
+	text := fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
+	if r.onTerminal() && browse(address) {
+		text += ", if a browser does not by itself"
+	}
+	text += ":\n" + address
+	if r.terminal.Interactive() {
+		text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() + "?…"
+	}
+	r.interject(text)
+	if r.terminal.Interactive() && !r.chatting {
+		pasting.Go(func() { r.readPasted(ctx) })
+	}
+	select {
+	case values := <-r.answer:
+		return values, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// readPasted reads lines until one is the answer, or ctx ends.
+func (r *redirect) readPasted(ctx context.Context) {
+	for {
+		line, err := r.terminal.Prompt(ctx, "address:")
+		if err != nil || r.pasted(line) {
+			return
+		}
+		r.screen.Show(Look{}, "(that is not where this login ends)")
+	}
+}
+
+// pasted takes a line that is where a login ends, and reports whether it was one.
+func (p *program) pasted(line string) bool {
+	u, err := url.Parse(strings.TrimSpace(line))
+	for _, l := range p.logins {
+		r := l.asking.Load()
+		if err == nil && r != nil && u.Host == r.uri.Host && u.Path == r.uri.Path && r.take(u.Query()) {
+			return true
+		}
+	}
+	return false
+}
+
+// take takes the parameters of an authorization response, if they belong to this login. Others do not end it: any
+// program on this machine, and any page in the browser, can send some.
+func (r *redirect) take(values url.Values) bool {
+	if len(values["state"]) != 1 || values.Get("state") != r.state {
+		return false
+	}
+	select {
+	case r.answer <- values:
+	default: // the page was loaded again
+	}
+	return true
+}
+
+const loginPage = `<!DOCTYPE html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta name="color-scheme" content="light dark"><title>%[1]s – mcpagent</title>
+<h1>%[1]s</h1>
+<p>%[2]s</p>
+<p>You can close this tab.</p></html>
+`
+
+// ServeHTTP answers the browser when the flow has ended.
+func (r *redirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if request.URL.EscapedPath() != r.uri.EscapedPath() {
+		http.NotFound(w, request)
+		return
+	}
+	status, title, text := http.StatusBadRequest, "You are not logged in", ""
+	switch {
+	case request.Method != http.MethodGet:
+		status, text = http.StatusMethodNotAllowed, "A login ends with GET."
+	case !r.take(request.URL.Query()):
+		text = "This is not the end of the login that mcpagent waits for. That one goes on."
+	default:
+		select {
+		case <-r.ended:
+			if r.err != nil {
+				text = r.err.Error()
+			} else {
+				status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
+			}
+		case <-time.After(outcomeTime):
+			title, text = "The login goes on", "The terminal will show how it ends."
+		}
+	}
+	for name, value := range map[string]string{
+		"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+		"Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+		"Referrer-Policy":         "no-referrer", "Allow": "GET",
+	} {
+		w.Header().Set(name, value)
+	}
+	w.WriteHeader(status)
+	fmt.Fprintf(w, loginPage, title, html.EscapeString(Visible(r.secrets.Mask(text))))
+}
+
+// Close tells the browser, and in a chat the person, how the flow has ended.
+func (r *redirect) Close(err error) {
+	refusal := new(OAuthError)
+	if errors.As(err, &refusal); err != nil && refusal.Code != "invalid_client" { // then another one is registered
+		r.failed.Store(&err)
+	}
+	r.err = err
+	close(r.ended)
+	ctx, cancel := context.WithTimeout(context.Background(), pageTime)
+	defer cancel()
+	_ = r.page.Shutdown(ctx) // which waits for the page
+	_, _ = r.page.Close(), r.listener.Close()
+	r.work.Wait()
+	switch {
+	case !r.chatting:
+	case err == nil:
+		r.interject(fmt.Sprintf("(logged in to %s)", r.name()))
+	default:
+		r.interject(fmt.Sprintf("the login to %s has failed: %v; /reconnect begins another", r.name(), err))
+	}
+}
+
+// interject shows a text at once, also while a chat waits at its prompt.
+func (p *program) interject(text string) {
+	p.screen.Show(Look{Exact: true}, text)
+	if end := p.prompting.Load(); end != nil {
+		(*end)(errInterjected)
+	}
+}
+
+// browse opens an address, which is one of http or https, in the user's browser, and reports whether it could: not
+// where that would be another machine's.
+func browse(address string) bool {
+	words := []string{"sh", "-c", `trap "" INT HUP; exec xdg-open "$0"`} // Ctrl-C is not for the browser
+	switch runtime.GOOS {
+	case "windows":
+		words = []string{"rundll32", "url.dll,FileProtocolHandler"}
+	case "darwin":
+		words = []string{"open"}
+	}
+	noDisplay := os.Getenv("DISPLAY")+os.Getenv("WAYLAND_DISPLAY") == ""
+	if noDisplay && (words[0] == "sh" || os.Getenv("SSH_CONNECTION") != "") {
+		return false
+	}
+	command := exec.Command(words[0], append(words[1:], address)...)
+	if command.Start() != nil {
+		return false
+	}
+	go func() { _ = command.Wait() }() // until the browser or the program ends
+	return true
+}
+
+// remote returns the server that the argument of a command names, by its URL or by its name in the configuration; and
+// the file of its login.
+func (p *program) remote(ctx context.Context, command string, args []string) (*Server, *loginFile, error) {
+	if len(args) != 1 {
+		return nil, nil, usageError("%s takes the URL or the name of a server", command)
+	}
+	if strings.HasPrefix(args[0], "https://") || strings.HasPrefix(args[0], "http://") {
+		p.server = args[0]
+	}
+	if err := p.configure(ctx); err != nil {
+		return nil, nil, err
+	}
+	for i := range p.servers {
+		if s := &p.servers[i]; s.URL != "" && (s.Name == args[0] || s.URL == args[0]) {
+			file, err := newLoginFile(s.URL)
+			return s, file, cmp.Or(s.Err, err)
+		}
+	}
+	return nil, nil, usageError("%s takes the URL of a server, or its name if it is configured with a url", command)
+}
+
+// logIn is the command login.
+func (p *program) logIn(ctx context.Context, args []string) error {
+	s, _, err := p.remote(ctx, "login", args)
+	if err != nil {
+		return err
+	}
+	p.addLogins()
+	defer p.closeLogins()
+	l := p.logins[s.Name]
+	switch {
+	case l == nil:
+		return cmp.Or(s.Err, fmt.Errorf("%s has \"oauth\": false, or a header Authorization: no login is used", s.Name))
+	case l.oauth.Store == nil:
+		return fmt.Errorf("%s has \"dpop\": true, and no privateKey: a login lasts for one run", s.Name)
+	}
+	l.oauth.Listen = l.listen
+	token, err := l.oauth.Login(ctx)
+	if err != nil {
+		return err
+	}
+	return p.showLogins(&OAuthState{Resource: s.URL, Token: token})
+}
+
+// logOut is the command logout. The authorization server is not told: a token is of use until it expires.
+func (p *program) logOut(ctx context.Context, args []string) error {
+	_, file, err := p.remote(ctx, "logout", args)
+	if err != nil {
+		return err
+	}
+	unlock, err := file.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err = os.Remove(file.path); errors.Is(err, fs.ErrNotExist) {
+		p.note("there was no login to %s", args[0])
+		return nil
+	}
+	return err
+}
+
+// whoAmI is the command whoami: of one server, or of all that there is a login to.
+func (p *program) whoAmI(ctx context.Context, args []string) error {
+	folder, err := loginFolder()
+	files, _ := filepath.Glob(filepath.Join(folder, "*.json")) // the pattern is valid
+	if len(args) > 0 {
+		var file *loginFile
+		if _, file, err = p.remote(ctx, "whoami", args); err == nil {
+			files = []string{file.path}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	var logins []*OAuthState
+	for _, path := range files {
+		state, err := (&loginFile{path: path}).Load()
+		if err != nil {
+			return err
+		}
+		if state.Token != nil {
+			logins = append(logins, state)
+		}
+	}
+	if len(logins) == 0 && len(args) > 0 {
+		return fmt.Errorf("there is no login to %s; run: mcpagent login %s", args[0], word(args[0]))
+	}
+	return p.showLogins(logins...)
+}
+
+// showLogins prints what a person may know of logins.
+func (p *program) showLogins(logins ...*OAuthState) error {
+	type shown struct {
+		Server  string    `json:"server"`
+		Issuer  string    `json:"issuer"`
+		Scopes  []string  `json:"scopes"`
+		Expiry  time.Time `json:"expiry,omitzero"`
+		Refresh bool      `json:"refresh"` // it is refreshed by itself
+	}
+	text, list := "", []shown{}
+	for _, l := range logins {
+		if u, err := url.Parse(l.Resource); err == nil {
+			p.secrets.AddURL(u)
+		}
+		s := shown{l.Resource, l.Token.Issuer, append([]string{}, l.Token.Scopes...), l.Token.Expiry, l.Token.Refresh != ""}
+		list = append(list, s)
+		text += fmt.Sprintf("%s\n    issuer  %s\n    scopes  %s\n", s.Server, s.Issuer, strings.Join(s.Scopes, " "))
+		if !s.Expiry.IsZero() {
+			text += "    until   " + s.Expiry.Local().Format(time.DateTime)
+			if s.Refresh {
+				text += ", then refreshed"
+			}
+			text += "\n"
+		}
+	}
+	if p.json {
+		return p.printJSON(list)
+	}
+	return p.screen.Print(text)
+}

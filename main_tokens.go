@@ -1,0 +1,88 @@
+// main_tokens.go - the logins that are kept from one run to the next: a file for each server.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const loginPoll = 50 * time.Millisecond // between two tries to lock a file
+
+// loginFile is the OAuthStore of one server: a file that only its owner can read, in a folder of the same kind.
+type loginFile struct{ path, resource string }
+
+// loginFolder is where the files are. A machine may have no home: then there is none.
+func loginFolder() (string, error) {
+	folder, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("logins cannot be kept: %w", err)
+	}
+	return filepath.Join(folder, "mcpagent", "logins"), nil
+}
+
+// newLoginFile returns the file of a server, which may not exist.
+func newLoginFile(resource string) (*loginFile, error) {
+	folder, err := loginFolder()
+	if err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(resource)
+	if err != nil {
+		return nil, errors.New("the server's URL is not valid")
+	}
+	name := fmt.Sprintf("%s-%.16x.json", notInLogName.ReplaceAllString(u.Host, "_"), sha256.Sum256([]byte(resource)))
+	return &loginFile{filepath.Join(folder, name), resource}, nil
+}
+
+// Lock is OAuthStore.Lock.
+func (f *loginFile) Lock(ctx context.Context) (unlock func(), err error) {
+	folder := filepath.Dir(f.path)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	_ = os.Chmod(folder, 0o700) // of one that was made by other means
+	for {
+		unlock, err = LockFile(SessionLock(f.path))
+		if !errors.Is(err, ErrSessionBusy) {
+			return unlock, err
+		}
+		select {
+		case <-time.After(loginPoll):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: %w", f.path, err)
+		}
+	}
+}
+
+// Load is OAuthStore.Load. It is an error if there is something else than a login, which is not replaced then.
+func (f *loginFile) Load() (*OAuthState, error) {
+	state := new(OAuthState)
+	text, err := os.ReadFile(f.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, nil
+	}
+	isOurs := func() bool { return state.Resource != "" && (f.resource == "" || f.resource == state.Resource) }
+	if err == nil && (json.Unmarshal(text, state) != nil || !isOurs()) {
+		err = fmt.Errorf("%s is not a login to this server: look at it, and remove it, to log in anew", f.path)
+	}
+	return state, err
+}
+
+// Save is OAuthStore.Save.
+func (f *loginFile) Save(state *OAuthState) error {
+	text, err := PlainJSON(state)
+	if err != nil {
+		return err
+	}
+	return ReplaceFile(f.path, append(text, '\n'))
+}
