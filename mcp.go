@@ -285,6 +285,8 @@ func (c *Client) probe(ctx context.Context) (*ServerInfo, error) {
 		c.SkipProbe = silent && errors.Is(refusal, context.Canceled) // not even during the handshake
 	case silent && errors.As(err, new(*Error)) && inTime() && (refusal == nil || isFinal(refusal)):
 		return server, refusal
+	case !silent && errors.As(err, new(*Error)) && isFinal(err): // so what a stateless server said first counts
+		return nil, refusal
 	}
 	return nil, err
 }
@@ -339,10 +341,12 @@ func checkRevisions(supported []string) error {
 	return &ProtocolError{reason}
 }
 
-// isFinal reports whether an error leaves no other revision to try: only a stateless server sends these codes.
+// isFinal reports whether an error leaves no other revision to try: only a stateless server sends these codes; and a
+// request that the transport could not authorise, of whose error Status is a method, is not helped by another one.
 func isFinal(err error) bool {
 	var e *Error
-	return errors.As(err, new(*ProtocolError)) || errors.As(err, &e) &&
+	var unauthorised interface{ Status() int }
+	return errors.As(err, new(*ProtocolError)) || errors.As(err, &unauthorised) || errors.As(err, &e) &&
 		(e.Code == CodeHeaderMismatch || e.Code == CodeMissingCapability || e.Code == CodeUnsupportedVersion)
 }
 

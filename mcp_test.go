@@ -791,3 +791,30 @@ func TestResultType(t *testing.T) {
 		assert.Equal(t, resultType(json.RawMessage(text)), want, text)
 	}
 }
+
+// A refusal for want of authorization is not one of a revision: nobody is asked twice, and the message says what was
+// refused first.
+func TestConnectUnauthorised(t *testing.T) {
+	sent := 0
+	nobody := chatTransport(func(*http.Request) (*http.Response, error) {
+		sent++
+		return nil, &AuthorizationError{errors.New("nobody is here")}
+	})
+	h := &HTTP{URL: "http://memory/", Client: &http.Client{Transport: nobody}}
+	_, err := Connect(t.Context(), h.Start, nil)
+	assert.Assert(t, errors.As(err, new(*AuthorizationError)), "%v", err)
+	assert.Equal(t, sent, 1)
+
+	_, client := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		w.Header().Set("Content-Type", "application/json")
+		if m.Method == "server/discover" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"no header"}}`, m.ID)
+	})
+	h = &HTTP{URL: "http://memory/", Client: client}
+	_, err = Connect(t.Context(), h.Start, nil)
+	assert.ErrorContains(t, err, "server/discover: http://memory/ answers 403 Forbidden")
+}
