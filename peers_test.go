@@ -2311,30 +2311,72 @@ func TestNginxReplicaKilled(t *testing.T) {
 type conformanceScenario struct {
 	revision, name string
 	checks         int
+	refusal        string // in the error that the client has to end with; empty: it must not
 }
 
 func (c conformanceScenario) String() string { return c.revision + "/" + c.name }
 
-func conformanceClient() []conformanceScenario {
-	return []conformanceScenario{
-		{"2025-11-25", "initialize", 1},
-		{"2025-11-25", "tools_call", 2},
-		{"2025-11-25", "elicitation-sep1034-client-defaults", 5},
-		{"2025-11-25", "sse-retry", 3},
-		{"2025-11-25", "json-schema-2020-12-preservation", 9},
-		{"2026-07-28", "tools_call", 2},
-		{"2026-07-28", "request-metadata", 8},
-		{"2026-07-28", "sep-2322-client-request-state", 5},
-		{"2026-07-28", "http-standard-headers", 9},
-		{"2026-07-28", "http-custom-headers", 18},
-		{"2026-07-28", "http-invalid-tool-headers", 12},
-		{"2026-07-28", "json-schema-ref-no-deref", 1},
-		{"2026-07-28", "json-schema-2020-12-preservation", 9},
+// conformanceClient returns the scenarios for clients, with their checks in each of two revisions; 0 if a revision does
+// not have the scenario.
+func conformanceClient() (scenarios []conformanceScenario) {
+	for _, row := range []struct {
+		name         string
+		first, later int
+		refusal      string
+	}{
+		{"initialize", 1, 0, ""},
+		{"tools_call", 2, 2, ""},
+		{"elicitation-sep1034-client-defaults", 5, 0, ""},
+		{"sse-retry", 3, 0, ""},
+		{"request-metadata", 0, 8, ""},
+		{"sep-2322-client-request-state", 0, 5, ""},
+		{"http-standard-headers", 0, 9, ""},
+		{"http-custom-headers", 0, 18, ""},
+		{"http-invalid-tool-headers", 0, 12, ""},
+		{"json-schema-ref-no-deref", 0, 1, ""},
+		{"json-schema-2020-12-preservation", 9, 9, ""},
+		{"auth/metadata-default", 19, 18, ""},
+		{"auth/metadata-var1", 19, 18, ""},
+		{"auth/metadata-var2", 19, 18, ""},
+		{"auth/metadata-var3", 19, 18, ""},
+		{"auth/basic-cimd", 14, 12, ""},
+		{"auth/scope-from-www-authenticate", 15, 14, ""},
+		{"auth/scope-from-scopes-supported", 15, 14, ""},
+		{"auth/scope-omitted-when-undefined", 15, 14, ""},
+		{"auth/scope-step-up", 23, 25, ""},
+		{"auth/scope-retry-limit", 18, 19, "mcp:admin"},
+		{"auth/token-endpoint-auth-basic", 20, 19, ""},
+		{"auth/token-endpoint-auth-post", 20, 19, ""},
+		{"auth/token-endpoint-auth-none", 20, 19, ""},
+		{"auth/pre-registration", 14, 12, ""},
+		{"auth/client-credentials-basic", 9, 7, ""},
+		{"auth/client-credentials-jwt", 9, 7, ""},
+		{"auth/enterprise-managed-authorization", 10, 8, ""},
+		{"auth/wif-jwt-bearer", 9, 7, ""},
+		{"auth/dpop", 12, 13, ""},
+		{"auth/dpop-nonce", 14, 15, ""},
+		{"auth/authorization-server-migration", 0, 27, ""},
+		{"auth/offline-access-scope", 0, 12, ""},
+		{"auth/offline-access-not-supported", 0, 14, ""},
+		{"auth/resource-mismatch", 0, 2, "evil.example.com"},
+		{"auth/metadata-issuer-mismatch", 0, 3, "attacker.example.com"},
+		{"auth/iss-supported", 0, 14, ""},
+		{"auth/iss-not-advertised", 0, 14, ""},
+		{"auth/iss-supported-missing", 0, 8, "iss"},
+		{"auth/iss-wrong-issuer", 0, 8, "issuer"},
+		{"auth/iss-unexpected", 0, 8, "issuer"},
+		{"auth/iss-normalized", 0, 8, "issuer"},
+	} {
+		for revision, checks := range map[string]int{"2025-11-25": row.first, "2026-07-28": row.later} {
+			if checks > 0 {
+				scenarios = append(scenarios, conformanceScenario{revision, row.name, checks, row.refusal})
+			}
+		}
 	}
+	return scenarios
 }
 
-// TestConformanceList: every scenario that the suite has for clients is run here, but for those of authorization,
-// which this client does not have.
+// TestConformanceList: every scenario that the suite has for clients is run here.
 func TestConformanceList(t *testing.T) {
 	checkLeaks(t)
 	requirePeers(t, conformanceFolder)
@@ -2342,20 +2384,17 @@ func TestConformanceList(t *testing.T) {
 	defer cancel()
 	output, err := conformanceCommand(ctx, "list", "--requirements", "2025-11-25,2026-07-28").Output()
 	assert.NilError(t, err)
-	listed := conformanceList(string(output))
-	pending := make(map[string]int)
-	for revision, names := range listed {
-		listed[revision] = slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "auth/") })
-		slices.Sort(listed[revision])
-		pending[revision] = len(names) - len(listed[revision])
-	}
-	run := make(map[string][]string)
+	listed, run := conformanceList(string(output)), make(map[string][]string)
 	for _, scenario := range conformanceClient() {
 		run[scenario.revision] = append(run[scenario.revision], scenario.name)
-		slices.Sort(run[scenario.revision])
+	}
+	for revision := range listed {
+		slices.Sort(listed[revision])
+		slices.Sort(run[revision])
 	}
 	assert.DeepEqual(t, listed, run)
-	assert.DeepEqual(t, pending, map[string]int{"2025-11-25": 20, "2026-07-28": 31})
+	count := func(revision string) int { return len(run[revision]) }
+	assert.DeepEqual(t, []int{count("2025-11-25"), count("2026-07-28")}, []int{18 + 7, 32 + 7})
 }
 
 // conformanceList reads the scenarios for clients, by revision, from the suite's list.
@@ -2404,21 +2443,21 @@ func TestLibraryConformance(t *testing.T) {
 	checkLeaks(t)
 	requirePeers(t, conformanceFolder)
 	for _, scenario := range []conformanceScenario{
-		{"2025-11-25", "server-initialize", 2},
-		{"2025-11-25", "server-session-lifecycle", 0},
-		{"2025-11-25", "ping", 2},
-		{"2025-11-25", "tools-list", 3},
-		{"2025-11-25", "resources-list", 2},
-		{"2025-11-25", "prompts-list", 2},
-		{"2025-11-25", "dns-rebinding-protection", 2},
-		{"2026-07-28", "server-stateless", 21},
-		{"2026-07-28", "http-header-validation", 14},
-		{"2026-07-28", "caching", 8},
-		{"2026-07-28", "sep-2164-resource-not-found", 4},
-		{"2026-07-28", "tools-list", 4},
-		{"2026-07-28", "resources-list", 2},
-		{"2026-07-28", "prompts-list", 2},
-		{"2026-07-28", "dns-rebinding-protection", 2},
+		{"2025-11-25", "server-initialize", 2, ""},
+		{"2025-11-25", "server-session-lifecycle", 0, ""},
+		{"2025-11-25", "ping", 2, ""},
+		{"2025-11-25", "tools-list", 3, ""},
+		{"2025-11-25", "resources-list", 2, ""},
+		{"2025-11-25", "prompts-list", 2, ""},
+		{"2025-11-25", "dns-rebinding-protection", 2, ""},
+		{"2026-07-28", "server-stateless", 21, ""},
+		{"2026-07-28", "http-header-validation", 14, ""},
+		{"2026-07-28", "caching", 8, ""},
+		{"2026-07-28", "sep-2164-resource-not-found", 4, ""},
+		{"2026-07-28", "tools-list", 4, ""},
+		{"2026-07-28", "resources-list", 2, ""},
+		{"2026-07-28", "prompts-list", 2, ""},
+		{"2026-07-28", "dns-rebinding-protection", 2, ""},
 	} {
 		t.Run(scenario.String(), func(t *testing.T) {
 			t.Parallel()
@@ -2457,19 +2496,22 @@ func (c conformanceScenario) run(t *testing.T, args ...string) ([]conformanceChe
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	dir := t.TempDir()
-	args = append(args, "--scenario", c.name, "--spec-version", c.revision, "--output-dir", dir)
+	// Without --force it leaves extensions out.
+	args = append(args, "--force", "--scenario", c.name, "--spec-version", c.revision, "--output-dir", dir)
 	output, exit := conformanceCommand(ctx, args...).CombinedOutput()
 	files := map[string]string{"output": string(output)}
 	if exit != nil {
 		files["exit"] = exit.Error()
 	}
-	paths, err := filepath.Glob(filepath.Join(dir, "*", "*"))
-	assert.NilError(t, err)
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		assert.NilError(t, err)
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(filepath.Join(dir, path))
 		files[filepath.Base(path)] = string(text)
-	}
+		return err
+	})
+	assert.NilError(t, err)
 	var checks []conformanceCheck
 	err = json.Unmarshal([]byte(files["checks.json"]), &checks)
 	return checks, files, err
@@ -2485,8 +2527,10 @@ func (c conformanceScenario) client(t *testing.T, command string) error {
 		return fmt.Errorf("%s: %v\n%s", files["exit"], err, files["output"])
 	case successes(checks) != c.checks:
 		return fmt.Errorf("%d checks, not %d\n%s", successes(checks), c.checks, files["output"])
-	case files["stdout.txt"] != conformanceDone+"\n":
+	case c.refusal == "" && files["stdout.txt"] != conformanceDone+"\n":
 		return fmt.Errorf("the client was not done: %s", files["stderr.txt"])
+	case c.refusal != "" && !strings.Contains(files["stderr.txt"], c.refusal):
+		return fmt.Errorf("the client does not say %q: %s%s", c.refusal, files["stdout.txt"], files["stderr.txt"])
 	}
 	return nil
 }
@@ -2511,7 +2555,13 @@ func conformanceChild() int {
 	// The suite's own is 30, and it waits for the client to end.
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
-	server := Server{URL: os.Args[len(os.Args)-1]}
+	scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO")
+	oauth, err := conformanceOAuth(os.Args[len(os.Args)-1], scenario, os.Getenv("MCP_CONFORMANCE_CONTEXT"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	server := Server{URL: oauth.Resource, Client: &http.Client{Transport: oauth}}
 	options := ClientOptions{Answers: map[string]Responder{
 		"roots/list": RootsAnswer(func(context.Context) ([]Root, error) { return nil, nil }),
 		"sampling/createMessage": SampleAnswer(func(context.Context, *SampleRequest) (*SampleResult, error) {
@@ -2523,14 +2573,81 @@ func conformanceChild() int {
 	}}
 	client, err := server.Connect(ctx, options)
 	if err == nil {
-		err = errors.Join(conformanceSession(ctx, client, os.Getenv("MCP_CONFORMANCE_SCENARIO")), client.Close())
+		err = errors.Join(conformanceSession(ctx, client, scenario), client.Close())
 	}
-	if err != nil {
+	if err = errors.Join(err, oauth.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	fmt.Println(conformanceDone)
 	return 0
+}
+
+// conformanceOAuth is the client's way through OAuth, set up as a configuration would, which has what the scenario gives.
+// A person logs in without being seen, unless the scenario is about a client without one.
+func conformanceOAuth(resource, scenario, given string) (*OAuth, error) {
+	var c struct {
+		ID       string `json:"client_id"`
+		Secret   string `json:"client_secret"`
+		Issuer   string
+		Key      string `json:"private_key_pem"`
+		Workload string `json:"valid_jwt"`
+		IDP      string `json:"idp_token_endpoint"`
+		IDPID    string `json:"idp_client_id"`
+		IDToken  string `json:"idp_id_token"`
+	}
+	if err := json.Unmarshal([]byte(cmp.Or(given, "{}")), &c); err != nil {
+		return nil, err
+	}
+	text := func(text string) func(context.Context) (string, error) {
+		return func(context.Context) (string, error) { return text, nil }
+	}
+	o := &OAuth{Resource: resource, Client: OAuthClient{Issuer: c.Issuer, ID: c.ID, Secret: c.Secret},
+		MetadataURL: "https://conformance-test.local/client-metadata.json"}
+	var err error
+	switch strings.TrimPrefix(scenario, "auth/") {
+	case "client-credentials-jwt":
+		o.Client.AuthMethod = "private_key_jwt"
+		o.Assert, err = PrivateKeyJWT(c.ID, []byte(c.Key), "")
+		o.Grant = ClientCredentials
+	case "client-credentials-basic":
+		o.Grant = ClientCredentials
+	case "wif-jwt-bearer":
+		o.Grant = JWTBearer(text(c.Workload))
+	case "enterprise-managed-authorization":
+		idp := &IdentityProvider{TokenEndpoint: c.IDP, Client: OAuthClient{ID: c.IDPID}, Subject: text(c.IDToken)}
+		o.Grant = idp.Grant
+	case "dpop", "dpop-nonce":
+		o.Base = &DPoP{}
+		fallthrough
+	default:
+		o.Listen = func(context.Context, string) (Redirect, error) { return conformanceRedirect{}, nil }
+	}
+	return o, err
+}
+
+// conformanceRedirect is a person who allows everything at once.
+type conformanceRedirect struct{}
+
+func (conformanceRedirect) URI() string { return "http://127.0.0.1:3000/callback" }
+func (conformanceRedirect) Close(error) {}
+
+// Ask opens the URL, and does not follow the redirect: nobody listens there.
+func (conformanceRedirect) Ask(ctx context.Context, authorizationURL string) (url.Values, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, authorizationURL, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	location, err := response.Location()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", response.Status, err)
+	}
+	return location.Query(), nil
 }
 
 // conformanceSession makes the calls that a scenario waits for: of every tool, unless it says which.
