@@ -107,3 +107,27 @@ func exampleModel(w http.ResponseWriter, r *http.Request) {
 	}
 	fmt.Fprintf(w, `{"model":"scripted","choices":[{"index":0,"finish_reason":"stop","message":%s}]}`, message)
 }
+
+// ExampleOAuth sends a request to a protected server. OAuth finds the authorization server, registers there, has the
+// person log in, and sends the request again with a token.
+func ExampleOAuth() {
+	server := newOAuthServer() // both servers, in memory; without Base they are reached over the network
+	authorised := &OAuth{
+		Resource: "https://mcp.test/mcp",
+		Base:     server,
+		Listen:   listenOAuth(server), // has the person log in
+	}
+	defer authorised.Close()
+	client := &http.Client{Transport: authorised}
+	answer, err := client.Post("https://mcp.test/mcp", "text/plain", strings.NewReader("hello"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer.StatusCode, string(text))
+	// Output: 200 hello
+}

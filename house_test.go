@@ -505,7 +505,7 @@ type mentions struct {
 	files map[string]map[string]bool // the declarations of each file
 	all   map[string]bool            // of all files together
 	usage string                     // main.go
-	wire  []string                   // the lines of all transcripts
+	wire  []string                   // the lines of all transcripts, and of the session with an authorization server
 }
 
 func newMentions(t *testing.T) *mentions {
@@ -518,7 +518,7 @@ func newMentions(t *testing.T) *mentions {
 	}
 	paths, err = filepath.Glob("testdata/transcripts/*.txt")
 	assert.NilError(t, err)
-	for _, path := range paths {
+	for _, path := range append(paths, "testdata/authorization.txt") {
 		m.wire = append(m.wire, strings.Split(readText(t, path), "\n")...)
 	}
 	return m

@@ -5,16 +5,25 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"html"
+	"image/png"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +31,7 @@ import (
 	"time"
 
 	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
 	"gotest.tools/v3/golden"
 )
 
@@ -34,15 +44,16 @@ type peerProtected struct {
 	server        *peerHTTP
 }
 
-// startPeerProtected runs both until the end of the test.
-func startPeerProtected(t *testing.T, seconds int, args ...string) (p peerProtected) {
+// startPeerProtected runs both until the end of the test. The variables are those of the authorization server, the
+// arguments those of the other one.
+func startPeerProtected(t *testing.T, variables []string, args ...string) (p peerProtected) {
 	t.Helper()
 	requirePeers(t, "conformance/node_modules")
 	requirePeers(t, "authorization/node_modules")
 	p.authorization = startPeerHTTP(t, Command{
 		Path: peerFile(t, "conformance/node_modules/.bin/node"),
 		Args: []string{peerFile(t, "authorization/server.mjs")},
-		Env:  []string{fmt.Sprintf("TOKEN_SECONDS=%d", seconds)},
+		Env:  variables,
 	})
 	p.server = startPeerHTTP(t, peerScript(t, "protected_server.py", append([]string{p.authorization.url}, args...)...))
 	return p
@@ -368,7 +379,7 @@ func (r *peerRedirect) Close(error) {}
 // to more scopes. docs/mcp.md shows lines of it; go test -run TestPeersAuthorization . -update writes it.
 func TestPeersAuthorization(t *testing.T) {
 	checkLeaks(t)
-	p := startPeerProtected(t, 3600)
+	p := startPeerProtected(t, nil)
 	person := newPeerPerson(t)
 	traffic := &peerTraffic{peerProtected: p, next: new(http.Transport), person: person,
 		names: make(map[string]string), count: make(map[string]int)}
@@ -405,4 +416,244 @@ func (p peerProtected) end(t *testing.T, token string) {
 	assert.NilError(t, err)
 	assert.NilError(t, answer.Body.Close())
 	assert.Equal(t, answer.StatusCode, http.StatusOK)
+}
+
+// peerUser is a user of the program: with a home of its own, and a server called notes in its configuration.
+type peerUser struct {
+	peerProtected
+	t      *testing.T
+	home   string
+	person *peerPerson
+	tokens map[string]bool // all that were ever in the file
+}
+
+func newPeerUser(t *testing.T, p peerProtected, settings string) *peerUser {
+	u := &peerUser{peerProtected: p, t: t, home: t.TempDir(), person: newPeerPerson(t), tokens: make(map[string]bool)}
+	config := fmt.Sprintf(`{"mcpServers":{"notes":{"url":%q%s}}}`, p.server.url, settings)
+	assert.NilError(t, os.WriteFile(filepath.Join(u.home, ".mcp.json"), []byte(config), 0o600))
+	return u
+}
+
+func (u *peerUser) start(args ...string) *programRun {
+	u.t.Helper()
+	p := newProgram(u.t, u.home, programEnvironment(u.home), args...)
+	assert.NilError(u.t, p.start())
+	return p
+}
+
+// finish waits for the end of a run, and returns what it has printed. No token is in that, nor in any file but the one
+// where the login is kept.
+func (u *peerUser) finish(p *programRun, status int) (stdout string) {
+	u.t.Helper()
+	ended := p.end()
+	places := map[string]string{"stdout": p.stdout.String(), "stderr": p.log.String()}
+	assert.Equal(u.t, ended, status, "%v", places)
+	u.state()
+	assert.NilError(u.t, fs.WalkDir(os.DirFS(u.home), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() && !strings.HasPrefix(path, peerLogins) {
+			places[path] = readText(u.t, filepath.Join(u.home, path))
+		}
+		return err
+	}))
+	for token := range u.tokens {
+		for place, text := range places {
+			assert.Assert(u.t, !strings.Contains(text, token), "a token is in %s", place)
+		}
+	}
+	return places["stdout"]
+}
+
+const peerLogins = ".config/mcpagent/logins/" // below the home
+
+func (u *peerUser) run(status int, args ...string) (stdout, stderr string) {
+	u.t.Helper()
+	p := u.start(args...)
+	return u.finish(p, status), p.log.String()
+}
+
+// logIn runs the command login, with a person who does what it asks for.
+func (u *peerUser) logIn() (page string) {
+	u.t.Helper()
+	p := u.start("login", "notes")
+	address, err := p.expect(peerLoginAddress)
+	assert.NilError(u.t, err)
+	page, _ = u.person.visit(address[0])
+	u.finish(p, 0)
+	return page
+}
+
+var peerLoginAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/auth\?\S+`)
+
+// state is what the program keeps of the login.
+func (u *peerUser) state() (state OAuthState) {
+	u.t.Helper()
+	files, err := filepath.Glob(filepath.Join(u.home, peerLogins+"*.json"))
+	assert.NilError(u.t, err)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		assert.NilError(u.t, err)
+		assert.NilError(u.t, json.Unmarshal(text, &state))
+		if state.Token != nil {
+			u.tokens[state.Token.Access], u.tokens[state.Token.Refresh] = true, true
+		}
+	}
+	delete(u.tokens, "")
+	return state
+}
+
+// TestPeersLogin: a user of the program logs in, and is logged in from then on, though a token lives for less time than
+// that before which it is refreshed: each request gets another one, and each refresh token works once.
+func TestPeersLogin(t *testing.T) {
+	checkLeaks(t)
+	u := newPeerUser(t, startPeerProtected(t, []string{"TOKEN_SECONDS=20"}), "")
+	_, stderr := u.run(1, "tools")
+	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
+	assert.Assert(t, is.Contains(u.logIn(), "You are logged in"))
+	assert.DeepEqual(t, u.person.pages, []string{"Sign-in", "Authorize", "You are logged in"})
+	stdout, _ := u.run(0, "whoami", "notes")
+	assert.Assert(t, is.Contains(stdout, u.authorization.url))
+	assert.Assert(t, is.Contains(stdout, "notes:read"))
+
+	grants := u.authorization.stderr
+	grants.mark()
+	stdout, _ = u.run(0, "tools")
+	assert.Assert(t, is.Contains(stdout, "list_notes"))
+	assert.Assert(t, len(grants.with("granted refresh_token", "")) > 1, "it was not refreshed within a run")
+	grants.mark()
+	stdout, stderr = u.run(0, "-trace", "1", "call", "who")
+	assert.Equal(t, stdout, "heron: notes:read (Bearer)\n")
+	assert.Assert(t, is.Contains(stderr, "tools/call"))
+	assert.Assert(t, len(grants.with("granted refresh_token", "")) > 1, "it was not refreshed from run to run")
+
+	// Several at once: the second use of a refresh token would end the login of all.
+	var runs []*programRun
+	for range 4 {
+		runs = append(runs, u.start("call", "list_notes"))
+	}
+	for _, run := range runs {
+		assert.Equal(t, u.finish(run, 0), "A heron stands in shallow water.\n")
+	}
+	stdout, _ = u.run(0, "call", "who")
+	assert.Equal(t, stdout, "heron: notes:read (Bearer)\n")
+	assert.Equal(t, len(grants.with("refused ", "")), 0, grants.String())
+
+	// A server that has forgotten all: the client is registered anew.
+	u.authorization.restart()
+	_, stderr = u.run(1, "call", "who")
+	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
+	assert.Assert(t, is.Contains(u.logIn(), "You are logged in"))
+	stdout, _ = u.run(0, "call", "who")
+	assert.Equal(t, stdout, "heron: notes:read (Bearer)\n")
+
+	u.run(0, "logout", "notes")
+	_, stderr = u.run(1, "call", "who")
+	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
+	_, stderr = u.run(1, "whoami", "notes")
+	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
+}
+
+// TestPeersClients: the program logs in as a client that was registered beforehand, or that has a metadata document. It
+// is not registered then, and a client of another authorization server is not shown to this one.
+func TestPeersClients(t *testing.T) {
+	checkLeaks(t)
+	p := startPeerProtected(t, nil)
+	registered := `, "oauth": {"clientId": "registered", "clientSecret": "registered-secret-0123456789", "issuer": %q}`
+	for _, settings := range []string{
+		fmt.Sprintf(registered, p.authorization.url),
+		`, "oauth": {"clientMetadataUrl": "https://client.example.com/mcpagent.json"}`,
+	} {
+		u := newPeerUser(t, p, settings)
+		u.logIn()
+		p.end(t, u.state().Token.Access)
+		stdout, _ := u.run(0, "call", "who")
+		assert.Equal(t, stdout, "heron: notes:read (Bearer)\n")
+	}
+	log := p.authorization.stderr
+	assert.Equal(t, len(log.with("granted refresh_token", "")), 2)
+	log.mark()
+	u := newPeerUser(t, p, fmt.Sprintf(registered, "https://login.example.com"))
+	_, stderr := u.run(1, "login", "notes")
+	assert.Assert(t, is.Contains(stderr, "https://login.example.com"))
+	assert.Assert(t, is.Contains(stderr, p.authorization.url))
+	assert.Equal(t, len(log.with("", "")), 0)
+	assert.Equal(t, strings.Count(log.String(), "registered a client"), 0)
+}
+
+// TestLoginInChromium: a browser that runs no script goes through a whole login, and what it shows at the end says so.
+// The same is seen of a login that the person declines.
+func TestLoginInChromium(t *testing.T) {
+	checkLeaks(t)
+	c := startChromium(t)
+	c.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true})
+	p := startPeerProtected(t, nil)
+	for _, test := range []struct {
+		button, title, text string
+		status              int
+	}{
+		{"[type=submit]", "You are logged in", "mcpagent can now use " + p.server.url, 0},
+		{"a[href$=abort]", "You are not logged in", "access_denied: End-User aborted interaction", 1},
+	} {
+		u := newPeerUser(t, p, "")
+		program := u.start("login", "notes")
+		address, err := program.expect(peerLoginAddress)
+		assert.NilError(t, err)
+		c.load("Page.navigate", map[string]any{"url": address[0]})
+		if c.value("document.forms[0].login ? 1 : 0") == "1" { // later logins know the browser by its cookie
+			c.value(`document.querySelectorAll("input:not([type=hidden])").forEach(input => input.value = "heron")`)
+			c.click("[type=submit]")
+		}
+		assert.Equal(t, c.value("document.querySelector('h1').innerText"), "Authorize")
+		c.click(test.button)
+
+		assert.Check(t, strings.HasPrefix(c.value("location.href"), "http://127.0.0.1:"))
+		assert.Check(t, is.Equal(c.value("document.querySelector('h1').innerText"), test.title))
+		assert.Check(t, is.Contains(c.value("document.title"), test.title))
+		assert.Check(t, is.Contains(c.value("document.body.innerText"), test.text))
+		assert.Check(t, is.Equal(c.value("document.scripts.length"), "0"))
+		assert.Check(t, is.Equal(c.value("performance.getEntriesByType('resource').length"), "0"), "it loads something else")
+		shown, err := png.Decode(bytes.NewReader(c.screenshot()))
+		assert.NilError(t, err)
+		assert.Check(t, is.Equal(shown.Bounds().Dx(), 800))
+		u.finish(program, test.status)
+	}
+}
+
+// click clicks on what leads to another page.
+func (c *chromium) click(selector string) {
+	c.t.Helper()
+	c.load("Runtime.evaluate", map[string]any{"expression": fmt.Sprintf("document.querySelector(%q).click()", selector)})
+}
+
+// TestPeersMachine: a program without a person gets in with a secret or a key of its own, and with tokens that are bound
+// to a key.
+func TestPeersMachine(t *testing.T) {
+	checkLeaks(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	assert.NilError(t, err)
+	encoded, err := x509.MarshalPKCS8PrivateKey(key)
+	assert.NilError(t, err)
+	file := filepath.Join(t.TempDir(), "key.pem")
+	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
+	assert.NilError(t, os.WriteFile(file, text, 0o600))
+	point, err := key.PublicKey.Bytes() // 4, x, y
+	assert.NilError(t, err)
+	jwk := fmt.Sprintf(`MACHINE_KEY={"kty":"EC","crv":"P-256","x":%q,"y":%q}`,
+		base64.RawURLEncoding.EncodeToString(point[1:33]), base64.RawURLEncoding.EncodeToString(point[33:]))
+	bearer, bound := startPeerProtected(t, []string{jwk}), startPeerProtected(t, []string{jwk}, "dpop")
+	const secret = `"clientId": "machine", "clientSecret": "machine-secret-0123456789"`
+	private := fmt.Sprintf(`"clientId": "machine-key", "privateKeyFile": %q`, filepath.ToSlash(file))
+	for _, test := range []struct {
+		peerProtected
+		settings, want string
+	}{
+		{bearer, secret, "machine: notes:read (Bearer)\n"},
+		{bearer, private, "machine-key: notes:read (Bearer)\n"},
+		{bound, secret + `, "dpop": true`, "machine: notes:read (DPoP)\n"},
+	} {
+		u := newPeerUser(t, test.peerProtected, `, "oauth": {"grant": "client_credentials", `+test.settings+`}`)
+		for range 2 {
+			stdout, _ := u.run(0, "call", "who")
+			assert.Equal(t, stdout, test.want)
+		}
+	}
 }

@@ -43,9 +43,10 @@ origin = f"http://127.0.0.1:{sock.getsockname()[1]}"
 class Introspection:
     """Asks the authorization server about each token, as its client protected-server."""
 
+    client = httpx2.AsyncClient(auth=("protected-server", "protected-server-secret"))
+
     async def verify_token(self, token: str) -> AccessToken | None:
-        async with httpx2.AsyncClient(auth=("protected-server", "protected-server-secret")) as client:
-            answer = await client.post(f"{issuer}/token/introspection", data={"token": token})
+        answer = await self.client.post(f"{issuer}/token/introspection", data={"token": token})
         claims = answer.raise_for_status().json()
         if not claims["active"]:
             return None

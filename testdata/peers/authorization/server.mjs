@@ -9,9 +9,17 @@ import Provider from 'oidc-provider';
 
 const seconds = () => Number(process.env.TOKEN_SECONDS ?? 3600); // that an access token lives
 
-// What is registered beforehand: the protected server, which asks about tokens, and programs that nobody logs in for.
+// What a person's client is, whatever its port.
+const native = {
+    application_type: 'native', redirect_uris: ['http://127.0.0.1/callback'],
+    grant_types: ['authorization_code', 'refresh_token'], response_types: ['code'],
+};
+
+// What is registered beforehand: the protected server, which asks about tokens, a client for persons, and programs that
+// nobody logs in for.
 const clients = [
     { client_id: 'protected-server', client_secret: 'protected-server-secret', grant_types: [] },
+    { client_id: 'registered', client_secret: 'registered-secret-0123456789', ...native },
     { client_id: 'machine', client_secret: 'machine-secret-0123456789', grant_types: ['client_credentials'] },
 ];
 if (process.env.MACHINE_KEY) { // as a JWK
@@ -29,7 +37,10 @@ server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
         cookies: { keys: [randomBytes(16).toString('hex')] },
         pkce: { required: () => true },
         ttl: { AccessToken: seconds, ClientCredentials: seconds },
+        // In place of the network: what a client's metadata document says.
+        fetch: async url => Response.json({ client_id: String(url), token_endpoint_auth_method: 'none', ...native }),
         features: {
+            clientIdMetadataDocument: { enabled: true, ack: 'draft-02' },
             clientCredentials: { enabled: true },
             dPoP: { enabled: true, nonceSecret: randomBytes(32), requireNonce: () => true },
             introspection: { enabled: true, allowedPolicy: (_, client) => client.clientId === 'protected-server' },
@@ -40,6 +51,9 @@ server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
             },
         },
     });
+    provider.on('registration_create.success', () => console.error('registered a client'));
+    provider.on('grant.success', ctx => console.error(`granted ${ctx.oidc.params.grant_type}`));
+    provider.on('grant.error', (ctx, error) => console.error(`refused ${ctx.oidc.params?.grant_type}: ${error.error_detail}`));
     provider.on('server_error', (_, error) => console.error(error));
     const callback = provider.callback();
     server.on('request', async (req, res) => {
