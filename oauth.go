@@ -934,8 +934,17 @@ func (f *oauthFlow) requestToken(ctx context.Context, client OAuthClient, form u
 	return token, nil
 }
 
-// postToken sends a form to the token endpoint, for a client, and returns the answer.
+// postToken sends a form to the token endpoint, for a client, and returns the answer. A DPoP below keeps the nonce of
+// a refusal; the second request, which has it, has another client assertion, too: each is used once.
 func (f *oauthFlow) postToken(ctx context.Context, client OAuthClient, form url.Values) ([]byte, error) {
+	body, err := f.tryToken(ctx, client, form)
+	if refusal := new(OAuthError); errors.As(err, &refusal) && refusal.Code == "use_dpop_nonce" {
+		return f.tryToken(ctx, client, form)
+	}
+	return body, err
+}
+
+func (f *oauthFlow) tryToken(ctx context.Context, client OAuthClient, form url.Values) ([]byte, error) {
 	ctx, cancel := withOAuthTime(ctx)
 	defer cancel()
 	form.Set("resource", f.site.resource)

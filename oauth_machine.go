@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/ecdsa"
@@ -31,10 +30,9 @@ import (
 var errNotP256 = errors.New("the private key is not an EC key of P-256, which ES256 needs")
 
 const (
-	assertionLife  = 5 * time.Minute // of a client assertion
-	maxNonce       = 4 << 10         // bytes of a DPoP nonce; a longer one is not used
-	maxNonceAnswer = 64 << 10        // bytes of a token endpoint's error that are searched for use_dpop_nonce
-	nonceAttempts  = 3               // of one request, of which all but the last may end with a new nonce
+	assertionLife = 5 * time.Minute // of a client assertion
+	maxNonce      = 4 << 10         // bytes of a DPoP nonce; a longer one is not used
+	nonceAttempts = 3               // of one request, of which all but the last may end with a new nonce
 )
 
 // ClientCredentials is the OAuth.Grant of a client that acts for itself (RFC 6749, 4.4).
@@ -196,8 +194,9 @@ func signJWT(key *ecdsa.PrivateKey, header, claims map[string]any) (string, erro
 
 // DPoP is an http.RoundTripper that binds tokens to a key (RFC 9449): who steals one has nothing. It stands below
 // OAuth, as its Base. Each token request, which is any POST of a form, and each request with a token of the type
-// DPoP gets a proof, signed with the key. Where a server wants its nonce in the proof and has refused one without,
-// the request is sent again, which needs its GetBody. A token that is not bound, of the type Bearer, is not sent.
+// DPoP gets a proof, signed with the key. Where the resource wants its nonce in the proof and has refused one
+// without, the request is sent again, which needs its GetBody; a token request is left to OAuth, as it may need
+// another client assertion. A token that is not bound, of the type Bearer, is not sent.
 //
 // Set the exported fields before the first request.
 type DPoP struct {
@@ -251,11 +250,11 @@ func (d *DPoP) send(base http.RoundTripper, r *http.Request) (*http.Response, er
 		if err != nil {
 			return nil, err
 		}
-		again := d.keepNonce(r.URL, response) && wantsNonce(response, form)
+		again := d.keepNonce(r.URL, response) && bound && wantsNonce(response)
 		if !again || attempt == nonceAttempts || r.Body != nil && r.Body != http.NoBody && r.GetBody == nil {
 			return response, nil
 		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxNonceAnswer)) // so that the connection is used again
+		_, _ = io.CopyN(io.Discard, response.Body, 4<<10) // so that its connection can be used again
 		_ = response.Body.Close()
 		if r = r.Clone(r.Context()); r.GetBody != nil {
 			if r.Body, err = r.GetBody(); err != nil {
@@ -328,23 +327,10 @@ func (d *DPoP) keepNonce(u *url.URL, response *http.Response) bool {
 	return true
 }
 
-// wantsNonce reports whether a response refuses a request for the nonce in its proof: a token endpoint says so in its
-// JSON (RFC 9449, 8), the resource in a challenge (9). What wantsNonce reads of the body it puts back.
-func wantsNonce(response *http.Response, form bool) bool {
-	const code = "use_dpop_nonce"
-	switch {
-	case response.StatusCode != http.StatusBadRequest && response.StatusCode != http.StatusUnauthorized:
-		return false
-	case !form:
-		return slices.ContainsFunc(parseChallenges(response.Header.Values("WWW-Authenticate")), func(c challenge) bool {
-			return c.scheme == "dpop" && c.params["error"] == code
-		})
-	}
-	text, _ := io.ReadAll(io.LimitReader(response.Body, maxNonceAnswer))
-	response.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(text), response.Body), response.Body}
-	var answer struct{ Error string }
-	return json.Unmarshal(text, &answer) == nil && answer.Error == code
+// wantsNonce reports whether the resource refuses a request for the nonce in its proof (RFC 9449, 9).
+func wantsNonce(response *http.Response) bool {
+	challenges := parseChallenges(response.Header.Values("WWW-Authenticate"))
+	return response.StatusCode == http.StatusUnauthorized && slices.ContainsFunc(challenges, func(c challenge) bool {
+		return c.scheme == "dpop" && c.params["error"] == "use_dpop_nonce"
+	})
 }

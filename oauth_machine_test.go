@@ -448,44 +448,60 @@ func TestMachineGrants(t *testing.T) {
 	for _, row := range []struct {
 		name      string
 		configure func(s *machineServers, o *OAuth)
-		token     []string // the requests for a token
+		exchange  bool   // there is a token exchange first
+		grant     string // the end of the grant type
 	}{
 		{"client credentials, basic", func(s *machineServers, o *OAuth) {
 			o.Client, o.Grant = OAuthClient{ID: "basic", Secret: machineSecret}, ClientCredentials
-		}, []string{"as.example client_credentials 200"}},
+		}, false, "client_credentials"},
 		{"client credentials, post", func(s *machineServers, o *OAuth) {
 			o.Client = OAuthClient{ID: "post", Secret: machineSecret, AuthMethod: "client_secret_post"}
 			o.Grant = ClientCredentials
-		}, []string{"as.example client_credentials 200"}},
+		}, false, "client_credentials"},
 		{"client credentials, private key", func(s *machineServers, o *OAuth) {
 			o.Client, o.Grant = OAuthClient{ID: "jwt", AuthMethod: "private_key_jwt"}, ClientCredentials
 			var err error
 			o.Assert, err = PrivateKeyJWT("jwt", machinePEM(t, s.clientKey), "key-1")
 			assert.NilError(t, err)
-		}, []string{"as.example client_credentials 200"}},
+		}, false, "client_credentials"},
 		{"workload", func(s *machineServers, o *OAuth) {
 			o.Grant = JWTBearer(func(context.Context) (string, error) {
 				return s.sign(map[string]any{"aud": machineIssuer, "jti": rand.Text()}), nil
 			})
-		}, []string{"as.example jwt-bearer 200"}},
+		}, false, "jwt-bearer"},
 		{"enterprise", func(s *machineServers, o *OAuth) {
 			o.Client = OAuthClient{ID: "basic", Secret: machineSecret}
 			o.Grant = s.provider().Grant
-		}, []string{"idp.example token-exchange 200", "as.example jwt-bearer 200"}},
+		}, true, "jwt-bearer"},
 	} {
-		for _, proof := range []string{"", " and DPoP"} {
+		for _, proof := range []string{"", " and DPoP", " and DPoP with nonces"} {
 			t.Run(row.name+proof, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s, o := newMachineServers(), &OAuth{}
 					var told []string
 					o.Secret = func(text string) { told = append(told, text) }
-					if row.configure(s, o); proof != "" {
-						s.bound, o.Base = true, &DPoP{Base: htMemory{s}}
+					row.configure(s, o)
+					if s.bound = proof != ""; s.bound {
+						o.Base = &DPoP{Base: htMemory{s}}
+					}
+					if strings.Contains(proof, "nonces") {
+						s.nonceUses = 100
 					}
 					client, want := s.client(t, o), []string(nil)
-					for range 2 {
-						want = append(append(append(want, "api.example POST 401"), row.token...),
-							"api.example POST 200", "api.example POST 200")
+					for round := range 2 {
+						refused := round == 0 && s.nonceUses > 0
+						want = append(want, "api.example POST 401")
+						if row.exchange {
+							want = append(want, "idp.example token-exchange 200")
+						}
+						if refused {
+							want = append(want, "as.example "+row.grant+" 400")
+						}
+						want = append(want, "as.example "+row.grant+" 200")
+						if refused {
+							want = append(want, "api.example POST 401")
+						}
+						want = append(want, "api.example POST 200", "api.example POST 200")
 						for range 2 {
 							status, err := machineCall(client)
 							assert.NilError(t, err)
@@ -755,78 +771,67 @@ type machineBody struct {
 
 func (b *machineBody) Close() error { b.closed = true; return nil }
 
-// A server may want its nonce in proofs, and another one later. It gets it, at the token endpoint and at the resource,
-// each its own; the request is sent again with a new proof. One that is never content is not asked for ever.
+// A server may want its nonce in proofs, and another one later. It gets it, the token endpoint and the resource each its
+// own; the request is sent again with a new proof. One that is never content is not asked for ever.
 func TestDPoPNonces(t *testing.T) {
 	s := newMachineServers()
 	s.bound, s.nonceUses = true, 2
 	d := &DPoP{Base: htMemory{s}}
+	status, text := machineSend(t, d, machineTokenRequest(t))
+	assert.Equal(t, status, http.StatusBadRequest)
+	assert.Assert(t, is.Contains(text, `{"error":"use_dpop_nonce"`)) // which is left to OAuth
 	token := machineGetToken(t, d)
 	const refused, ok = "api.example POST 401", "api.example POST 200"
 	for range 5 {
 		status, _ := machineSend(t, d, machineRequest(t, token))
 		assert.Equal(t, status, http.StatusOK)
 	}
-	want := []string{"as.example client_credentials 400", "as.example client_credentials 200",
-		refused, ok, ok, refused, ok, ok, refused, ok}
-	assert.DeepEqual(t, s.requests(), want)
+	assert.DeepEqual(t, s.requests(), []string{"as.example client_credentials 400", "as.example client_credentials 200",
+		refused, ok, ok, refused, ok, ok, refused, ok})
 	s.refuse = true
-	status, _ := machineSend(t, d, machineRequest(t, token))
+	status, _ = machineSend(t, d, machineRequest(t, token))
 	assert.Equal(t, status, http.StatusUnauthorized)
 	assert.DeepEqual(t, s.requests(), []string{refused, refused, refused})
-	status, text := machineSend(t, d, machineTokenRequest(t))
-	assert.Equal(t, status, http.StatusBadRequest)
-	assert.Assert(t, is.Contains(text, `{"error":"use_dpop_nonce"`)) // for OAuth to read
-	assert.DeepEqual(t, s.requests(), slices.Repeat([]string{"as.example client_credentials 400"}, 3))
 	s.refuse = false
 	clear(s.nonces)
 	once := machineRequest(t, token)
 	once.GetBody = nil // the body cannot be sent again
 	status, _ = machineSend(t, d, once)
 	assert.Equal(t, status, http.StatusUnauthorized)
-	assert.DeepEqual(t, s.requests(), []string{refused})
 	status, _ = machineSend(t, d, machineRequest(t, token))
 	assert.Equal(t, status, http.StatusOK)
-	assert.DeepEqual(t, s.requests(), []string{ok}) // with the nonce of the refusal
+	assert.DeepEqual(t, s.requests(), []string{refused, ok}) // with the nonce of the refusal
 	assert.Equal(t, len(s.problems()), 0)
 }
 
-// An answer that gives a nonce and refuses for another reason is the answer.
+// An answer that gives a nonce and refuses for another reason is the answer; so is one with a nonce that is too long.
 func TestDPoPOtherRefusals(t *testing.T) {
 	for _, row := range []struct {
-		status          int
-		challenge, body string
-		sent            int
+		status    int
+		challenge string
+		nonce     string
+		sent      int
 	}{
-		{400, "", `{"error":"invalid_grant"}`, 1},
-		{400, "", `{"error":"use_dpop_nonce"}`, 3},
-		{401, "", `{"error":"use_dpop_nonce"}`, 3},
-		{500, "", `{"error":"use_dpop_nonce"}`, 1},
-		{400, "", "use_dpop_nonce", 1},
-		{400, "", "{}" + strings.Repeat(" ", maxNonceAnswer) + "the rest", 1},
-		{401, `DPoP error="invalid_token"`, "", 1},
-		{401, `Bearer error="use_dpop_nonce"`, "", 1},
-		{401, `Bearer realm="a", dpop algs="ES256", error="use_dpop_nonce"`, "", 3},
-		{403, `DPoP error="use_dpop_nonce"`, "", 1},
+		{401, `DPoP error="invalid_token"`, "a", 1},
+		{401, `Bearer error="use_dpop_nonce"`, "a", 1},
+		{401, `Bearer realm="a", dpop algs="ES256", error="use_dpop_nonce"`, "a", 3},
+		{401, `DPoP error="use_dpop_nonce"`, "", 1},
+		{401, `DPoP error="use_dpop_nonce"`, strings.Repeat("a", maxNonce), 3},
+		{401, `DPoP error="use_dpop_nonce"`, strings.Repeat("a", maxNonce+1), 1},
+		{403, `DPoP error="use_dpop_nonce"`, "a", 1},
 	} {
 		sent := 0
 		d := &DPoP{Base: htMemory{http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sent++
-			w.Header().Set("DPoP-Nonce", strconv.Itoa(sent))
-			if row.challenge != "" {
-				w.Header().Set("WWW-Authenticate", row.challenge)
-			}
+			w.Header().Set("DPoP-Nonce", row.nonce)
+			w.Header().Set("WWW-Authenticate", row.challenge)
 			w.WriteHeader(row.status)
-			_, _ = io.WriteString(w, row.body)
+			_, _ = io.WriteString(w, "the body")
 		})}}
-		r := machineTokenRequest(t)
-		if row.challenge != "" {
-			r = machineRequest(t, "a")
-		}
-		status, text := machineSend(t, d, r)
+		status, text := machineSend(t, d, machineRequest(t, "a"))
 		assert.Equal(t, status, row.status)
-		assert.Equal(t, text, row.body)
-		assert.Equal(t, sent, row.sent, "%+v", row)
+		assert.Equal(t, text, "the body")
+		assert.Equal(t, sent, row.sent, row.challenge)
 	}
 }
 
