@@ -44,6 +44,10 @@ import (
 //	model FILE                  a new model server; its replies: see scriptReplies
 //	reached NAME, release NAME  wait until the model holds a reply there; let it answer
 //	gossip                      a server at http://$GOSSIP that repeats the Authorization header
+//	protected                   the same at $PROTECTED for those who have logged in; its tokens are hidden, as by hide
+//	visit URL FILE              open an address as a browser does, and keep the page that it ends at
+//	consent URL NAME            open it, and keep the address that the browser is then sent to
+//	refuse                      the person says no from now on
 //	stdin FILE|TEXT             for the next run
 //	[!?] mcpagent ARG...        run the program to its end, which is a failure with !, and may be with ?
 //	start mcpagent ARG...       start it
@@ -234,6 +238,7 @@ type script struct {
 	program *programRun // the last one that was started
 	started *programRun // the last one that "start" started
 	hidden  []string
+	oauth   *oauthServer // nil if there is none
 	model   *modelServer
 	over    chan struct{} // closed by end
 	end     func()        // lets all replies of the models end
@@ -306,6 +311,7 @@ func (s *script) do(line string) error {
 		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1",
 		"mkdir": "1 1", "cp": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
 		"reached": "1 1", "release": "1 1", "gossip": "0 0", "stdin": "1 1",
+		"protected": "0 0", "visit": "2 2", "consent": "2 2", "refuse": "0 0",
 		"mcpagent": "0 99 !", "start": "1 99", "back": "0 0",
 		"terminal": "2 99", "expect": "1 2", "type": "1 1", "key": "1 1", "say": "1 1", "signal": "1 2", "wait": "0 0",
 		"status": "1 1", "fails": "2 2", "stdout": "1 2 !", "stderr": "1 2 !", "grep": "2 3 !", "cmp": "2 2", "json": "1 3",
@@ -355,6 +361,20 @@ func (s *script) do(line string) error {
 		server := httptest.NewServer(new(scriptPeer))
 		s.t.Cleanup(server.Close)
 		s.env["GOSSIP"] = strings.TrimPrefix(server.URL, "http://")
+		return nil
+	case "protected":
+		s.oauth = startOAuthServer(s.t, new(scriptPeer))
+		s.env["PROTECTED"] = s.oauth.Resource
+		return nil
+	case "visit":
+		page, _, err := visit(words[0], true)
+		return cmp.Or(err, os.WriteFile(s.path(words[1]), []byte(page), 0o600))
+	case "consent":
+		_, address, err := visit(words[0], false)
+		s.env[words[1]] = address
+		return err
+	case "refuse":
+		s.oauth.set(func() { s.oauth.Respond = refuseLogin })
 		return nil
 	case "stdin":
 		s.stdin = words[0] + "\n"
@@ -580,7 +600,7 @@ func (s *script) wait() error {
 		return err
 	}
 	text, err := s.read("all")
-	for _, secret := range s.hidden {
+	for _, secret := range slices.Concat(s.hidden, s.oauth.tokens()) {
 		n := min(12, len(secret))
 		if at := max(strings.Index(text, secret[:n]), strings.Index(text, secret[len(secret)-n:])); at >= 0 {
 			return fmt.Errorf("a secret is in: …%s", text[max(0, at-200):min(len(text), at+60)])
