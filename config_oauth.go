@@ -23,18 +23,18 @@ type OAuthConfig struct {
 	ProviderClient           OAuthClient
 	DPoP                     bool // tokens are bound to the private key, or to one for this run
 
+	Text string // as it is written
 	port string // of Client.RedirectURI
 }
 
-// fields returns where the values of the fields of an "oauth" go.
-func (o *OAuthConfig) fields() []struct {
-	name string // as it is written, but for dashes, underscores and capitals
+// oauthField is where a value goes. The name may be written with dashes, underscores and other capitals.
+type oauthField struct {
+	name string
 	to   any
-} {
-	return []struct {
-		name string
-		to   any
-	}{
+}
+
+func (o *OAuthConfig) fields() []oauthField {
+	return []oauthField{
 		{"grant", &o.Grant}, {"clientId", &o.Client.ID}, {"clientSecret", &o.Client.Secret}, {"issuer", &o.Client.Issuer},
 		{"clientMetadataUrl", &o.MetadataURL}, {"redirectUri", &o.Client.RedirectURI}, {"callbackPort", &o.port},
 		{"privateKey", &o.Key}, {"privateKeyFile", &o.KeyFile}, {"assertion", &o.Assertion}, {"idToken", &o.Assertion},
@@ -44,22 +44,11 @@ func (o *OAuthConfig) fields() []struct {
 	}
 }
 
-// String has all that decides where a login goes, and what is sent there.
-func (o *OAuthConfig) String() (text string) {
-	for _, f := range o.fields() {
-		to, ok := f.to.(*string)
-		if ok && *to != "" && f.name != "idToken" && f.name != "idTokenFile" {
-			text += " " + f.name + " " + *to
-		}
-	}
-	return text + " " + strings.Join(o.Scopes, ",")
-}
-
 // oauth reads an object, or true or false, as Claude Code, Gemini CLI, opencode, VS Code, Cursor and FastMCP write it.
 func (r *serverReader) oauth(field string, value json.RawMessage) {
-	r.login = &OAuthConfig{}
-	if text := string(value); text[0] != '{' {
-		r.login.Never = text != `"oauth"` && !r.bool(field, value)
+	r.login = &OAuthConfig{Text: string(value)}
+	if value[0] != '{' {
+		r.login.Never = r.login.Text != `"oauth"` && !r.bool(field, value)
 		return
 	}
 	fields := r.login.fields()
@@ -110,15 +99,15 @@ func (r *serverReader) checkOAuth(field string, o *OAuthConfig) {
 			"callbackPort is not a number, or redirectUri is not of the form http://localhost:PORT/path")
 	}
 	o.Grant = strings.ReplaceAll(strings.ToLower(o.Grant), "-", "_")
-	hasKey, has := o.Key+o.KeyFile != "", func(grant string) bool { return o.Grant == grant }
+	has := func(grant string) bool { return o.Grant == grant }
+	hasKey, hasAssertion := o.Key+o.KeyFile != "", o.Assertion+o.AssertionFile != ""
 	wrong(!has("") && !has("client_credentials") && !has("jwt_bearer") && !has("token_exchange"),
 		"grant is none of client_credentials, jwt_bearer and token_exchange")
 	wrong(o.Client.ID == "" && (o.Client.Secret != "" || hasKey || has("client_credentials") || has("token_exchange")),
 		"needs a clientId")
-	wrong(o.Client.Secret != "" && hasKey, "has a clientSecret and a privateKey: leave one of them out")
 	wrong(has("client_credentials") && o.Client.Secret == "" && !hasKey,
 		"grant client_credentials needs a clientSecret, or a privateKey or privateKeyFile")
-	wrong((has("jwt_bearer") || has("token_exchange")) != (o.Assertion+o.AssertionFile != ""),
+	wrong((has("jwt_bearer") || has("token_exchange")) != hasAssertion,
 		"grant jwt_bearer goes with assertion or assertionFile, and token_exchange with idToken or idTokenFile")
 	wrong(has("token_exchange") != (o.Provider != ""), "grant token_exchange goes with idpTokenEndpoint")
 	if hasKey {

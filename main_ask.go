@@ -262,7 +262,7 @@ func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
 	var functions []Function
 	err := t.withLogins(ctx, func() (err error) { functions, err = t.host.Functions(ctx); return err })
 	if err != nil {
-		return nil, &exitError{exitStart, err} // the servers have failed, not the model
+		return nil, &exitError{exitStart, t.explainCall(err)} // the servers have failed, not the model
 	}
 	t.tellAbsent(t.host.Status())
 	return functions, nil
@@ -270,7 +270,7 @@ func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
 
 func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.view.Progress(call))
-	if err = explainCall(err); err != nil {
+	if err = t.explainCall(err); err != nil {
 		return ToolOutput{}, t.masked(err)
 	}
 	return ToolOutput{Text: ModelText(result), IsError: result.IsError, Result: result}, nil

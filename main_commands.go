@@ -136,7 +136,7 @@ func (p *program) everyServer(ctx context.Context, host *Host, names []string,
 		answered = answered || s.Err == nil
 	}
 	if !answered {
-		return nil, status[0].Err
+		return nil, p.explainCall(status[0].Err)
 	}
 	p.tellAbsent(status)
 	return all, nil
@@ -189,7 +189,7 @@ func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) 
 	var tools []HostTool
 	err = p.withLogins(ctx, func() (err error) { tools, err = host.Tools(ctx, names...); return err })
 	if err != nil {
-		return nil, err
+		return nil, p.explainCall(err)
 	}
 	p.tellAbsent(host.Status())
 	for _, t := range tools {
@@ -274,7 +274,7 @@ func (p *program) callTool(ctx context.Context, host *Host, name string, argumen
 	result, err := host.CallTool(ctx, e.full, arguments, view.Watch(ToolCall{Name: name}))
 	view.End()
 	if err != nil {
-		return &exitError{exitTool, explainCall(err)}
+		return &exitError{exitTool, p.explainCall(err)}
 	}
 	if p.json {
 		result.Content = append([]ContentBlock{}, result.Content...) // never null
@@ -405,7 +405,7 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) ([]
 	}
 	contents, err := client.ReadResource(ctx, uri)
 	if err != nil {
-		return nil, &exitError{exitTool, explainCall(err)}
+		return nil, &exitError{exitTool, p.explainCall(err)}
 	}
 	return contents, nil
 }
@@ -505,7 +505,7 @@ func (p *program) getPrompt(ctx context.Context, host *Host, name string,
 	}
 	result, err := client.GetPrompt(ctx, e.name, arguments)
 	if err != nil {
-		return nil, &exitError{exitTool, explainCall(err)}
+		return nil, &exitError{exitTool, p.explainCall(err)}
 	}
 	return result, nil
 }

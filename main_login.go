@@ -24,9 +24,8 @@ import (
 )
 
 const (
-	loginTime   = 10 * time.Minute // for a person to log in
-	outcomeTime = 30 * time.Second // for the rest of the flow, which the page in the browser waits for
-	pageTime    = 2 * time.Second  // for the page to reach the browser
+	loginTime = 10 * time.Minute // for a person to log in
+	pageTime  = 2 * time.Second  // for a page to reach the browser
 )
 
 // errInterjected ends a chat's prompt, so that what waits for it is shown.
@@ -71,19 +70,17 @@ func (l *login) setGrant(c *OAuthConfig) (err error) {
 	o, key := l.oauth, []byte(c.Key)
 	if c.KeyFile != "" {
 		if key, err = os.ReadFile(c.KeyFile); err != nil {
-			return fmt.Errorf("oauth privateKeyFile: %w", err)
+			return err
 		}
 		l.secrets.AddVariable("privateKey", string(key))
 	}
 	if len(key) > 0 {
-		if o.Assert, err = PrivateKeyJWT(c.Client.ID, key, ""); err != nil {
-			return fmt.Errorf("oauth privateKey: %w", err)
-		}
+		o.Assert, err = PrivateKeyJWT(c.Client.ID, key, "")
 	}
 	if c.DPoP {
 		bound := &DPoP{Base: o.Base}
-		if bound.Key, err = ECKey(key); err != nil {
-			bound.Key, o.Store = nil, nil // a token without its key is of no use to the next run
+		if bound.Key, _ = ECKey(key); bound.Key == nil {
+			o.Store = nil // a token without its key is of no use to the next run
 		}
 		o.Base = bound
 	}
@@ -101,7 +98,7 @@ func (l *login) setGrant(c *OAuthConfig) (err error) {
 			Secret: o.Secret}
 		o.Grant = provider.Grant
 	}
-	return nil
+	return err
 }
 
 // onTerminal reports whether there is a person, who sees all that is written and wants to.
@@ -129,7 +126,7 @@ func (p *program) withLogins(ctx context.Context, do func() error) error {
 			return err
 		}
 		select {
-		case <-r.over:
+		case <-r.ended:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -146,14 +143,7 @@ func (l *login) waited() (total time.Duration, now bool) {
 }
 
 // name is what the user calls the server.
-func (l *login) name() string {
-	if l.program.server != "" {
-		return l.server.URL
-	}
-	return l.server.Name
-}
-
-func (l *login) hint() string { return "run: mcpagent login " + word(l.name()) }
+func (l *login) name() string { return cmp.Or(l.program.server, l.server.Name) }
 
 // listen is OAuth.Listen. Where the port of an earlier run is taken, it listens at another one.
 func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) {
@@ -162,7 +152,7 @@ func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) 
 	}
 	u, err := url.Parse(cmp.Or(redirectURI, "http://127.0.0.1:0/callback"))
 	if err != nil {
-		return nil, errors.New("the redirect URI is not a URL")
+		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:"+u.Port())
 	if err != nil && redirectURI != l.fixed {
@@ -171,11 +161,11 @@ func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) 
 	if err != nil {
 		return nil, fmt.Errorf("the browser cannot come back to %s: %w", u, err)
 	}
-	if at := listener.Addr().String(); redirectURI != l.fixed || redirectURI == "" {
-		u.Host = at
+	if redirectURI != l.fixed || redirectURI == "" {
+		u.Host = listener.Addr().String()
 	}
-	return &redirect{login: l, uri: u, listener: listener, answer: make(chan url.Values, 1), over: make(chan struct{}),
-		ended: make(chan struct{})}, nil
+	answer, ended := make(chan url.Values, 1), make(chan struct{})
+	return &redirect{login: l, uri: u, listener: listener, answer: answer, ended: ended}, nil
 }
 
 // redirect is what the browser comes back to: a server on this machine, for one login.
@@ -188,7 +178,6 @@ type redirect struct {
 	state    string          // of the authorization request
 	answer   chan url.Values // one slot
 	since    time.Time       // when the person was asked
-	over     chan struct{}   // closed when the person is not asked any more
 	ended    chan struct{}   // closed when err is set
 	err      error           // of the flow
 }
@@ -198,9 +187,8 @@ func (r *redirect) URI() string { return r.uri.String() }
 // Ask has a person log in: in a browser of this machine, or in one elsewhere, whose last address is pasted here.
 func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) {
 	u, err := url.Parse(address)
-	outside := func(c rune) bool { return c <= ' ' || c > '~' }
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || strings.ContainsFunc(address, outside) {
-		return nil, errors.New("the address of the login is not one that a browser may be sent to")
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, errors.New("the address of the login is not one of http or https")
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, loginTime, fmt.Errorf("nobody has logged in within %s", loginTime))
 	var pasting sync.WaitGroup
@@ -211,7 +199,6 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	defer func() {
 		r.asked.Add(int64(time.Since(r.since)))
 		r.asking.Store(nil)
-		close(r.over)
 	}()
 	r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
 	r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
@@ -292,15 +279,10 @@ func (r *redirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	case !r.take(request.URL.Query()):
 		text = "This is not the end of the login that mcpagent waits for. That one goes on."
 	default:
-		select {
-		case <-r.ended:
-			if r.err != nil {
-				text = r.err.Error()
-			} else {
-				status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
-			}
-		case <-time.After(outcomeTime):
-			title, text = "The login goes on", "The terminal will show how it ends."
+		if <-r.ended; r.err != nil { // Close is called in any case
+			text = r.err.Error()
+		} else {
+			status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
 		}
 	}
 	for name, value := range map[string]string{
@@ -430,16 +412,16 @@ func (p *program) logOut(ctx context.Context, args []string) error {
 
 // whoAmI is the command whoami: of one server, or of all that there is a login to.
 func (p *program) whoAmI(ctx context.Context, args []string) error {
-	folder, err := loginFolder()
-	files, _ := filepath.Glob(filepath.Join(folder, "*.json")) // the pattern is valid
+	file, err := newLoginFile("")
 	if len(args) > 0 {
-		var file *loginFile
-		if _, file, err = p.remote(ctx, "whoami", args); err == nil {
-			files = []string{file.path}
-		}
+		_, file, err = p.remote(ctx, "whoami", args)
 	}
 	if err != nil {
 		return err
+	}
+	files := []string{file.path}
+	if len(args) == 0 {
+		files, _ = filepath.Glob(filepath.Join(filepath.Dir(file.path), "*.json")) // the pattern is valid
 	}
 	var logins []*OAuthState
 	for _, path := range files {
@@ -459,28 +441,22 @@ func (p *program) whoAmI(ctx context.Context, args []string) error {
 
 // showLogins prints what a person may know of logins.
 func (p *program) showLogins(logins ...*OAuthState) error {
-	type shown struct {
-		Server  string    `json:"server"`
-		Issuer  string    `json:"issuer"`
-		Scopes  []string  `json:"scopes"`
-		Expiry  time.Time `json:"expiry,omitzero"`
-		Refresh bool      `json:"refresh"` // it is refreshed by itself
-	}
-	text, list := "", []shown{}
+	text, list := "", []any{}
 	for _, l := range logins {
 		if u, err := url.Parse(l.Resource); err == nil {
 			p.secrets.AddURL(u)
 		}
-		s := shown{l.Resource, l.Token.Issuer, append([]string{}, l.Token.Scopes...), l.Token.Expiry, l.Token.Refresh != ""}
-		list = append(list, s)
-		text += fmt.Sprintf("%s\n    issuer  %s\n    scopes  %s\n", s.Server, s.Issuer, strings.Join(s.Scopes, " "))
-		if !s.Expiry.IsZero() {
-			text += "    until   " + s.Expiry.Local().Format(time.DateTime)
-			if s.Refresh {
-				text += ", then refreshed"
-			}
-			text += "\n"
+		scopes, until, refresh := append([]string{}, l.Token.Scopes...), "not known", l.Token.Refresh != ""
+		list = append(list, map[string]any{"server": l.Resource, "issuer": l.Token.Issuer, "scopes": scopes,
+			"expiry": l.Token.Expiry, "refresh": refresh})
+		if !l.Token.Expiry.IsZero() {
+			until = l.Token.Expiry.Local().Format(time.DateTime)
 		}
+		if refresh {
+			until += ", then refreshed"
+		}
+		text += fmt.Sprintf("%s\n    issuer  %s\n    scopes  %s\n    until   %s\n", l.Resource, l.Token.Issuer,
+			strings.Join(scopes, " "), until)
 	}
 	if p.json {
 		return p.printJSON(list)

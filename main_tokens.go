@@ -21,27 +21,15 @@ const loginPoll = 50 * time.Millisecond // between two tries to lock a file
 // loginFile is the OAuthStore of one server: a file that only its owner can read, in a folder of the same kind.
 type loginFile struct{ path, resource string }
 
-// loginFolder is where the files are. A machine may have no home: then there is none.
-func loginFolder() (string, error) {
+// newLoginFile returns the file of a server, which may not exist. A machine may have no place for it.
+func newLoginFile(resource string) (*loginFile, error) {
 	folder, err := os.UserConfigDir()
 	if err != nil {
-		return "", fmt.Errorf("logins cannot be kept: %w", err)
+		return nil, fmt.Errorf("logins cannot be kept: %w", err)
 	}
-	return filepath.Join(folder, "mcpagent", "logins"), nil
-}
-
-// newLoginFile returns the file of a server, which may not exist.
-func newLoginFile(resource string) (*loginFile, error) {
-	folder, err := loginFolder()
-	if err != nil {
-		return nil, err
-	}
-	u, err := url.Parse(resource)
-	if err != nil {
-		return nil, errors.New("the server's URL is not valid")
-	}
+	u, _ := url.Parse(resource) // it is valid
 	name := fmt.Sprintf("%s-%.16x.json", notInLogName.ReplaceAllString(u.Host, "_"), sha256.Sum256([]byte(resource)))
-	return &loginFile{filepath.Join(folder, name), resource}, nil
+	return &loginFile{filepath.Join(folder, "mcpagent", "logins", name), resource}, nil
 }
 
 // Lock is OAuthStore.Lock.

@@ -91,7 +91,7 @@ func describe(s *Server, o *OAuthConfig) string {
 			words = append(words, "with the header", word(name+": "+strings.Join(s.Header[name], ", ")))
 		}
 		if o != nil {
-			words = append(words, "with oauth", word(o.String()))
+			words = append(words, "with oauth", word(o.Text))
 		}
 	} else {
 		for _, argument := range append([]string{s.Command.Path}, s.Command.Args...) {
