@@ -2556,12 +2556,11 @@ func conformanceChild() int {
 	ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
 	defer cancel()
 	scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO")
-	oauth, err := conformanceOAuth(os.Args[len(os.Args)-1], scenario, os.Getenv("MCP_CONFORMANCE_CONTEXT"))
+	login, err := conformanceLogin(os.Args[len(os.Args)-1], scenario, os.Getenv("MCP_CONFORMANCE_CONTEXT"))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	server := Server{URL: oauth.Resource, Client: &http.Client{Transport: oauth}}
 	options := ClientOptions{Answers: map[string]Responder{
 		"roots/list": RootsAnswer(func(context.Context) ([]Root, error) { return nil, nil }),
 		"sampling/createMessage": SampleAnswer(func(context.Context, *SampleRequest) (*SampleResult, error) {
@@ -2571,11 +2570,11 @@ func conformanceChild() int {
 			return &ElicitResult{Action: "accept", Content: elicitDefaults(r)}, nil
 		}),
 	}}
-	client, err := server.Connect(ctx, options)
+	client, err := login.server.Connect(ctx, options)
 	if err == nil {
 		err = errors.Join(conformanceSession(ctx, client, scenario), client.Close())
 	}
-	if err = errors.Join(err, oauth.Close()); err != nil {
+	if err = errors.Join(err, login.oauth.Close()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -2583,47 +2582,48 @@ func conformanceChild() int {
 	return 0
 }
 
-// conformanceOAuth is the client's way through OAuth, set up as a configuration would, which has what the scenario gives.
-// A person logs in without being seen, unless the scenario is about a client without one.
-func conformanceOAuth(resource, scenario, given string) (*OAuth, error) {
-	var c struct {
-		ID       string `json:"client_id"`
-		Secret   string `json:"client_secret"`
-		Issuer   string
-		Key      string `json:"private_key_pem"`
-		Workload string `json:"valid_jwt"`
-		IDP      string `json:"idp_token_endpoint"`
-		IDPID    string `json:"idp_client_id"`
-		IDToken  string `json:"idp_id_token"`
-	}
-	if err := json.Unmarshal([]byte(cmp.Or(given, "{}")), &c); err != nil {
+// conformanceLogin is the way to a server through the program's configuration, which has what the scenario gives. A
+// person logs in without being seen, unless the scenario is about a client without one. Nothing is kept.
+func conformanceLogin(resource, scenario, given string) (*login, error) {
+	var values map[string]any
+	if err := json.Unmarshal([]byte(cmp.Or(given, "{}")), &values); err != nil {
 		return nil, err
 	}
-	text := func(text string) func(context.Context) (string, error) {
-		return func(context.Context) (string, error) { return text, nil }
+	grant := map[string]string{
+		"auth/client-credentials-basic":         "client_credentials",
+		"auth/client-credentials-jwt":           "client_credentials",
+		"auth/enterprise-managed-authorization": "token_exchange",
+		"auth/wif-jwt-bearer":                   "jwt_bearer",
+	}[scenario]
+	oauth := map[string]any{"grant": grant, "dpop": strings.HasPrefix(scenario, "auth/dpop"),
+		"clientMetadataUrl": "https://conformance-test.local/client-metadata.json"}
+	for name, field := range map[string]string{
+		"client_id": "clientId", "client_secret": "clientSecret", "issuer": "issuer", "private_key_pem": "privateKey",
+		"valid_jwt": "assertion", "idp_id_token": "idToken", "idp_token_endpoint": "idpTokenEndpoint",
+		"idp_client_id": "idpClientId",
+	} {
+		oauth[field] = values[name] // null has no effect
 	}
-	o := &OAuth{Resource: resource, Client: OAuthClient{Issuer: c.Issuer, ID: c.ID, Secret: c.Secret},
-		MetadataURL: "https://conformance-test.local/client-metadata.json"}
-	var err error
-	switch strings.TrimPrefix(scenario, "auth/") {
-	case "client-credentials-jwt":
-		o.Client.AuthMethod = "private_key_jwt"
-		o.Assert, err = PrivateKeyJWT(c.ID, []byte(c.Key), "")
-		o.Grant = ClientCredentials
-	case "client-credentials-basic":
-		o.Grant = ClientCredentials
-	case "wif-jwt-bearer":
-		o.Grant = JWTBearer(text(c.Workload))
-	case "enterprise-managed-authorization":
-		idp := &IdentityProvider{TokenEndpoint: c.IDP, Client: OAuthClient{ID: c.IDPID}, Subject: text(c.IDToken)}
-		o.Grant = idp.Grant
-	case "dpop", "dpop-nonce":
-		o.Base = &DPoP{}
-		fallthrough
-	default:
-		o.Listen = func(context.Context, string) (Redirect, error) { return conformanceRedirect{}, nil }
+	server := map[string]any{"suite": map[string]any{"url": resource, "oauth": oauth}}
+	text, err := json.Marshal(map[string]any{"mcpServers": server})
+	if err != nil {
+		return nil, err
 	}
-	return o, err
+	p := &program{quiet: true, secrets: new(Secrets)}
+	config, err := ParseConfig(text, func(string) (string, bool) { return "", false }, p.secrets)
+	if err != nil {
+		return nil, err
+	}
+	p.servers, p.oauth = config.Servers, config.OAuth
+	p.addLogins()
+	l := p.logins["suite"]
+	if l == nil {
+		return nil, p.servers[0].Err
+	}
+	if l.oauth.Store = nil; grant == "" {
+		l.oauth.Listen = func(_ context.Context, _ string) (Redirect, error) { return conformanceRedirect{}, nil }
+	}
+	return l, nil
 }
 
 // conformanceRedirect is a person who allows everything at once.
