@@ -644,16 +644,22 @@ func TestPeersMachine(t *testing.T) {
 	private := fmt.Sprintf(`"clientId": "machine-key", "privateKeyFile": %q`, filepath.ToSlash(file))
 	for _, test := range []struct {
 		peerProtected
-		settings, want string
+		settings, want   string
+		granted, refused int // in two runs: a token is kept if its key is, and the first proof of a run has no nonce
 	}{
-		{bearer, secret, "machine: notes:read (Bearer)\n"},
-		{bearer, private, "machine-key: notes:read (Bearer)\n"},
-		{bound, secret + `, "dpop": true`, "machine: notes:read (DPoP)\n"},
+		{bearer, secret, "machine: notes:read (Bearer)\n", 1, 0},
+		{bearer, private, "machine-key: notes:read (Bearer)\n", 1, 0},
+		{bound, secret + `, "dpop": true`, "machine: notes:read (DPoP)\n", 2, 2},
+		{bound, private + `, "dpop": true`, "machine-key: notes:read (DPoP)\n", 1, 1},
 	} {
 		u := newPeerUser(t, test.peerProtected, `, "oauth": {"grant": "client_credentials", `+test.settings+`}`)
 		for range 2 {
 			stdout, _ := u.run(0, "call", "who")
 			assert.Equal(t, stdout, test.want)
 		}
+		log := test.authorization.stderr
+		assert.Equal(t, len(log.with("granted ", "")), test.granted)
+		assert.Equal(t, len(log.with("refused ", "")), test.refused)
+		log.mark()
 	}
 }
