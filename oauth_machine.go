@@ -106,26 +106,20 @@ func (p *IdentityProvider) Grant(ctx context.Context, as *AuthorizationServer, r
 	if len(p.Scopes) > 0 {
 		form.Set("scope", strings.Join(p.Scopes, " "))
 	}
-	o := &OAuth{Base: p.Base, Assert: p.Assert, Secret: p.Secret, local: true} // who configures it knows where it is
-	o.once.Do(o.setUp)
-	o.Secret(subject)
 	idp := AuthorizationServer{Issuer: cmp.Or(p.Client.Issuer, p.TokenEndpoint), TokenEndpoint: p.TokenEndpoint}
-	f := &oauthFlow{OAuth: o, site: &oauthSite{AuthorizationServer: idp, resource: resource}}
-	text, err := f.postToken(ctx, p.Client, form)
-	if err != nil {
-		return nil, err
-	}
+	f := &oauthFlow{OAuth: &OAuth{Base: p.Base, Assert: p.Assert, Secret: p.Secret},
+		site: &oauthSite{AuthorizationServer: idp, resource: resource}}
 	var answer struct {
 		Assertion string `json:"access_token"`
 		Type      string `json:"issued_token_type"`
 	}
-	if err = decodeObject(text, &answer); err == nil && (answer.Assertion == "" || answer.Type != types+"id-jag") {
-		err = errors.New("it is not of the type id-jag, or has no access_token")
+	if err = f.post(ctx, p.Client, form, &answer); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("the answer of %s to a token exchange: %w", shownURL(p.TokenEndpoint), err)
+	if answer.Assertion == "" || answer.Type != types+"id-jag" {
+		return nil, fmt.Errorf("the answer of %s to a token exchange is not of the type id-jag", shownURL(p.TokenEndpoint))
 	}
-	o.Secret(answer.Assertion)
+	f.tell(answer.Assertion)
 	return jwtBearer(answer.Assertion), nil
 }
 
@@ -209,25 +203,8 @@ type DPoP struct {
 }
 
 // RoundTrip sends a request, with a proof if it needs one.
-func (d *DPoP) RoundTrip(r *http.Request) (*http.Response, error) { return d.send(d.base(), r) }
-
-// Rebase is for OAuth.Base. What it returns has the same key and the same nonces.
-func (d *DPoP) Rebase(wrap func(http.RoundTripper) http.RoundTripper) http.RoundTripper {
-	return rebasedDPoP{d, wrap(d.base())}
-}
-
-type rebasedDPoP struct {
-	dpop *DPoP
-	base http.RoundTripper
-}
-
-func (d rebasedDPoP) RoundTrip(r *http.Request) (*http.Response, error) {
-	return d.dpop.send(d.base, r)
-}
-
-func (d *DPoP) base() http.RoundTripper { return cmp.Or(d.Base, http.DefaultTransport) }
-
-func (d *DPoP) send(base http.RoundTripper, r *http.Request) (*http.Response, error) {
+func (d *DPoP) RoundTrip(r *http.Request) (*http.Response, error) {
+	base := cmp.Or(d.Base, http.DefaultTransport)
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	bound := strings.EqualFold(scheme, "DPoP")
 	form := r.Method == http.MethodPost && r.Header.Get("Content-Type") == "application/x-www-form-urlencoded"
@@ -265,15 +242,11 @@ func (d *DPoP) send(base http.RoundTripper, r *http.Request) (*http.Response, er
 }
 
 // CloseIdleConnections is for http.Client.
-func (d *DPoP) CloseIdleConnections() {
-	if base, ok := d.base().(interface{ CloseIdleConnections() }); ok {
-		base.CloseIdleConnections()
-	}
-}
+func (d *DPoP) CloseIdleConnections() { (&http.Client{Transport: d.Base}).CloseIdleConnections() }
 
 // proof returns the proof for a request (RFC 9449, 4.2), which is used once.
 func (d *DPoP) proof(r *http.Request, token string, bound bool) (string, error) {
-	key, nonce, err := d.keyAndNonce(originOf(r.URL))
+	key, nonce, err := d.keyAndNonce(originOf(r.URL.String()))
 	if err != nil {
 		return "", err
 	}
@@ -323,7 +296,7 @@ func (d *DPoP) keepNonce(u *url.URL, response *http.Response) bool {
 	if d.nonces == nil {
 		d.nonces = make(map[string]string)
 	}
-	d.nonces[originOf(u)] = nonce
+	d.nonces[originOf(u.String())] = nonce
 	return true
 }
 

@@ -1,0 +1,235 @@
+// oauth_wire.go - what OAuth sends and reads: challenges, requests to authorization servers, and their errors.
+// Needs: Go 1.25.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// OAuthError is a refusal by an authorization server (RFC 6749, 4.1.2.1 and 5.2), or by the server of metadata.
+type OAuthError struct {
+	Endpoint    string // without its query
+	Status      int    // of HTTP; 0: it came with the redirect
+	Code        string // error; empty if the answer is not one of OAuth
+	Description string // error_description, on one line
+}
+
+func (e *OAuthError) Error() string {
+	text := e.Endpoint + " answers " + cmp.Or(e.Code, fmt.Sprint(e.Status))
+	if e.Description != "" {
+		text += ": " + e.Description
+	}
+	return text
+}
+
+// refusalOf returns the code of an OAuthError.
+func refusalOf(err error) string {
+	if refusal := new(OAuthError); errors.As(err, &refusal) {
+		return refusal.Code
+	}
+	return ""
+}
+
+const (
+	oauthTime      = 15 * time.Second // for one answer in a flow
+	oauthRedirects = 3
+	maxOAuthBody   = 1 << 20
+	maxScopes      = 100
+)
+
+// challenge is one challenge of a WWW-Authenticate header (RFC 9110, 11.6.1), with its names in lower case.
+type challenge struct {
+	scheme string
+	params map[string]string // empty if it has a token68 instead
+}
+
+var (
+	// challengePart is a scheme, or a parameter: then it has its second group, and its value is in the third or fourth.
+	challengePart = regexp.MustCompile("^[ \t,]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)" +
+		"([ \t]*=[ \t]*(?:\"((?:[^\"\\\\]|\\\\.)*)\"|([!#$%&'*+.^_`|~0-9A-Za-z-]+)))?")
+	token68    = regexp.MustCompile("^[ \t]+[0-9A-Za-z._~+/-]+=*[ \t]*(,|$)")
+	quotedPair = regexp.MustCompile(`\\(.)`)
+)
+
+// parseChallenges reads the challenges of all lines of the header. What comes after a fault in a line is left out.
+func parseChallenges(lines []string) (all []challenge) {
+	for _, rest := range lines {
+		first := len(all)
+		for {
+			part := challengePart.FindStringSubmatch(rest)
+			if part == nil {
+				break
+			}
+			rest = rest[len(part[0]):]
+			if name := strings.ToLower(part[1]); part[2] == "" {
+				all = append(all, challenge{name, make(map[string]string)})
+				rest = rest[len(token68.FindString(rest)):]
+			} else if len(all) > first {
+				all[len(all)-1].params[name] = quotedPair.ReplaceAllString(part[3], "$1") + part[4]
+			}
+		}
+	}
+	return all
+}
+
+// getMetadata reads a JSON object from the first URL that has one.
+func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) (err error) {
+	for _, at := range urls {
+		missing := new(OAuthError)
+		if err = f.call(ctx, at, make(http.Header), nil, value); !errors.As(err, &missing) || missing.Status >= 500 {
+			return err
+		}
+	}
+	return err
+}
+
+// call sends a request of a flow, and decodes the JSON object that answers it. Without a body it is a GET. A refusal is
+// an *OAuthError. No error holds what is secret, or a whole URL.
+func (f *oauthFlow) call(ctx context.Context, to string, header http.Header, body []byte, answer any) error {
+	if err := checkOAuthURL(to); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, oauthTime, fmt.Errorf("no answer within %v", oauthTime))
+	defer cancel()
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	request, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header = header
+	header.Set("Accept", "application/json")
+	client := &http.Client{Transport: f.Base, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if body != nil || len(via) > oauthRedirects || originOf(next.URL.String()) != originOf(to) {
+			return http.ErrUseLastResponse // which is a refusal
+		}
+		return nil
+	}}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("%s: %w", shownURL(to), cmp.Or(context.Cause(ctx), errors.Unwrap(err))) // without the *url.Error
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxOAuthBody))
+	if len(text) == maxOAuthBody {
+		err = fmt.Errorf("the answer has %d bytes or more", maxOAuthBody)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", shownURL(to), cmp.Or(context.Cause(ctx), err))
+	}
+	return f.decode(&OAuthError{Endpoint: shownURL(to), Status: response.StatusCode}, text, answer)
+}
+
+// decode decodes an answer, or completes the refusal that it is.
+func (f *oauthFlow) decode(refusal *OAuthError, text []byte, answer any) error {
+	var fields struct {
+		Code        string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	wrong := new(json.UnmarshalTypeError)
+	switch err := json.Unmarshal(text, &fields); {
+	case refusal.Status/100 != 2:
+		for _, secret := range f.secrets { // a server may send back what it got
+			fields.Description = strings.ReplaceAll(fields.Description, secret, "[secret]")
+		}
+		refusal.Code, refusal.Description = brief(fields.Code), brief(fields.Description)
+		return refusal
+	case err != nil && !errors.As(err, &wrong):
+		refusal.Description = "the answer is not JSON"
+		return refusal
+	}
+	if err := json.Unmarshal(text, answer); errors.As(err, &wrong) {
+		return fmt.Errorf("%s answers with a JSON %.20s where %s should be", refusal.Endpoint, wrong.Value,
+			cmp.Or(wrong.Field, "an object"))
+	}
+	return nil
+}
+
+// checkOAuthURL refuses a URL to which nothing secret may be sent.
+func checkOAuthURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
+		return fmt.Errorf("%.200q is not the URL of an endpoint", text)
+	}
+	if isHTTP := u.Scheme == "http"; u.Scheme != "https" && !isHTTP || isHTTP && !isLoopbackHost(u.Hostname()) {
+		return fmt.Errorf("%s is not encrypted: https is needed", shownURL(text))
+	}
+	return nil
+}
+
+func isLoopbackHost(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
+
+// splitURL returns the origin of a URL in its shortest form, and its path without a slash at the end.
+func splitURL(text string) (origin, path string) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "an invalid URL", ""
+	}
+	scheme := strings.ToLower(u.Scheme)
+	port := map[string]string{"http": ":80", "https": ":443"}[scheme]
+	return scheme + "://" + strings.TrimSuffix(strings.ToLower(u.Host), port), strings.TrimSuffix(u.EscapedPath(), "/")
+}
+
+func originOf(text string) string {
+	origin, _ := splitURL(text)
+	return origin
+}
+
+// shownURL returns what is not secret of a URL.
+func shownURL(text string) string {
+	origin, path := splitURL(text)
+	return brief(origin + path)
+}
+
+// brief returns a text on one line, and not more than 300 bytes of it.
+func brief(text string) string {
+	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || !unicode.IsGraphic(r) })
+	text = strings.Join(words, " ")
+	return strings.ToValidUTF8(text[:min(len(text), 300)], "")
+}
+
+// union returns the texts of all lists, each once.
+func union(lists ...[]string) (all []string) {
+	for _, text := range slices.Concat(lists...) {
+		if !slices.Contains(all, text) && len(all) < maxScopes {
+			all = append(all, text)
+		}
+	}
+	return all
+}
+
+// tell tells of secrets, before they are used.
+func (f *oauthFlow) tell(secrets ...string) {
+	for _, secret := range secrets {
+		if secret != "" {
+			f.secrets = append(f.secrets, secret)
+			if f.Secret != nil {
+				f.Secret(secret)
+			}
+		}
+	}
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		r.Body.Close()
+	}
+}
