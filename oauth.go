@@ -66,15 +66,6 @@ type Redirect interface {
 	Close(err error) // at the end of the flow, with its error; nil: there is a token
 }
 
-// OAuthClient is a client as an authorization server knows it (RFC 7591, 3.2.1).
-type OAuthClient struct {
-	Issuer      string `json:"issuer"`
-	ID          string `json:"client_id"`
-	Secret      string `json:"client_secret,omitempty"`
-	AuthMethod  string `json:"token_endpoint_auth_method,omitempty"` // empty: basic, post or none, as supported
-	RedirectURI string `json:"redirect_uri,omitempty"`               // that it was registered with; empty: any
-}
-
 // OAuthToken is an access token, and what refreshes it.
 type OAuthToken struct {
 	Issuer  string    `json:"issuer"` // of the authorization server
@@ -100,40 +91,6 @@ type OAuthStore interface {
 	Load() (*OAuthState, error) // an empty state if there is none
 	Save(*OAuthState) error
 }
-
-// AuthorizationServer is the metadata of an authorization server (RFC 8414, 2).
-type AuthorizationServer struct {
-	Issuer                  string   `json:"issuer"`
-	AuthorizationEndpoint   string   `json:"authorization_endpoint"`
-	TokenEndpoint           string   `json:"token_endpoint"`
-	RegistrationEndpoint    string   `json:"registration_endpoint"`
-	ScopesSupported         []string `json:"scopes_supported"`
-	TokenAuthMethods        []string `json:"token_endpoint_auth_methods_supported"`
-	ChallengeMethods        []string `json:"code_challenge_methods_supported"`
-	ResponseIssSupported    bool     `json:"authorization_response_iss_parameter_supported"`
-	ClientMetadataSupported bool     `json:"client_id_metadata_document_supported"`
-}
-
-// AuthorizationError is the error of a request that could not be authorised. The server has not acted on it.
-type AuthorizationError struct{ Err error }
-
-func (e *AuthorizationError) Error() string { return "authorization: " + e.Err.Error() }
-func (e *AuthorizationError) Unwrap() error { return e.Err }
-
-// Status is the HTTP status that the server refused the request with.
-func (e *AuthorizationError) Status() int { return http.StatusUnauthorized }
-
-// LoginError reports that a person has to log in, and nobody could be asked.
-type LoginError struct {
-	Resource string
-	Reason   error // why what was kept does not do; nil if nothing was
-}
-
-func (e *LoginError) Error() string {
-	return fmt.Sprintf("%s needs a login: %v", e.Resource, cmp.Or(e.Reason, errors.New("there is no token yet")))
-}
-
-func (e *LoginError) Unwrap() error { return e.Reason }
 
 const (
 	oauthEarly    = 30 * time.Second // that a token is refreshed before it expires
@@ -252,11 +209,11 @@ func (o *OAuth) await(ctx context.Context, f *oauthFlow) (*OAuthToken, error) {
 func (o *OAuth) start(f *oauthFlow) (*oauthFlow, *OAuthToken, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	isGood := o.loaded && !o.token.isExpiring() && (f.depth == toRefresh || f.depth == toReplace && o.token != f.used)
+	isNew := f.depth == toRefresh || f.depth == toReplace && o.token != f.used
 	switch {
 	case o.closed:
 		return nil, nil, &AuthorizationError{net.ErrClosed}
-	case isGood:
+	case isNew && o.loaded && !o.token.isExpiring():
 		return nil, o.token, nil
 	case o.flow == nil:
 		var ctx context.Context
@@ -476,13 +433,10 @@ func (f *oauthFlow) authorise(ctx context.Context) (token *OAuthToken, err error
 	}
 	return token, f.update(ctx, func() error {
 		if f.state.Token = token; f.dynamic {
-			clients := map[string]OAuthClient{client.Issuer: client}
-			for issuer, other := range f.state.Clients {
-				if issuer != client.Issuer {
-					clients[issuer] = other
-				}
+			if f.state.Clients == nil {
+				f.state.Clients = make(map[string]OAuthClient)
 			}
-			f.state.Clients = clients
+			f.state.Clients[client.Issuer] = client
 		}
 		return nil
 	})
@@ -605,40 +559,46 @@ func (f *oauthFlow) requestToken(ctx context.Context, client OAuthClient, form u
 	return token, nil
 }
 
-// post sends a form of a client to the token endpoint, and decodes the answer.
-func (f *oauthFlow) post(ctx context.Context, client OAuthClient, form url.Values, answer any) error {
-	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+// post sends a form of a client to the token endpoint, and decodes the answer. A DPoP below keeps the nonce of a
+// refusal for the second request, which has another client assertion, too: each is used once.
+func (f *oauthFlow) post(ctx context.Context, client OAuthClient, form url.Values, answer any) (err error) {
 	if client.AuthMethod == "" && client.Secret != "" {
 		client.AuthMethod = f.authMethod()
 	}
-	if client.ID != "" && client.AuthMethod != "client_secret_basic" {
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	for range 2 {
 		form.Set("client_id", client.ID)
-	}
-	f.tell(client.Secret)
-	switch client.AuthMethod {
-	case "client_secret_basic":
-		login := url.QueryEscape(client.ID) + ":" + url.QueryEscape(client.Secret)
-		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(login)))
-	case "client_secret_post":
-		form.Set("client_secret", client.Secret)
-	case "private_key_jwt":
-		if f.Assert == nil {
-			return errors.New("private_key_jwt needs a private key")
+		switch client.AuthMethod {
+		case "client_secret_basic":
+			form.Del("client_id")
+			login := url.QueryEscape(client.ID) + ":" + url.QueryEscape(client.Secret)
+			header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(login)))
+		case "client_secret_post":
+			form.Set("client_secret", client.Secret)
+		case "private_key_jwt":
+			assertion, err := f.Assert(f.site.Issuer)
+			if err != nil {
+				return err
+			}
+			form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+			form.Set("client_assertion", assertion)
+		case "", "none":
+			if client.ID == "" {
+				form.Del("client_id")
+			}
+		default:
+			return fmt.Errorf("a client cannot authenticate with %.200q here", client.AuthMethod)
 		}
-		assertion, err := f.Assert(f.site.Issuer)
-		if err != nil {
-			return err
+		f.tell(client.Secret)
+		for _, name := range strings.Fields("assertion client_assertion code refresh_token subject_token") {
+			f.tell(form.Get(name))
 		}
-		form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
-		form.Set("client_assertion", assertion)
-	case "", "none":
-	default:
-		return fmt.Errorf("a client cannot authenticate with %.200q here", client.AuthMethod)
+		err = f.call(ctx, f.site.TokenEndpoint, header, []byte(form.Encode()), answer)
+		if refusalOf(err) != "use_dpop_nonce" {
+			break
+		}
 	}
-	for _, name := range strings.Fields("assertion client_assertion code refresh_token subject_token") {
-		f.tell(form.Get(name))
-	}
-	return f.call(ctx, f.site.TokenEndpoint, header, []byte(form.Encode()), answer)
+	return err
 }
 
 // authMethod chooses how a client with a secret authenticates (RFC 8414, 2).

@@ -117,7 +117,8 @@ func (p *IdentityProvider) Grant(ctx context.Context, as *AuthorizationServer, r
 		return nil, err
 	}
 	if answer.Assertion == "" || answer.Type != types+"id-jag" {
-		return nil, fmt.Errorf("the answer of %s to a token exchange is not of the type id-jag", shownURL(p.TokenEndpoint))
+		return nil, fmt.Errorf("the answer of %s to a token exchange is not of the type id-jag, or has no access_token",
+			shownURL(p.TokenEndpoint))
 	}
 	f.tell(answer.Assertion)
 	return jwtBearer(answer.Assertion), nil

@@ -22,6 +22,49 @@ import (
 	"unicode"
 )
 
+// OAuthClient is a client as an authorization server knows it (RFC 7591, 3.2.1).
+type OAuthClient struct {
+	Issuer      string `json:"issuer"`
+	ID          string `json:"client_id"`
+	Secret      string `json:"client_secret,omitempty"`
+	AuthMethod  string `json:"token_endpoint_auth_method,omitempty"` // empty: basic, post or none, as supported
+	RedirectURI string `json:"redirect_uri,omitempty"`               // that it was registered with; empty: any
+}
+
+// AuthorizationServer is the metadata of an authorization server (RFC 8414, 2).
+type AuthorizationServer struct {
+	Issuer                  string   `json:"issuer"`
+	AuthorizationEndpoint   string   `json:"authorization_endpoint"`
+	TokenEndpoint           string   `json:"token_endpoint"`
+	RegistrationEndpoint    string   `json:"registration_endpoint"`
+	ScopesSupported         []string `json:"scopes_supported"`
+	TokenAuthMethods        []string `json:"token_endpoint_auth_methods_supported"`
+	ChallengeMethods        []string `json:"code_challenge_methods_supported"`
+	ResponseIssSupported    bool     `json:"authorization_response_iss_parameter_supported"`
+	ClientMetadataSupported bool     `json:"client_id_metadata_document_supported"`
+}
+
+// AuthorizationError is the error of a request that could not be authorised. The server has not acted on it.
+type AuthorizationError struct{ Err error }
+
+func (e *AuthorizationError) Error() string { return "authorization: " + e.Err.Error() }
+func (e *AuthorizationError) Unwrap() error { return e.Err }
+
+// Status is the HTTP status that the server refused the request with.
+func (e *AuthorizationError) Status() int { return http.StatusUnauthorized }
+
+// LoginError reports that a person has to log in, and nobody could be asked.
+type LoginError struct {
+	Resource string
+	Reason   error // why what was kept does not do; nil if nothing was
+}
+
+func (e *LoginError) Error() string {
+	return fmt.Sprintf("%s needs a login: %v", e.Resource, cmp.Or(e.Reason, errors.New("there is no token yet")))
+}
+
+func (e *LoginError) Unwrap() error { return e.Reason }
+
 // OAuthError is a refusal by an authorization server (RFC 6749, 4.1.2.1 and 5.2), or by the server of metadata.
 type OAuthError struct {
 	Endpoint    string // without its query
@@ -125,7 +168,7 @@ func (f *oauthFlow) call(ctx context.Context, to string, header http.Header, bod
 	}}
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("%s: %w", shownURL(to), cmp.Or(context.Cause(ctx), errors.Unwrap(err))) // without the *url.Error
+		return fmt.Errorf("%s: %w", shownURL(to), cmp.Or(context.Cause(ctx), errors.Unwrap(err))) // of a *url.Error
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxOAuthBody))
