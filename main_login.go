@@ -51,7 +51,8 @@ func (p *program) addLogins() {
 			continue
 		}
 		l := &login{program: p, server: s, fixed: c.Client.RedirectURI}
-		l.oauth = &OAuth{Resource: s.URL, Base: NewHTTPTransport(), Client: c.Client, MetadataURL: c.MetadataURL,
+		guard := &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()}
+		l.oauth = &OAuth{Resource: s.URL, Base: guard, Client: c.Client, MetadataURL: c.MetadataURL,
 			ClientName: "mcpagent", Scopes: c.Scopes, Secret: func(text string) { p.secrets.Add("[secret]", text) }}
 		if file, err := newLoginFile(s.URL); err == nil { // a machine may have no home: then it is for this run
 			l.oauth.Store = file
@@ -94,8 +95,8 @@ func (l *login) setGrant(c *OAuthConfig) (err error) {
 	case "jwt_bearer":
 		o.Grant = JWTBearer(read)
 	case "token_exchange":
-		provider := &IdentityProvider{TokenEndpoint: c.Provider, Client: c.ProviderClient, Subject: read, Base: o.Base,
-			Secret: o.Secret}
+		provider := &IdentityProvider{TokenEndpoint: c.Provider, Client: c.ProviderClient, Subject: read,
+			Base: NewHTTPTransport(), Secret: o.Secret} // which the configuration names, and not the server
 		o.Grant = provider.Grant
 	}
 	return err

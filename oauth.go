@@ -229,8 +229,8 @@ func (t *OAuthToken) isExpiring() bool {
 	return t != nil && t.Refresh != "" && !t.Expiry.IsZero() && time.Until(t.Expiry) < oauthEarly
 }
 
-// run is the goroutine of a flow, which Close ends and waits for. A token that could not be refreshed before it expires
-// is sent all the same: the clock may be wrong, and the server decides.
+// run is the goroutine of a flow, for whose end Close waits. A token that could not be refreshed before it expires is
+// sent all the same: the clock may be wrong, and the server decides.
 func (f *oauthFlow) run(ctx context.Context) {
 	defer close(f.done)
 	defer f.end()

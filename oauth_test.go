@@ -23,7 +23,7 @@ import (
 	is "gotest.tools/v3/assert/cmp"
 )
 
-// oauthServer is an authorization server that verifies all that it is given (client authentication, redirect URI, code,
+// oauthServer is an authorization server that verifies what it is given (client authentication, redirect URI, code,
 // PKCE verifier, resource), and a resource that it protects. It is an http.RoundTripper as well, which reaches both in
 // memory by their names, where synctest's clock rules. Set the exported fields before the first request, or under set.
 type oauthServer struct {
@@ -34,11 +34,11 @@ type oauthServer struct {
 	CIMD     bool          // supports Client ID Metadata Documents: any https URL is a client
 	NoDCR    bool          // registers nobody
 
-	Needs     string                                                       // scopes that the resource needs, in its challenges
+	Needs     string                                                       // scopes that the challenges name
 	NeedsMore func(r *http.Request) string                                 // scopes that a request needs besides
 	Metadata  func(document map[string]any)                                // changes the authorization server's metadata
 	Protected func(document map[string]any)                                // changes the protected resource's metadata
-	Answer    func(w http.ResponseWriter, r *http.Request, n int) bool     // answers the nth request to a path in its place
+	Answer    func(w http.ResponseWriter, r *http.Request, n int) bool     // answers the nth request to a path
 	Respond   func(response url.Values)                                    // changes an authorization response
 	Grant     func(form url.Values, clientID string) (scope, error string) // other grants
 
@@ -368,7 +368,8 @@ func (s *oauthServer) serveToken(w http.ResponseWriter, r *http.Request) (descri
 		var issued bool
 		grant, issued = s.refresh[form.Get("refresh_token")]
 		if grant == nil || grant.clientID != id || *grant.revoked {
-			return fmt.Sprintf("the refresh token %s is not valid (used: %v)", form.Get("refresh_token"), issued), "invalid_grant"
+			text := "the refresh token %s is not valid (used: %v)"
+			return fmt.Sprintf(text, form.Get("refresh_token"), issued), "invalid_grant"
 		}
 		s.refresh[form.Get("refresh_token")] = nil
 		revoked = grant.revoked

@@ -60,7 +60,10 @@ type LoginError struct {
 }
 
 func (e *LoginError) Error() string {
-	return fmt.Sprintf("%s needs a login: %v", e.Resource, cmp.Or(e.Reason, errors.New("there is no token yet")))
+	if e.Reason != nil {
+		return fmt.Sprintf("%s needs a new login: %v", e.Resource, e.Reason)
+	}
+	return e.Resource + " needs a login"
 }
 
 func (e *LoginError) Unwrap() error { return e.Reason }
@@ -142,8 +145,8 @@ func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) (
 	return err
 }
 
-// call sends a request of a flow, and decodes the JSON object that answers it. Without a body it is a GET. A refusal is
-// an *OAuthError. No error holds what is secret, or a whole URL.
+// call sends a request of a flow, and decodes the JSON object that answers it. Without a body it is a GET. A refusal
+// is an *OAuthError. No error holds what is secret, or a whole URL.
 func (f *oauthFlow) call(ctx context.Context, to string, header http.Header, body []byte, answer any) error {
 	if err := checkOAuthURL(to); err != nil {
 		return err
@@ -168,7 +171,8 @@ func (f *oauthFlow) call(ctx context.Context, to string, header http.Header, bod
 	}}
 	response, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("%s: %w", shownURL(to), cmp.Or(context.Cause(ctx), errors.Unwrap(err))) // of a *url.Error
+		err = cmp.Or(context.Cause(ctx), errors.Unwrap(err)) // without the *url.Error, which has the whole URL
+		return fmt.Errorf("%s: %w", shownURL(to), err)
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxOAuthBody))
