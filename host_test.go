@@ -1050,3 +1050,67 @@ func TestServerGlobs(t *testing.T) {
 		assert.Check(t, is.Equal(got, test.want), "%+v", test)
 	}
 }
+
+// TestHostWaits: the time for which a server waits for a person is not that of its start, and meanwhile nothing waits
+// for the server. Then it has the rest of its time.
+func TestHostWaits(t *testing.T) {
+	for _, test := range []struct {
+		slow time.Duration // the start
+		want error
+	}{{5*time.Minute + 20*time.Second, nil}, {time.Hour, context.DeadlineExceeded}} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			web, other := newHostPeer("web", "a"), newHostPeer("other", "b")
+			web.slow = test.slow
+			web.Waited = func() (time.Duration, bool) { // from the first second to the 301st
+				total := min(max(time.Since(begun)-time.Second, 0), 5*time.Minute)
+				return total, total > 0 && total < 5*time.Minute
+			}
+			host := startHost(t, web, other)
+			assert.Check(t, time.Since(begun) <= 10*time.Second)
+			time.Sleep(time.Minute)
+			begunAgain := time.Now()
+			functions, err := host.Functions(t.Context())
+			assert.NilError(t, err)
+			assert.Equal(t, len(functions), 1)
+			assert.Equal(t, time.Since(begunAgain), time.Duration(0))
+			assert.Equal(t, host.Status()[0].Err, ErrWaiting)
+			assert.Check(t, host.Status()[0].Starting)
+			_, err = host.Tools(t.Context(), "web")
+			assert.Check(t, is.ErrorIs(err, ErrWaiting))
+
+			host.Start(t.Context(), "web")
+			time.Sleep(time.Until(begun.Add(302 * time.Second)))
+			assert.Equal(t, host.Status()[0].Err, ErrStarting)
+			host.Start(t.Context(), "web")
+			took := time.Since(begun)
+			if test.want == nil {
+				assert.Check(t, host.Status()[0].Running)
+				assert.Equal(t, took, test.slow)
+				return
+			}
+			assert.Check(t, is.ErrorIs(host.Status()[0].Err, test.want))
+			assert.Check(t, took >= 330*time.Second && took <= 331*time.Second, took)
+		})
+	}
+}
+
+// TestHostWaitsForTools: the same of a list of tools.
+func TestHostWaitsForTools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		web := newHostPeer("web", "a")
+		web.Waited = func() (time.Duration, bool) { // for two minutes
+			total := min(time.Since(begun), 2*time.Minute)
+			return total, total < 2*time.Minute
+		}
+		web.to["tools/list"] = func(*hostPeer) error { time.Sleep(2*time.Minute + 10*time.Second); return nil }
+		host := startHost(t, web)
+		for host.Status()[0].Err != nil {
+			_, _ = host.Tools(t.Context())
+			time.Sleep(time.Second)
+		}
+		assert.Equal(t, host.Status()[0].Tools, 1)
+		assert.Check(t, time.Since(begun) < 135*time.Second)
+	})
+}

@@ -1,12 +1,26 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
 	"time"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
 )
 
 // visit opens an address as a browser does, and returns the page that it ends at, below its status; or, with follow
@@ -41,4 +55,356 @@ func (s *oauthServer) tokens() (tokens []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(s.secrets), func(text string) bool { return strings.HasPrefix(text, "code-") })
+}
+
+// loginTo returns the login at a server, of a program without a terminal. What it shows goes to stderr.
+func loginTo(t *testing.T, s *Server, c *OAuthConfig) *login {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
+	t.Setenv("AppData", home)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	assert.NilError(t, err)
+	t.Cleanup(func() { null.Close() })
+	screen := NewScreen(null, null)
+	p := &program{screen: screen, secrets: screen.Secrets, terminal: NewTerminal(null, screen), servers: []Server{*s}}
+	p.oauth = map[string]*OAuthConfig{s.Name: c}
+	p.addLogins()
+	assert.NilError(t, p.servers[0].Err)
+	t.Cleanup(p.closeLogins)
+	return p.logins[s.Name]
+}
+
+// askLogin begins to ask for a login, and returns the redirect and what becomes of it.
+func askLogin(t *testing.T, l *login, redirectURI string) (*redirect, chan url.Values) {
+	asked, err := l.listen(t.Context(), redirectURI)
+	assert.NilError(t, err)
+	r := asked.(*redirect)
+	answers := make(chan url.Values, 1)
+	l.oauth.Listen = nil
+	go func() {
+		values, _ := r.Ask(t.Context(), "https://as.test/authorize?state=right")
+		answers <- values
+	}()
+	for l.asking.Load() == nil {
+		runtime.Gosched()
+	}
+	return r, answers
+}
+
+// The end of a login is one address of this machine, which only GET reaches, and only with the state of this login.
+// The page waits for the end of the flow, says what it was, shows no secret, and is nothing but text.
+func TestLoginPage(t *testing.T) {
+	checkLeaks(t)
+	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
+	for _, failure := range []error{nil, errors.New("planted-token <script>alert(1)</script> \x1b[31m&c")} {
+		l.secrets.Add("[secret]", "planted-token")
+		r, answers := askLogin(t, l, "")
+		assert.Check(t, is.Regexp(`^http://127\.0\.0\.1:\d+/callback$`, r.URI()))
+		for _, test := range []struct{ method, path, want string }{
+			{"GET", "/", "404"}, {"GET", "/callback/", "404"}, {"GET", "/%63allback?state=right&code=c", "404"},
+			{"GET", "/callback", "400"}, {"GET", "/callback?state=wrong&code=c", "400"},
+			{"GET", "/callback?state=right&state=right&code=c", "400"}, {"GET", "/favicon.ico", "404"},
+			{"POST", "/callback?state=right&code=c", "405"}, {"HEAD", "/callback?state=right&code=c", "405"},
+		} {
+			request, err := http.NewRequest(test.method, "http://"+r.uri.Host+test.path, nil)
+			assert.NilError(t, err)
+			response, err := new(http.Transport).RoundTrip(request)
+			assert.NilError(t, err)
+			assert.Check(t, is.Contains(response.Status, test.want), test.path)
+			response.Body.Close()
+		}
+		assert.Equal(t, len(answers), 0)
+
+		var work sync.WaitGroup
+		work.Go(func() {
+			response, err := new(http.Transport).RoundTrip(getRequest(r.URI() + "?state=right&code=c&iss=i"))
+			if !assert.Check(t, err == nil) {
+				return
+			}
+			defer response.Body.Close()
+			text, _ := io.ReadAll(response.Body)
+			page, header := string(text), response.Header
+			assert.Check(t, is.Equal(header.Get("Cache-Control"), "no-store"))
+			assert.Check(t, is.Equal(header.Get("Referrer-Policy"), "no-referrer"))
+			assert.Check(t, is.Contains(header.Get("Content-Security-Policy"), "default-src 'none'"))
+			assert.Check(t, !regexp.MustCompile(`(?i)<script|planted|\x1b|href|src=|right`).MatchString(page), page)
+			assert.Check(t, is.Contains(page, "You can close this tab."))
+			if failure == nil {
+				assert.Check(t, is.Contains(page, "<h1>You are logged in</h1>"))
+				assert.Check(t, is.Contains(page, "https://mcp.test/mcp"))
+			} else {
+				assert.Check(t, is.Contains(page, "<h1>You are not logged in</h1>"))
+				assert.Check(t, is.Contains(page, "[secret] &lt;script&gt;alert(1)&lt;/script&gt; \uFFFD[31m&amp;c"))
+			}
+		})
+		values := <-answers
+		assert.DeepEqual(t, values, url.Values{"state": {"right"}, "code": {"c"}, "iss": {"i"}})
+		for range 3 {
+			assert.Check(t, r.take(values), "the page is loaded again")
+		}
+		r.Close(failure)
+		work.Wait()
+		_, err := net.Dial("tcp", r.uri.Host)
+		assert.Check(t, err != nil, "it still listens")
+	}
+
+	// Who did not log in is not asked again, until the user wants it.
+	_, err := l.listen(t.Context(), "")
+	assert.ErrorContains(t, err, "planted-token")
+	l.failed.Store(nil)
+	again, err := l.listen(t.Context(), "")
+	assert.NilError(t, err)
+	again.Close(&OAuthError{Code: "invalid_client"}) // for which the client is registered anew
+	again, err = l.listen(t.Context(), "")
+	assert.NilError(t, err)
+	again.Close(nil)
+}
+
+func getRequest(address string) *http.Request {
+	request, _ := http.NewRequest(http.MethodGet, address, nil)
+	return request
+}
+
+// A port of the configuration is the only one; that of an earlier run may be another one now.
+func TestLoginPort(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	fixed := "http://localhost:" + port + "/back"
+
+	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
+	other, err := l.listen(t.Context(), fixed)
+	assert.NilError(t, err)
+	assert.Check(t, other.URI() != fixed)
+	assert.Check(t, is.Regexp(`^http://127\.0\.0\.1:\d+/back$`, other.URI()))
+	other.Close(nil)
+
+	l.fixed = fixed
+	_, err = l.listen(t.Context(), fixed)
+	assert.ErrorContains(t, err, "the browser cannot come back to "+fixed)
+	taken.Close()
+	same, err := l.listen(t.Context(), fixed)
+	assert.NilError(t, err)
+	assert.Equal(t, same.URI(), fixed)
+	for _, address := range []string{"file:///etc/passwd", "javascript:alert(1)", "-x", "", "https://%", "ftp://a/"} {
+		_, err := same.Ask(t.Context(), address)
+		assert.Check(t, is.ErrorContains(err, "not one of http or https"), address)
+	}
+	same.Close(nil)
+}
+
+// noListener is a net.Listener that nobody connects to.
+type noListener struct {
+	closed chan struct{}
+	close  func()
+}
+
+func (l noListener) Accept() (net.Conn, error) { <-l.closed; return nil, net.ErrClosed }
+func (l noListener) Close() error              { l.close(); return nil }
+func (l noListener) Addr() net.Addr            { return &net.TCPAddr{} }
+
+// Nobody is waited for longer than ten minutes, and the time counts as that of a person.
+func TestLoginTime(t *testing.T) {
+	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
+	synctest.Test(t, func(t *testing.T) {
+		closed := make(chan struct{})
+		listener := noListener{closed, sync.OnceFunc(func() { close(closed) })}
+		r := &redirect{login: l, uri: &url.URL{}, listener: listener, ended: make(chan struct{})}
+		begun := time.Now()
+		done := make(chan error)
+		go func() {
+			_, err := r.Ask(context.Background(), "https://as.test/")
+			done <- err
+		}()
+		time.Sleep(time.Minute)
+		total, now := l.waited()
+		assert.Check(t, total == time.Minute && now)
+		assert.Error(t, <-done, "nobody has logged in within 10m0s")
+		assert.Equal(t, time.Since(begun), loginTime)
+		time.Sleep(time.Minute)
+		total, now = l.waited()
+		assert.Check(t, total == loginTime && !now)
+		_ = r.listener.Close()
+		r.work.Wait()
+	})
+}
+
+// A login is a file that only its owner can read, in such a folder. Another process waits for its lock. What is not a
+// login to this server stays as it is.
+func TestLoginFile(t *testing.T) {
+	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp?key=planted-key"}, nil)
+	f := l.oauth.Store.(*loginFile)
+	assert.Check(t, !strings.Contains(f.path, "planted"))
+	state, err := f.Load()
+	assert.NilError(t, err)
+	assert.DeepEqual(t, state, &OAuthState{})
+	folder := filepath.Dir(f.path)
+	assert.NilError(t, os.MkdirAll(folder, 0o755))
+	unlock, err := f.Lock(t.Context())
+	assert.NilError(t, err)
+	saved := &OAuthState{Resource: f.resource, Token: &OAuthToken{Issuer: "i", Type: "Bearer", Access: "a&b"}}
+	assert.NilError(t, f.Save(saved))
+	state, err = f.Load()
+	assert.NilError(t, err)
+	assert.DeepEqual(t, state, saved)
+	if runtime.GOOS != "windows" {
+		for path, mode := range map[string]os.FileMode{folder: 0o700, f.path: 0o600} {
+			info, err := os.Stat(path)
+			assert.NilError(t, err)
+			assert.Equal(t, info.Mode().Perm(), mode)
+		}
+	}
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = f.Lock(ended)
+	assert.ErrorIs(t, err, ErrSessionBusy)
+	next := make(chan error)
+	go func() {
+		unlock, err := f.Lock(t.Context())
+		if err == nil {
+			unlock()
+		}
+		next <- err
+	}()
+	unlock()
+	assert.NilError(t, <-next)
+
+	for _, text := range []string{"", "{}", "null", "[1]", `{"resource":"https://other.test/mcp"}`, `{"resource":1}`} {
+		assert.NilError(t, os.WriteFile(f.path, []byte(text), 0o600))
+		_, err := f.Load()
+		assert.ErrorContains(t, err, "is not a login to this server")
+		_, err = l.oauth.Login(t.Context())
+		assert.ErrorContains(t, err, "is not a login to this server")
+		kept, _ := os.ReadFile(f.path)
+		assert.Equal(t, string(kept), text)
+	}
+	assert.NilError(t, os.Remove(f.path))
+	assert.NilError(t, os.Mkdir(f.path, 0o700))
+	_, err = f.Load()
+	assert.Check(t, err != nil)
+}
+
+// Several runs at once refresh one after the other: none uses what another one has used up, and nobody is asked.
+func TestLoginRefreshAtOnce(t *testing.T) {
+	checkLeaks(t)
+	s := startOAuthServer(t, new(scriptPeer))
+	s.set(func() { s.Lifetime = 10 * time.Second }) // within which each run refreshes
+	home := t.TempDir()
+	variables := append(programEnvironment(home), "MCP_TRACE=1")
+	first := newProgram(t, home, variables, "login", s.Resource)
+	assert.NilError(t, first.start())
+	match, err := first.expect(regexp.MustCompile(`(?m)^(http://\S+/authorize\?\S+)$`))
+	assert.NilError(t, err)
+	page, _, err := visit(match[1], true)
+	assert.NilError(t, err)
+	assert.Check(t, is.Contains(page, "You are logged in"))
+	assert.Equal(t, first.end(), 0, first.shown())
+
+	var runs []*programRun
+	for range 4 {
+		run := newProgram(t, home, variables, "-server", s.Resource, "tools")
+		assert.NilError(t, run.start())
+		runs = append(runs, run)
+	}
+	for _, run := range runs {
+		err := run.command.Wait()
+		assert.NilError(t, err, "%s", run.log.String())
+	}
+	assert.Equal(t, s.count("GET /authorize"), 1)
+	assert.Check(t, s.count("POST /token") > 4)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, run := range append(runs, first) {
+		for _, secret := range s.secrets { // the codes, too
+			assert.Check(t, !strings.Contains(run.log.String()+run.stdout.String(), secret))
+		}
+	}
+}
+
+// What a configuration says about a login, in the form of each host; and what has to be written in the place of what
+// cannot work.
+func TestConfigOAuth(t *testing.T) {
+	for _, test := range []struct{ oauth, want string }{
+		{`"oauth": {"clientId": "c", "callbackPort": 8080}`, "c  [] http://localhost:8080/callback"}, // Claude Code
+		{`"oauth": {"clientId": "${API_KEY}", "scopes": "a  b"}`, "planted-key-1  [a b] "},
+		{`"oauth": {"enabled": true, "clientId": "c", "clientSecret": "s", "scopes": ["a", "b"],
+			"redirectUri": "http://localhost:7777/oauth/callback"}`, "c s [a b] http://localhost:7777/oauth/callback"}, // Gemini CLI
+		{`"oauth": {"clientId": "${PORT}", "clientSecret": "${GITHUB_TOKEN}", "scope": "a b"}`,
+			"8080 planted-token-22 [a b] "}, // opencode
+		{`"auth": {"CLIENT_ID": "c", "CLIENT_SECRET": "${FROM_FILE}", "scopes": ["a"]}`, "c planted-from-file [a] "}, // Cursor
+		{`"auth": "oauth"`, "  [] "}, // FastMCP
+		{`"oauth": {}`, "  [] "}, {`"oauth": true`, "  [] "}, {`"oauth": {"clientId": null}`, "  [] "},
+		{`"oauth": false`, "never"}, {`"oauth": {"enabled": false}`, "never"},
+		{`"oauth": {"client-id": "c", "other": 1}`, `c  [] warnings: server "x": oauth other is not known here and has no effect`},
+		{`"oauth": {}, "headers": {"Authorization": "Bearer planted-7"}`, `  [] warnings: server "x": oauth has no effect: ` +
+			`it goes with a url, and without a header Authorization`},
+		{`"oauth": {"grant": "client-credentials", "clientId": "c", "clientSecret": "s"}`, "c s [] client_credentials"},
+
+		{`"oauth": 7`, "error: oauth is neither true nor false"},
+		{`"oauth": {"callbackPort": "x"}`, "error: oauth callbackPort is not a number, or redirectUri is not of the form " +
+			"http://localhost:PORT/path"},
+		{`"oauth": {"redirectUri": "https://example.com/"}`, "error: oauth callbackPort is not a number, or redirectUri is not " +
+			"of the form http://localhost:PORT/path"},
+		{`"oauth": {"clientSecret": "planted-9"}`, "error: oauth needs a clientId"},
+		{`"oauth": {"grant": "password"}`, "error: oauth grant is none of client_credentials, jwt_bearer and token_exchange"},
+		{`"oauth": {"grant": "client_credentials", "clientId": "c"}`,
+			"error: oauth grant client_credentials needs a clientSecret, or a privateKey or privateKeyFile"},
+		{`"oauth": {"grant": "jwt_bearer"}`, "error: oauth grant jwt_bearer goes with assertion or assertionFile, and " +
+			"token_exchange with idToken or idTokenFile"},
+		{`"oauth": {"grant": "token_exchange", "clientId": "c", "idToken": "planted-t"}`,
+			"error: oauth grant token_exchange goes with idpTokenEndpoint"},
+		{`"oauth": {"clientId": "${NOWHERE}"}`, "error: oauth clientId: variable NOWHERE is not set"},
+		{`"oauth": {"clientId": ["c"], "scopes": {}}`, "error: oauth clientId is not a text; oauth scopes is not a text"},
+	} {
+		secrets := new(Secrets)
+		c, err := ParseConfig([]byte(`{"mcpServers": {"x": {"url": "https://h/mcp", `+test.oauth+`}}}`), configLookup, secrets)
+		assert.NilError(t, err)
+		o := c.OAuth["x"]
+		got := fmt.Sprintf("%s %s %v %s%s", o.Client.ID, o.Client.Secret, o.Scopes, o.Client.RedirectURI, o.Grant)
+		switch {
+		case c.Servers[0].Err != nil:
+			got = "error: " + c.Servers[0].Err.Error()
+		case o.Never:
+			got = "never"
+		case c.Warnings != nil:
+			got += "warnings: " + strings.Join(c.Warnings, "; ")
+		}
+		assert.Check(t, is.Equal(got, test.want), test.oauth)
+		shown := secrets.Mask(describe(&c.Servers[0], o))
+		assert.Check(t, !strings.Contains(shown, "planted") || strings.Contains(shown, "planted-t"), shown)
+	}
+}
+
+// The configuration of a folder says where a login goes and what is sent there, before the user allows it.
+func TestDescribeOAuth(t *testing.T) {
+	c, err := ParseConfig([]byte(`{"mcpServers": {"x": {"url": "https://h/mcp", "oauth": {"clientId": "c",
+		"clientSecret": "${GITHUB_TOKEN}", "issuer": "https://evil.example", "privateKeyFile": ""}}}}`), configLookup, new(Secrets))
+	assert.NilError(t, err)
+	text := describe(&c.Servers[0], c.OAuth["x"])
+	for _, part := range []string{"with oauth", "clientSecret", "${GITHUB_TOKEN}", "https://evil.example"} {
+		assert.Check(t, is.Contains(text, part))
+	}
+}
+
+// Secrets that come into being while others are looked for are found in what is written from then on.
+func TestSecretsLater(t *testing.T) {
+	var secrets Secrets
+	var out strings.Builder
+	w := secrets.Writer(&out)
+	_, _ = w.Write([]byte("one planted-later two "))
+	var work sync.WaitGroup
+	for i := range 10 {
+		work.Go(func() {
+			secrets.Add("[secret]", "planted-later", fmt.Sprint("planted-other-", i))
+			assert.Check(t, is.Equal(secrets.Mask("planted-later"), "[secret]"))
+		})
+	}
+	work.Wait()
+	_, _ = w.Write([]byte("planted-la"))
+	_, _ = w.Write([]byte("ter three planted-other-7"))
+	assert.NilError(t, w.Close())
+	assert.Equal(t, out.String(), "one planted-later two [secret] three [secret]")
 }

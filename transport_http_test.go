@@ -1939,3 +1939,33 @@ func TestEventsConnections(t *testing.T) {
 	assert.DeepEqual(t, events, []htRead{{"", "y", "1"}})
 	assert.Equal(t, e.retry, 5*time.Millisecond)
 }
+
+// errUnauthorised is of a RoundTripper that could not authorise a request.
+type errUnauthorised struct{}
+
+func (errUnauthorised) Error() string { return "authorization: nobody has logged in" }
+func (errUnauthorised) Status() int   { return http.StatusUnauthorized }
+
+type refusingTransport struct{ requests *atomic.Int64 }
+
+func (t refusingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.requests.Add(1)
+	return nil, errUnauthorised{}
+}
+
+// A request that the RoundTripper of the client could not authorise has been refused, as by the server: it is not
+// sent again, no other transport is tried, and the error is told once.
+func TestHTTPUnauthorised(t *testing.T) {
+	for _, sse := range []bool{false, true} {
+		requests := new(atomic.Int64)
+		server := &Server{URL: "https://mcp.test/mcp", SSE: sse, Client: &http.Client{Transport: refusingTransport{requests}}}
+		_, err := server.Connect(t.Context(), ClientOptions{})
+		var refusal *HTTPError
+		assert.Assert(t, errors.As(err, &refusal))
+		assert.Check(t, refusal.Status == http.StatusUnauthorized && !refusal.Lost() && !refusal.SessionExpired())
+		assert.Check(t, errors.As(err, new(errUnauthorised)))
+		assert.Check(t, is.Equal(strings.Count(err.Error(), "nobody has logged in"), 1), err)
+		assert.Check(t, !strings.Contains(err.Error(), "WWW-Authenticate"), err)
+		assert.Equal(t, requests.Load(), int64(1))
+	}
+}
