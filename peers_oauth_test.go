@@ -166,6 +166,9 @@ func startChromium(t *testing.T) *chromium {
 	assert.NilError(t, json.Unmarshal(c.do("Target.attachToTarget", page), &attached))
 	c.session = attached.SessionID
 	c.do("Page.enable", nil)
+	for c.value("document.readyState") != "complete" { // so that no event of the empty page is still to come
+		continue
+	}
 	return c
 }
 
@@ -182,6 +185,14 @@ type chromiumMessage struct {
 // do sends a request and returns the result.
 func (c *chromium) do(method string, params map[string]any) json.RawMessage {
 	c.t.Helper()
+	m := c.call(method, params)
+	assert.Assert(c.t, m.Error == nil, "%s: %s", method, m.Error)
+	return m.Result
+}
+
+// call sends a request and returns the answer.
+func (c *chromium) call(method string, params map[string]any) chromiumMessage {
+	c.t.Helper()
 	c.id++
 	text, err := json.Marshal(chromiumMessage{ID: c.id, SessionID: c.session, Method: method, Params: params})
 	assert.NilError(c.t, err)
@@ -189,8 +200,7 @@ func (c *chromium) do(method string, params map[string]any) json.RawMessage {
 	assert.NilError(c.t, err)
 	for {
 		if m := c.read(); m.ID == c.id {
-			assert.Assert(c.t, m.Error == nil, "%s: %s", method, m.Error)
-			return m.Result
+			return m
 		}
 	}
 }
@@ -207,11 +217,11 @@ func (c *chromium) read() (m chromiumMessage) {
 	return m
 }
 
-// load does what leads to another page, and waits for that.
+// load does what leads to another page, and waits for that. The answer may be that the page has gone.
 func (c *chromium) load(method string, params map[string]any) {
 	c.t.Helper()
 	c.events = nil
-	c.do(method, params)
+	c.call(method, params)
 	for !strings.Contains(strings.Join(c.events, " "), "Page.loadEventFired") {
 		c.read()
 	}
