@@ -361,7 +361,7 @@ func vetAlone(t *testing.T, files map[string]string, list []string) error {
 }
 
 // TestVendorable: each family of the two upper floors works in another program with the families that it names, and
-// needs each of them.
+// needs each of them. So does oauth without what its users may not want: grants without a person, and the guard.
 func TestVendorable(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("runs go vet a hundred times, and finds no races")
@@ -378,6 +378,14 @@ func TestVendorable(t *testing.T) {
 			}
 		})
 	}
+	t.Run("oauth alone", func(t *testing.T) {
+		t.Parallel()
+		alone := map[string]string{"oauth.go": files["oauth.go"], "oauth_wire.go": files["oauth_wire.go"]}
+		assert.Check(t, vetAlone(t, alone, []string{"oauth"}))
+		assert.Check(t, strings.Count(alone["oauth.go"], "\n") < 650)
+		delete(alone, "oauth_wire.go")
+		assert.Check(t, vetAlone(t, alone, []string{"oauth"}) != nil)
+	})
 }
 
 // familyTable is the README's table of families.

@@ -66,24 +66,6 @@ type Redirect interface {
 	Close(err error) // at the end of the flow, with its error; nil: there is a token
 }
 
-// OAuthToken is an access token, and what refreshes it.
-type OAuthToken struct {
-	Issuer  string    `json:"issuer"` // of the authorization server
-	Type    string    `json:"token_type"`
-	Access  string    `json:"access_token"`
-	Refresh string    `json:"refresh_token,omitempty"`
-	Scopes  []string  `json:"scopes,omitempty"` // granted
-	Asked   []string  `json:"asked,omitempty"`  // what a challenge has asked for, too
-	Expiry  time.Time `json:"expiry,omitzero"`  // zero: not known
-}
-
-// OAuthState is what is kept for a resource from one run to the next.
-type OAuthState struct {
-	Resource string                 `json:"resource"`
-	Clients  map[string]OAuthClient `json:"clients,omitempty"` // dynamically registered ones, by issuer
-	Token    *OAuthToken            `json:"token,omitempty"`
-}
-
 // OAuthStore keeps the state of one resource. Its methods are called by one goroutine at a time.
 type OAuthStore interface {
 	// Lock keeps other processes from Load and Save until unlock. It waits for one that has the lock, until ctx ends.
@@ -149,11 +131,11 @@ func (f *oauthFlow) readChallenge(response *http.Response) bool {
 			f.scopes = union(f.scopes, strings.Fields(c.params["scope"]))
 		}
 	}
-	f.stepUp = f.used != nil && code == "insufficient_scope"
-	if f.stepUp && response.StatusCode == http.StatusForbidden {
-		return f.Listen == nil || len(union(f.used.Asked, f.scopes)) > len(f.used.Asked)
-	}
-	return isOurs && response.StatusCode == http.StatusUnauthorized
+	nobody := f.Grant == nil && f.Listen == nil // whoever logs in then has to know of the scopes
+	f.stepUp = code == "insufficient_scope" && f.used != nil &&
+		(nobody || len(union(f.used.Asked, f.scopes)) > len(f.used.Asked))
+	return response.StatusCode == http.StatusUnauthorized && isOurs ||
+		response.StatusCode == http.StatusForbidden && f.stepUp
 }
 
 // 2. A flow gets another token. One runs at a time.
@@ -256,7 +238,7 @@ func (f *oauthFlow) obtain(ctx context.Context) (token *OAuthToken, err error) {
 		return token, err
 	}
 	if f.Grant == nil && f.Listen == nil {
-		return nil, &LoginError{f.Resource, f.reason}
+		return nil, &LoginError{shownURL(f.Resource), f.reason}
 	}
 	if f.site == nil {
 		if err := f.discover(ctx); err != nil {
@@ -301,9 +283,12 @@ type oauthSite struct {
 }
 
 func (f *oauthFlow) discover(ctx context.Context) error {
+	if err := checkOAuthURL(f.Resource); err != nil {
+		return err
+	}
 	origin, path := splitURL(f.Resource)
 	root := origin + "/.well-known/oauth-protected-resource"
-	at := []string{root + path, root}
+	at := slices.Compact([]string{root + path, root})
 	if f.metadata != "" {
 		at = []string{f.metadata}
 	}
@@ -312,13 +297,13 @@ func (f *oauthFlow) discover(ctx context.Context) error {
 		Issuers  []string `json:"authorization_servers"`
 		Scopes   []string `json:"scopes_supported"`
 	}
-	if err := cmp.Or(checkOAuthURL(f.Resource), f.getMetadata(ctx, at, &protected)); err != nil {
+	if err := f.getMetadata(ctx, at, &protected); err != nil {
 		return err
 	}
 	thisOrigin, prefix := splitURL(protected.Resource)
 	if thisOrigin != origin || !strings.HasPrefix(path+"/", prefix+"/") || len(protected.Issuers) == 0 {
 		return fmt.Errorf("the protected resource metadata of %s is for %.200q, and names %d authorization servers",
-			f.Resource, protected.Resource, len(protected.Issuers))
+			shownURL(f.Resource), protected.Resource, len(protected.Issuers))
 	}
 	issuer := protected.Issuers[0]
 	if slices.Contains(protected.Issuers, f.Client.Issuer) {
@@ -347,7 +332,7 @@ func (f *oauthFlow) readServer(ctx context.Context, issuer string, as *Authoriza
 		return checkOAuthURL(as.TokenEndpoint)
 	}
 	if !slices.Contains(as.ChallengeMethods, "S256") {
-		return fmt.Errorf("%s does not support PKCE with S256, without which codes can be stolen", issuer)
+		return fmt.Errorf("%.200q does not support PKCE with S256, without which codes can be stolen", issuer)
 	}
 	return cmp.Or(checkOAuthURL(as.AuthorizationEndpoint), checkOAuthURL(as.TokenEndpoint))
 }
@@ -362,14 +347,14 @@ func (f *oauthFlow) client() (client OAuthClient, err error) {
 	}
 	switch as := f.site; {
 	case f.Client.ID != "" && issuer != "" && issuer != as.Issuer:
-		return client, fmt.Errorf("the client %.200q is registered with %s, but the server names %s now: "+
+		return client, fmt.Errorf("the client %.200q is registered with %.200q, but the server names %.200q now: "+
 			"register a client there", f.Client.ID, issuer, as.Issuer)
 	case f.Client.ID != "" || f.Grant != nil:
 		return f.Client, nil
 	case f.MetadataURL != "" && as.ClientMetadataSupported:
 		return OAuthClient{ID: f.MetadataURL, RedirectURI: f.Client.RedirectURI}, nil
 	case as.RegistrationEndpoint == "":
-		return client, fmt.Errorf("%s registers no clients: register one there, and configure its ID", as.Issuer)
+		return client, fmt.Errorf("%.200q registers no clients: register one there, and configure its ID", as.Issuer)
 	}
 	if f.dynamic = true; f.depth != toLogin { // which also helps where the server has forgotten the client
 		client = f.state.Clients[f.site.Issuer]
@@ -416,10 +401,14 @@ func (f *oauthFlow) authorise(ctx context.Context) (token *OAuthToken, err error
 	}
 	scopes := f.scopesToAsk()
 	if f.Grant != nil {
-		var form url.Values
-		if form, err = f.Grant(ctx, &f.site.AuthorizationServer, f.site.resource); err == nil {
-			token, err = f.requestToken(ctx, client, form, scopes)
+		form, failed := f.Grant(ctx, &f.site.AuthorizationServer, f.site.resource)
+		if failed != nil {
+			return nil, failed
 		}
+		if len(scopes) > 0 {
+			form.Set("scope", strings.Join(scopes, " "))
+		}
+		token, err = f.requestToken(ctx, client, form, scopes)
 	} else {
 		redirect, failed := f.Listen(ctx, client.RedirectURI)
 		if failed != nil {
@@ -470,11 +459,12 @@ func (f *oauthFlow) ask(ctx context.Context, client *OAuthClient, redirect Redir
 	if slices.Contains(scopes, offlineAccess) {
 		query.Set("prompt", "consent") // without it this scope is ignored (OpenID Connect Core 1.0, 11)
 	}
-	separator := "?"
-	if strings.Contains(f.site.AuthorizationEndpoint, "?") {
-		separator = "&"
+	u, err := url.Parse(f.site.AuthorizationEndpoint)
+	if err != nil {
+		return nil, err
 	}
-	response, err := redirect.Ask(ctx, f.site.AuthorizationEndpoint+separator+query.Encode())
+	u.RawQuery = strings.TrimPrefix(u.RawQuery+"&"+query.Encode(), "&")
+	response, err := redirect.Ask(ctx, u.String())
 	if err == nil {
 		err = f.checkResponse(response, state)
 	}
@@ -519,7 +509,7 @@ func (f *oauthFlow) checkResponse(response url.Values, state string) error {
 	case !slices.Equal(response["state"], []string{state}):
 		return fmt.Errorf("the response of %s has another state: it is not to this login", at)
 	case len(iss) > 0 && !slices.Equal(iss, []string{f.site.Issuer}):
-		return fmt.Errorf("the response of %s has another iss: it is of another server", at)
+		return fmt.Errorf("the response of %s has another iss: it comes from another issuer", at)
 	case len(iss) == 0 && f.site.ResponseIssSupported:
 		return fmt.Errorf("the response of %s has no iss, which its metadata promises", at)
 	case response.Has("error"):
@@ -557,58 +547,6 @@ func (f *oauthFlow) requestToken(ctx context.Context, client OAuthClient, form u
 		token.Expiry = time.Now().Add(time.Duration(min(seconds, math.MaxInt32)) * time.Second)
 	}
 	return token, nil
-}
-
-// post sends a form of a client to the token endpoint, and decodes the answer. A DPoP below keeps the nonce of a
-// refusal for the second request, which has another client assertion, too: each is used once.
-func (f *oauthFlow) post(ctx context.Context, client OAuthClient, form url.Values, answer any) (err error) {
-	if client.AuthMethod == "" && client.Secret != "" {
-		client.AuthMethod = f.authMethod()
-	}
-	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	for range 2 {
-		form.Set("client_id", client.ID)
-		switch client.AuthMethod {
-		case "client_secret_basic":
-			form.Del("client_id")
-			login := url.QueryEscape(client.ID) + ":" + url.QueryEscape(client.Secret)
-			header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(login)))
-		case "client_secret_post":
-			form.Set("client_secret", client.Secret)
-		case "private_key_jwt":
-			assertion, err := f.Assert(f.site.Issuer)
-			if err != nil {
-				return err
-			}
-			form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
-			form.Set("client_assertion", assertion)
-		case "", "none":
-			if client.ID == "" {
-				form.Del("client_id")
-			}
-		default:
-			return fmt.Errorf("a client cannot authenticate with %.200q here", client.AuthMethod)
-		}
-		f.tell(client.Secret)
-		for _, name := range strings.Fields("assertion client_assertion code refresh_token subject_token") {
-			f.tell(form.Get(name))
-		}
-		err = f.call(ctx, f.site.TokenEndpoint, header, []byte(form.Encode()), answer)
-		if refusalOf(err) != "use_dpop_nonce" {
-			break
-		}
-	}
-	return err
-}
-
-// authMethod chooses how a client with a secret authenticates (RFC 8414, 2).
-func (f *oauthFlow) authMethod() string {
-	for _, method := range []string{"client_secret_basic", "client_secret_post", "none"} {
-		if slices.Contains(f.site.TokenAuthMethods, method) {
-			return method
-		}
-	}
-	return "client_secret_basic"
 }
 
 // keep returns the token of the store if it can be expected to do, or the one that it is refreshed to, or nil.
@@ -656,7 +594,7 @@ func (f *oauthFlow) refresh(ctx context.Context, old *OAuthToken) (*OAuthToken, 
 		return nil, err
 	}
 	if old.Issuer != f.site.Issuer {
-		f.reason = fmt.Errorf("the authorization server is %s now", f.site.Issuer)
+		f.reason = fmt.Errorf("the authorization server is %.200q now", f.site.Issuer)
 		return nil, nil
 	}
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.Refresh}}

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,24 @@ type OAuthClient struct {
 	Secret      string `json:"client_secret,omitempty"`
 	AuthMethod  string `json:"token_endpoint_auth_method,omitempty"` // empty: basic, post or none, as supported
 	RedirectURI string `json:"redirect_uri,omitempty"`               // that it was registered with; empty: any
+}
+
+// OAuthToken is an access token, and what refreshes it.
+type OAuthToken struct {
+	Issuer  string    `json:"issuer"` // of the authorization server
+	Type    string    `json:"token_type"`
+	Access  string    `json:"access_token"`
+	Refresh string    `json:"refresh_token,omitempty"`
+	Scopes  []string  `json:"scopes,omitempty"` // granted
+	Asked   []string  `json:"asked,omitempty"`  // what a challenge has asked for, too
+	Expiry  time.Time `json:"expiry,omitzero"`  // zero: not known
+}
+
+// OAuthState is what is kept for a resource from one run to the next.
+type OAuthState struct {
+	Resource string                 `json:"resource"`
+	Clients  map[string]OAuthClient `json:"clients,omitempty"` // dynamically registered ones, by issuer
+	Token    *OAuthToken            `json:"token,omitempty"`
 }
 
 // AuthorizationServer is the metadata of an authorization server (RFC 8414, 2).
@@ -143,6 +162,62 @@ func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) (
 		}
 	}
 	return err
+}
+
+// post sends a form of a client to the token endpoint, and decodes the answer. A DPoP below keeps the nonce of a
+// refusal for the second request, which has another client assertion, too: each is used once.
+func (f *oauthFlow) post(ctx context.Context, client OAuthClient, form url.Values, answer any) (err error) {
+	if client.AuthMethod == "" && client.Secret != "" {
+		client.AuthMethod = f.authMethod()
+	}
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	for range 2 {
+		form.Set("client_id", client.ID)
+		switch client.AuthMethod {
+		case "client_secret_basic":
+			form.Del("client_id")
+			login := []byte(url.QueryEscape(client.ID) + ":" + url.QueryEscape(client.Secret))
+			header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString(login))
+			f.tell(base64.StdEncoding.EncodeToString(login))
+		case "client_secret_post":
+			form.Set("client_secret", client.Secret)
+		case "private_key_jwt":
+			if f.Assert == nil {
+				return errors.New("private_key_jwt needs a private key")
+			}
+			assertion, err := f.Assert(f.site.Issuer)
+			if err != nil {
+				return err
+			}
+			form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+			form.Set("client_assertion", assertion)
+		case "", "none":
+			if client.ID == "" {
+				form.Del("client_id")
+			}
+		default:
+			return fmt.Errorf("a client cannot authenticate with %.200q here", client.AuthMethod)
+		}
+		f.tell(client.Secret)
+		for _, name := range strings.Fields("assertion client_assertion code refresh_token subject_token") {
+			f.tell(form.Get(name))
+		}
+		err = f.call(ctx, f.site.TokenEndpoint, header, []byte(form.Encode()), answer)
+		if refusalOf(err) != "use_dpop_nonce" {
+			break
+		}
+	}
+	return err
+}
+
+// authMethod chooses how a client with a secret authenticates (RFC 8414, 2).
+func (f *oauthFlow) authMethod() string {
+	for _, method := range []string{"client_secret_basic", "client_secret_post", "none"} {
+		if slices.Contains(f.site.TokenAuthMethods, method) {
+			return method
+		}
+	}
+	return "client_secret_basic"
 }
 
 // call sends a request of a flow, and decodes the JSON object that answers it. Without a body it is a GET. A refusal

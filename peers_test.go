@@ -2344,7 +2344,7 @@ func conformanceClient() (scenarios []conformanceScenario) {
 		{"auth/scope-from-scopes-supported", 15, 14, ""},
 		{"auth/scope-omitted-when-undefined", 15, 14, ""},
 		{"auth/scope-step-up", 23, 25, ""},
-		{"auth/scope-retry-limit", 18, 19, "mcp:admin"},
+		{"auth/scope-retry-limit", 10, 11, "mcp:admin"},
 		{"auth/token-endpoint-auth-basic", 20, 19, ""},
 		{"auth/token-endpoint-auth-post", 20, 19, ""},
 		{"auth/token-endpoint-auth-none", 20, 19, ""},
