@@ -547,13 +547,23 @@ func TestPeersLogin(t *testing.T) {
 	assert.Equal(t, stdout, "heron: notes:read (Bearer)\n")
 	assert.Equal(t, len(grants.with("refused ", "")), 0, grants.String())
 
+	// The scope that the server has asked for is part of the next login.
+	_, stderr = u.run(3, "call", "add_note", `{"text":"It waits."}`)
+	assert.Assert(t, is.Contains(stderr, "notes:write"))
+	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
+	u.logIn()
+	stdout, _ = u.run(0, "call", "add_note", `{"text":"It waits."}`)
+	assert.Equal(t, stdout, "2 notes\n")
+
 	// A server that has forgotten all: the client is registered anew.
 	u.authorization.restart()
 	_, stderr = u.run(1, "call", "who")
 	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
 	assert.Assert(t, is.Contains(u.logIn(), "You are logged in"))
+	u.authorization.restart()
+	assert.Assert(t, is.Contains(u.logIn(), "You are logged in"))
 	stdout, _ = u.run(0, "call", "who")
-	assert.Equal(t, stdout, "heron: notes:read (Bearer)\n")
+	assert.Equal(t, stdout, "heron: notes:read notes:write (Bearer)\n")
 
 	u.run(0, "logout", "notes")
 	_, stderr = u.run(1, "call", "who")
