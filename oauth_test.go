@@ -80,13 +80,16 @@ func newOAuthServer() *oauthServer {
 // nil: with what they hold.
 func startOAuthServer(t testing.TB, next http.Handler) *oauthServer {
 	s := newOAuthServer()
-	as := httptest.NewServer(http.HandlerFunc(s.serveIssuer))
-	t.Cleanup(as.Close)
-	resource := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	as := httptest.NewUnstartedServer(http.HandlerFunc(s.serveIssuer))
+	resource := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.serveResource(w, r, next)
 	}))
-	t.Cleanup(resource.Close)
-	s.Issuer, s.Resource = as.URL, resource.URL+"/mcp"
+	s.Issuer = "http://" + as.Listener.Addr().String()
+	s.Resource = "http://" + resource.Listener.Addr().String() + "/mcp"
+	for _, server := range []*httptest.Server{as, resource} { // they know their addresses
+		server.Start()
+		t.Cleanup(server.Close)
+	}
 	return s
 }
 
