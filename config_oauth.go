@@ -27,55 +27,46 @@ type OAuthConfig struct {
 	port string // of Client.RedirectURI
 }
 
-// oauthField is where a value goes. The name may be written with dashes, underscores and other capitals.
-type oauthField struct {
-	name string
-	to   any
-}
-
-func (o *OAuthConfig) fields() []oauthField {
-	return []oauthField{
-		{"grant", &o.Grant}, {"clientId", &o.Client.ID}, {"clientSecret", &o.Client.Secret}, {"issuer", &o.Client.Issuer},
-		{"clientMetadataUrl", &o.MetadataURL}, {"redirectUri", &o.Client.RedirectURI}, {"callbackPort", &o.port},
-		{"privateKey", &o.Key}, {"privateKeyFile", &o.KeyFile}, {"assertion", &o.Assertion}, {"idToken", &o.Assertion},
-		{"assertionFile", &o.AssertionFile}, {"idTokenFile", &o.AssertionFile}, {"idpTokenEndpoint", &o.Provider},
-		{"idpClientId", &o.ProviderClient.ID}, {"idpClientSecret", &o.ProviderClient.Secret},
-		{"scopes", &o.Scopes}, {"scope", &o.Scopes}, {"dpop", &o.DPoP}, {"enabled", &o.Never},
+// fields returns where the values of the fields go, whose names may have dashes, underscores and capitals.
+func (o *OAuthConfig) fields() map[string]any {
+	return map[string]any{
+		"grant": &o.Grant, "clientid": &o.Client.ID, "clientsecret": &o.Client.Secret, "issuer": &o.Client.Issuer,
+		"clientmetadataurl": &o.MetadataURL, "redirecturi": &o.Client.RedirectURI, "callbackport": &o.port,
+		"privatekey": &o.Key, "privatekeyfile": &o.KeyFile, "assertion": &o.Assertion, "idtoken": &o.Assertion,
+		"assertionfile": &o.AssertionFile, "idtokenfile": &o.AssertionFile, "idptokenendpoint": &o.Provider,
+		"idpclientid": &o.ProviderClient.ID, "idpclientsecret": &o.ProviderClient.Secret,
+		"scopes": &o.Scopes, "scope": &o.Scopes, "dpop": &o.DPoP, "enabled": &o.Never,
 	}
 }
 
 // oauth reads an object, or true or false, as Claude Code, Gemini CLI, opencode, VS Code, Cursor and FastMCP write it.
 func (r *serverReader) oauth(field string, value json.RawMessage) {
-	r.login = &OAuthConfig{Text: string(value)}
+	r.login = &OAuthConfig{Text: strings.Join(strings.Fields(string(value)), " ")}
 	if value[0] != '{' {
 		r.login.Never = r.login.Text != `"oauth"` && !r.bool(field, value)
 		return
 	}
 	fields := r.login.fields()
 	eachMember(value, func(name string, value json.RawMessage) {
-		where, plain := field+" "+name, strings.NewReplacer("_", "", "-", "").Replace(name)
-		for _, f := range fields {
-			if !strings.EqualFold(f.name, plain) || string(value) == "null" {
-				continue
-			}
-			switch to := f.to.(type) {
-			case *string:
-				*to = strings.TrimSpace(r.expand(where, r.text(where, value))) // a file's text often ends with a newline
-				if to == &r.login.Assertion {
-					r.secrets.AddHeader(f.name, *to)
-				} else if to != &r.login.Client.ID { // which a person has to see
-					r.secrets.AddVariable(f.name, *to)
-				}
-			case *bool:
-				*to = r.bool(where, value) == (f.name != "enabled")
-			case *[]string:
-				for _, text := range r.list(where, value) {
-					*to = append(*to, strings.Fields(r.expand(where, text))...)
-				}
-			}
+		if string(value) == "null" {
 			return
 		}
-		if string(value) != "null" {
+		where, plain := field+" "+name, strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
+		switch to := fields[plain].(type) {
+		case *string:
+			*to = strings.TrimSpace(r.expand(where, r.text(where, value))) // a file's text often ends with a newline
+			if to == &r.login.Assertion {
+				r.secrets.AddHeader(name, *to)
+			} else if to != &r.login.Client.ID { // which a person has to see
+				r.secrets.AddVariable(name, *to)
+			}
+		case *bool:
+			*to = r.bool(where, value) == (plain != "enabled")
+		case *[]string:
+			for _, text := range r.list(where, value) {
+				*to = append(*to, strings.Fields(r.expand(where, text))...)
+			}
+		default:
 			r.warn("%s is not known here and has no effect", where)
 		}
 	})
@@ -107,9 +98,8 @@ func (r *serverReader) checkOAuth(field string, o *OAuthConfig) {
 		"needs a clientId")
 	wrong(has("client_credentials") && o.Client.Secret == "" && !hasKey,
 		"grant client_credentials needs a clientSecret, or a privateKey or privateKeyFile")
-	wrong((has("jwt_bearer") || has("token_exchange")) != hasAssertion,
-		"grant jwt_bearer goes with assertion or assertionFile, and token_exchange with idToken or idTokenFile")
-	wrong(has("token_exchange") != (o.Provider != ""), "grant token_exchange goes with idpTokenEndpoint")
+	wrong((has("jwt_bearer") || has("token_exchange")) != hasAssertion || has("token_exchange") != (o.Provider != ""),
+		"grant jwt_bearer goes with assertion or assertionFile; token_exchange with idpTokenEndpoint and idToken(File)")
 	if hasKey {
 		o.Client.AuthMethod = "private_key_jwt"
 	}

@@ -42,8 +42,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
   mcpagent read URI            print a resource; SERVER:URI where several servers have it
   mcpagent prompts [SERVER]    list their prompts
   mcpagent prompt NAME [KEY=VALUE ...]   fill in a prompt and print its messages
-  mcpagent login URL|NAME      log in to a server that asks for it (OAuth), in the browser; the login is kept
-  mcpagent logout URL|NAME     forget that
+  mcpagent login|logout URL|NAME   log in to a server that asks for it (OAuth), in the browser; or forget the login
   mcpagent whoami [URL|NAME]   show the logins that are kept: where, with which scopes, until when
   mcpagent serve [DIR]         be an MCP server on stdio: search over DIR, or over this program's source
   mcpagent serve -http ADDR [DIR]   the same over HTTP; an ADDR without a host (:8080) is for this machine alone

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -263,10 +264,8 @@ func (c *chat) reconnect(ctx context.Context, server string) error {
 	if server == "" && len(c.servers) > 1 {
 		return fmt.Errorf("/reconnect takes the name of a server: %s", strings.Join(ServerNames(c.servers), ", "))
 	}
-	for _, l := range c.logins {
-		if server == "" || l.server.Name == server {
-			l.failed.Store(nil)
-		}
+	if l := c.logins[cmp.Or(server, c.servers[0].Name)]; l != nil {
+		l.failed.Store(nil)
 	}
 	if err := c.host.Restart(ctx, server); err != nil {
 		return err

@@ -144,8 +144,8 @@ func (p *program) aboutServer(s HostStatus) string {
 	var refusal *HTTPError
 	log := p.logs[s.Name]
 	switch {
-	case p.hint(s.Err) != "":
-		text += p.hint(s.Err)
+	case errors.As(s.Err, new(*LoginError)):
+		text = name + strings.TrimPrefix(p.explainCall(s.Err).Error(), name)
 	case errors.As(s.Err, &refusal) && refusal.Status == http.StatusUnauthorized:
 		text += "; MCP_HEADERS, or \"headers\" in the configuration, sets headers"
 	case log != nil && !errors.As(s.Err, new(*Error)) && log.hasMore(errors.As(s.Err, new(*ServerExitError))):
@@ -169,23 +169,15 @@ func explainStart(c *Command, err error) error {
 	return err
 }
 
-// hint is what to add to an error that a login helps against.
-func (p *program) hint(err error) string {
+// explainCall returns an error of a request with what to do about it.
+func (p *program) explainCall(err error) error {
 	var needed *LoginError
 	for _, l := range p.logins {
 		if errors.As(err, &needed) && needed.Resource == l.server.URL {
-			return "; run: mcpagent login " + word(l.name())
+			return fmt.Errorf("%w; run: mcpagent login %s", err, word(l.name()))
 		}
 	}
-	return ""
-}
-
-// explainCall returns an error of a request with what to do about it.
-func (p *program) explainCall(err error) error {
 	var timeout *TimeoutError
-	if hint := p.hint(err); hint != "" {
-		return fmt.Errorf("%w%s", err, hint)
-	}
 	if errors.As(err, &timeout) && !timeout.Total {
 		return fmt.Errorf("%w; the server may still finish the work; MCP_TIMEOUT, or \"timeout\" in the configuration, "+
 			"sets how long to wait", err)

@@ -123,7 +123,7 @@ func (p *program) withLogins(ctx context.Context, do func() error) error {
 		for _, l := range p.logins {
 			r = cmp.Or(r, l.asking.Load())
 		}
-		if r == nil || p.chatting || ctx.Err() != nil {
+		if r == nil || p.chatting {
 			return err
 		}
 		select {
@@ -207,30 +207,22 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	if r.onTerminal() && browse(address) {
 		text += ", if a browser does not by itself"
 	}
-	text += ":\n" + address
-	if r.terminal.Interactive() {
+	if text += ":\n" + address; r.terminal.Interactive() {
 		text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() + "?…"
 	}
-	r.interject(text)
-	if r.terminal.Interactive() && !r.chatting {
-		pasting.Go(func() { r.readPasted(ctx) })
+	if r.interject(text); r.terminal.Interactive() && !r.chatting {
+		pasting.Go(func() {
+			line, err := r.terminal.Prompt(ctx, "address:")
+			for ; err == nil && !r.pasted(line); line, err = r.terminal.Prompt(ctx, "address:") {
+				r.screen.Show(Look{}, "(that is not where this login ends)")
+			}
+		})
 	}
 	select {
 	case values := <-r.answer:
 		return values, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
-	}
-}
-
-// readPasted reads lines until one is the answer, or ctx ends.
-func (r *redirect) readPasted(ctx context.Context) {
-	for {
-		line, err := r.terminal.Prompt(ctx, "address:")
-		if err != nil || r.pasted(line) {
-			return
-		}
-		r.screen.Show(Look{}, "(that is not where this login ends)")
 	}
 }
 
@@ -269,12 +261,10 @@ const loginPage = `<!DOCTYPE html>
 
 // ServeHTTP answers the browser when the flow has ended.
 func (r *redirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	if request.URL.EscapedPath() != r.uri.EscapedPath() {
-		http.NotFound(w, request)
-		return
-	}
 	status, title, text := http.StatusBadRequest, "You are not logged in", ""
 	switch {
+	case request.URL.EscapedPath() != r.uri.EscapedPath():
+		status, title = http.StatusNotFound, "There is nothing here"
 	case request.Method != http.MethodGet:
 		status, text = http.StatusMethodNotAllowed, "A login ends with GET."
 	case !r.take(request.URL.Query()):
@@ -282,9 +272,9 @@ func (r *redirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	default:
 		if <-r.ended; r.err != nil { // Close is called in any case
 			text = r.err.Error()
-		} else {
-			status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
+			break
 		}
+		status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
 	}
 	for name, value := range map[string]string{
 		"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
@@ -310,18 +300,16 @@ func (r *redirect) Close(err error) {
 	_ = r.page.Shutdown(ctx) // which waits for the page
 	_, _ = r.page.Close(), r.listener.Close()
 	r.work.Wait()
-	switch {
-	case !r.chatting:
-	case err == nil:
+	if r.chatting && err == nil {
 		r.interject(fmt.Sprintf("(logged in to %s)", r.name()))
-	default:
+	} else if r.chatting {
 		r.interject(fmt.Sprintf("the login to %s has failed: %v; /reconnect begins another", r.name(), err))
 	}
 }
 
 // interject shows a text at once, also while a chat waits at its prompt.
 func (p *program) interject(text string) {
-	p.screen.Show(Look{Exact: true}, text)
+	p.screen.Show(Look{}, text)
 	if end := p.prompting.Load(); end != nil {
 		(*end)(errInterjected)
 	}
@@ -379,10 +367,9 @@ func (p *program) logIn(ctx context.Context, args []string) error {
 	p.addLogins()
 	defer p.closeLogins()
 	l := p.logins[s.Name]
-	switch {
-	case l == nil:
+	if l == nil {
 		return cmp.Or(s.Err, fmt.Errorf("%s has \"oauth\": false, or a header Authorization: no login is used", s.Name))
-	case l.oauth.Store == nil:
+	} else if l.oauth.Store == nil {
 		return fmt.Errorf("%s has \"dpop\": true, and no privateKey: a login lasts for one run", s.Name)
 	}
 	l.oauth.Listen = l.listen
@@ -432,10 +419,9 @@ func (p *program) whoAmI(ctx context.Context, args []string) error {
 		}
 		if state.Token != nil {
 			logins = append(logins, state)
+		} else if len(args) > 0 {
+			return fmt.Errorf("there is no login to %s; run: mcpagent login %s", args[0], word(args[0]))
 		}
-	}
-	if len(logins) == 0 && len(args) > 0 {
-		return fmt.Errorf("there is no login to %s; run: mcpagent login %s", args[0], word(args[0]))
 	}
 	return p.showLogins(logins...)
 }

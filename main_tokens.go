@@ -21,33 +21,36 @@ const loginPoll = 50 * time.Millisecond // between two tries to lock a file
 // loginFile is the OAuthStore of one server: a file that only its owner can read, in a folder of the same kind.
 type loginFile struct{ path, resource string }
 
-// newLoginFile returns the file of a server, which may not exist. A machine may have no place for it.
+// newLoginFile returns the file of a server, which may not exist, in a folder that does.
 func newLoginFile(resource string) (*loginFile, error) {
 	folder, err := os.UserConfigDir()
-	if err != nil {
+	folder = filepath.Join(folder, "mcpagent", "logins")
+	if err == nil {
+		err = os.MkdirAll(folder, 0o700)
+	}
+	if err != nil { // a machine may have no home
 		return nil, fmt.Errorf("logins cannot be kept: %w", err)
 	}
+	_ = os.Chmod(folder, 0o700) // of one that was made by other means
 	u, _ := url.Parse(resource) // it is valid
 	name := fmt.Sprintf("%s-%.16x.json", notInLogName.ReplaceAllString(u.Host, "_"), sha256.Sum256([]byte(resource)))
-	return &loginFile{filepath.Join(folder, "mcpagent", "logins", name), resource}, nil
+	return &loginFile{filepath.Join(folder, name), resource}, nil
 }
 
 // Lock is OAuthStore.Lock.
 func (f *loginFile) Lock(ctx context.Context) (unlock func(), err error) {
-	folder := filepath.Dir(f.path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return nil, err
-	}
-	_ = os.Chmod(folder, 0o700) // of one that was made by other means
 	for {
-		unlock, err = LockFile(SessionLock(f.path))
-		if !errors.Is(err, ErrSessionBusy) {
-			return unlock, err
+		unlock, err = LockSession(f.path)
+		switch {
+		case err == nil:
+			return unlock, nil
+		case !errors.Is(err, ErrSessionBusy): // then nobody can write here, and Save says why
+			return func() {}, nil
 		}
 		select {
 		case <-time.After(loginPoll):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%s: %w", f.path, err)
+			return nil, fmt.Errorf("%s: %w", f.path, ErrSessionBusy)
 		}
 	}
 }

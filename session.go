@@ -56,20 +56,14 @@ func SessionLock(path string) string {
 // LockSession locks a session for this process, until release. The error wraps ErrSessionBusy if another process has
 // locked it.
 func LockSession(path string) (release func(), err error) {
+	var f *os.File
 	if err = isFile(path); err == nil || errors.Is(err, fs.ErrNotExist) {
-		release, err = LockFile(SessionLock(path))
+		f, err = lockFile(SessionLock(path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", path, err)
 	}
-	return release, nil
-}
-
-// LockFile makes a file that is there as long as this process has it, until release. The error is ErrSessionBusy if
-// another process has it.
-func LockFile(path string) (release func(), err error) {
-	f, err := lockFile(path)
-	return func() { unlockFile(f) }, err
+	return func() { unlockFile(f) }, nil
 }
 
 // isFile returns an error if a path leads to a pipe, a device or a folder: reading one might never end.

@@ -1958,7 +1958,8 @@ func (t refusingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestHTTPUnauthorised(t *testing.T) {
 	for _, sse := range []bool{false, true} {
 		requests := new(atomic.Int64)
-		server := &Server{URL: "https://mcp.test/mcp", SSE: sse, Client: &http.Client{Transport: refusingTransport{requests}}}
+		client := &http.Client{Transport: refusingTransport{requests}}
+		server := &Server{URL: "https://mcp.test/mcp", SSE: sse, Client: client}
 		_, err := server.Connect(t.Context(), ClientOptions{})
 		var refusal *HTTPError
 		assert.Assert(t, errors.As(err, &refusal))
