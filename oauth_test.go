@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -17,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gotest.tools/v3/assert"
@@ -48,8 +51,10 @@ type oauthServer struct {
 	access   map[string]*oauthTestGrant
 	refresh  map[string]*oauthTestGrant // used ones have the value nil
 	requests []string                   // method and path
-	bodies   []string                   // of the requests that the resource has accepted
-	secrets  []string                   // all that were issued
+	urls     []string
+	bodies   []string        // of the requests that the resource has accepted
+	secrets  []string        // all that were issued
+	told     map[string]bool // to OAuth.Secret, by all clients
 }
 
 type oauthTestClient struct {
@@ -73,6 +78,7 @@ func newOAuthServer() *oauthServer {
 		codes:    make(map[string]*oauthTestGrant),
 		access:   make(map[string]*oauthTestGrant),
 		refresh:  make(map[string]*oauthTestGrant),
+		told:     make(map[string]bool),
 	}
 }
 
@@ -145,6 +151,7 @@ func (s *oauthServer) note(w http.ResponseWriter, r *http.Request) bool {
 	name := r.Method + " " + r.URL.Path
 	s.mu.Lock()
 	s.requests = append(s.requests, name)
+	s.urls = append(s.urls, r.URL.String())
 	answer := s.Answer
 	s.mu.Unlock()
 	return answer != nil && answer(w, r, s.count(name))
@@ -316,6 +323,7 @@ func (s *oauthServer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.Respond != nil {
 		s.Respond(response)
+		s.told[s.secrets[len(s.secrets)-1]] = true // a response may be refused
 	}
 	http.Redirect(w, r, redirect+"?"+response.Encode(), http.StatusFound)
 }
@@ -414,17 +422,28 @@ type oauthPerson struct {
 	uri     string
 	browser http.RoundTripper
 	asked   chan string // if it is not nil: gets each URL, before it is opened
+	ended   func(error)
 }
 
 // listenOAuth is an OAuth.Listen for a person whose browser is base.
 func listenOAuth(base http.RoundTripper) func(context.Context, string) (Redirect, error) {
+	return listenPerson(oauthPerson{browser: base})
+}
+
+func listenPerson(p oauthPerson) func(context.Context, string) (Redirect, error) {
 	return func(_ context.Context, redirectURI string) (Redirect, error) {
-		return &oauthPerson{uri: cmp.Or(redirectURI, "http://127.0.0.1:7777/callback"), browser: base}, nil
+		p.uri = cmp.Or(redirectURI, "http://127.0.0.1:7777/callback")
+		return &p, nil
 	}
 }
 
 func (p *oauthPerson) URI() string { return p.uri }
-func (p *oauthPerson) Close(error) {}
+
+func (p *oauthPerson) Close(err error) {
+	if p.ended != nil {
+		p.ended(err)
+	}
+}
 
 func (p *oauthPerson) Ask(ctx context.Context, authorizationURL string) (url.Values, error) {
 	if p.asked != nil {
@@ -451,11 +470,48 @@ func (p *oauthPerson) Ask(ctx context.Context, authorizationURL string) (url.Val
 	return to.Query(), nil
 }
 
-// newOAuth returns an OAuth for a server in memory, with a person.
+// newOAuth returns an OAuth for a server, with a person. At the end it checks that all secrets that the server issued
+// were told, and that none was in a URL.
 func newOAuth(t testing.TB, s *oauthServer) *OAuth {
 	o := &OAuth{Resource: s.Resource, Base: s, Listen: listenOAuth(s)}
-	t.Cleanup(func() { o.Close() })
+	o.Secret = func(text string) { s.set(func() { s.told[text] = true }) }
+	t.Cleanup(func() {
+		assert.Check(t, o.Close())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, secret := range s.secrets {
+			assert.Check(t, s.told[secret], "%s was not told", secret)
+		}
+		for _, text := range s.urls {
+			for secret := range s.told {
+				assert.Check(t, !strings.Contains(text, secret), "%s has the secret %s", text, secret)
+			}
+		}
+	})
 	return o
+}
+
+// failOAuth sends a request that must fail in the flow, without a secret in the error.
+func failOAuth(t testing.TB, s *oauthServer, o *OAuth, want string) error {
+	t.Helper()
+	status, err := postOAuth(t.Context(), o, "body")
+	assert.Assert(t, is.ErrorType(err, new(AuthorizationError)), "status %d", status)
+	assert.Check(t, is.ErrorContains(err, want))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, secret := range s.secrets {
+		assert.Check(t, !strings.Contains(err.Error(), secret), "%s is in: %v", secret, err)
+	}
+	assert.Check(t, !strings.Contains(err.Error(), "\n") && len(err.Error()) < 1000, err.Error())
+	return err
+}
+
+// goodOAuth sends a request that must succeed.
+func goodOAuth(t testing.TB, o *OAuth) {
+	t.Helper()
+	status, err := postOAuth(t.Context(), o, "body")
+	assert.NilError(t, err)
+	assert.Equal(t, status, http.StatusOK)
 }
 
 // postOAuth sends a request with a body, and returns the status.
@@ -511,4 +567,896 @@ func TestOAuth(t *testing.T) {
 			})
 		}
 	}
+}
+
+// oauthTestStore is a store for several processes.
+type oauthTestStore struct {
+	turn  chan struct{} // has one element while it is locked
+	text  []byte
+	saves int
+	fail  error // of Save
+}
+
+func newOAuthTestStore() *oauthTestStore { return &oauthTestStore{turn: make(chan struct{}, 1)} }
+
+func (s *oauthTestStore) Lock(ctx context.Context) (func(), error) {
+	select {
+	case s.turn <- struct{}{}:
+		return func() { <-s.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *oauthTestStore) Load() (*OAuthState, error) {
+	state := new(OAuthState)
+	if s.text == nil {
+		return state, nil
+	}
+	return state, json.Unmarshal(s.text, state)
+}
+
+func (s *oauthTestStore) Save(state *OAuthState) (err error) {
+	if s.fail != nil {
+		return s.fail
+	}
+	s.saves++
+	s.text, err = json.Marshal(state)
+	return err
+}
+
+// edit changes what is stored.
+func (s *oauthTestStore) edit(t testing.TB, change func(*OAuthState)) {
+	state, err := s.Load()
+	assert.NilError(t, err)
+	change(state)
+	assert.NilError(t, s.Save(state))
+}
+
+// expire makes the resource refuse all access tokens, which their clients take for valid.
+func (s *oauthServer) expire() { s.set(func() { clear(s.access) }) }
+
+// TestOAuthExpiry: a token is refreshed half a minute before it expires, and one that the server refuses earlier when
+// it is refused; the person is asked once.
+func TestOAuthExpiry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newOAuthServer()
+		s.Lifetime = 5 * time.Minute
+		o := newOAuth(t, s)
+		for i, wait := range []time.Duration{0, 4 * time.Minute, 31 * time.Second, 5 * time.Minute, time.Hour} {
+			time.Sleep(wait)
+			goodOAuth(t, o)
+			assert.Check(t, is.Equal(s.count("POST /token"), []int{1, 1, 2, 3, 4}[i]))
+			assert.Check(t, is.Equal(s.count("POST /mcp"), i+2), "a refused request besides the first one")
+		}
+		s.expire()
+		goodOAuth(t, o)
+		assert.Check(t, is.Equal(s.count("POST /token"), 5))
+		assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
+	})
+}
+
+// TestOAuthRefreshRefused: a refresh token that the server does not take leads to the person, once, or to a LoginError
+// that says why; with a careless server, which repeats the token in its error.
+func TestOAuthRefreshRefused(t *testing.T) {
+	s := newOAuthServer()
+	o := newOAuth(t, s)
+	goodOAuth(t, o)
+	s.expire()
+	s.set(func() { clear(s.refresh) })
+	goodOAuth(t, o)
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 2))
+	assert.Check(t, is.Equal(s.count("POST /token"), 3))
+	assert.Check(t, is.Equal(s.count("POST /register"), 1))
+
+	s.expire()
+	s.set(func() { clear(s.refresh) })
+	o.Listen = nil
+	err := failOAuth(t, s, o, "https://mcp.test/mcp needs a new login: https://as.test/token answers invalid_grant: "+
+		"the refresh token [secret] is not valid")
+	assert.Check(t, is.ErrorType(err, new(LoginError)) != nil || errors.As(err, new(*LoginError)))
+	err = failOAuth(t, s, o, "needs a new login: the token was refused")
+	assert.Check(t, errors.As(err, new(*LoginError)))
+	assert.Check(t, is.Equal(s.count("POST /token"), 4), "a spent refresh token is not used again")
+}
+
+// TestOAuthRefreshFails: when the authorization server cannot be reached, or is in trouble, the refresh token is kept
+// for the next time, and nobody is asked.
+func TestOAuthRefreshFails(t *testing.T) {
+	s := newOAuthServer()
+	o := newOAuth(t, s)
+	goodOAuth(t, o)
+	s.expire()
+	for _, status := range []int{http.StatusInternalServerError, http.StatusServiceUnavailable, http.StatusNotFound} {
+		s.set(func() {
+			s.Answer = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+				if r.URL.Path != "/token" {
+					return false
+				}
+				http.Error(w, r.PostFormValue("refresh_token"), status)
+				return true
+			}
+		})
+		failOAuth(t, s, o, fmt.Sprintf("https://as.test/token answers %d", status))
+	}
+	s.set(func() { s.Answer = nil })
+	goodOAuth(t, o)
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
+}
+
+// TestOAuthTwoProcesses: of two that refresh at once the second one finds the token of the first. A refresh token that
+// is used twice would end both.
+func TestOAuthTwoProcesses(t *testing.T) {
+	for _, early := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s, store := newOAuthServer(), newOAuthTestStore()
+			first, second := newOAuth(t, s), newOAuth(t, s)
+			first.Store, second.Store = store, store
+			goodOAuth(t, first)
+			goodOAuth(t, second)
+			assert.Check(t, is.Equal(s.count("GET /authorize"), 1), "the second one has what the first one stored")
+			for range 3 {
+				if early {
+					time.Sleep(time.Hour - 10*time.Second)
+				} else {
+					s.expire()
+				}
+				before := s.count("POST /token")
+				var work sync.WaitGroup
+				for _, o := range []*OAuth{first, second, first, second} {
+					work.Go(func() { goodOAuth(t, o) })
+				}
+				work.Wait()
+				assert.Check(t, is.Equal(s.count("POST /token"), before+1))
+			}
+			assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
+			assert.Check(t, is.Equal(store.saves, 4))
+		})
+	}
+}
+
+// TestOAuthManyRequests: they wait for one flow, whether it succeeds or fails.
+func TestOAuthManyRequests(t *testing.T) {
+	for _, denied := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newOAuthServer()
+			if denied {
+				s.Respond = func(response url.Values) {
+					response.Del("code")
+					response.Set("error", "access_denied")
+				}
+			}
+			o := newOAuth(t, s)
+			asked := make(chan string)
+			o.Listen = listenPerson(oauthPerson{browser: s, asked: asked})
+			var work sync.WaitGroup
+			for range 50 {
+				work.Go(func() {
+					if denied {
+						failOAuth(t, s, o, "https://as.test/authorize answers access_denied")
+					} else {
+						goodOAuth(t, o)
+					}
+				})
+			}
+			synctest.Wait() // for all of them
+			<-asked
+			work.Wait()
+			assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
+			assert.Check(t, is.Equal(s.count("POST /register"), 1))
+		})
+	}
+}
+
+// TestOAuthGivesUp: a request that waits for a person ends with its ctx. The login goes on, and is for the next one.
+// Close ends it.
+func TestOAuthGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newOAuthServer()
+		o := newOAuth(t, s)
+		asked, ended := make(chan string), make(chan error, 2)
+		o.Listen = listenPerson(oauthPerson{browser: s, asked: asked, ended: func(err error) { ended <- err }})
+		cause := errors.New("no time")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, cause)
+		defer cancel()
+		_, err := postOAuth(ctx, o, "body")
+		assert.Check(t, is.ErrorIs(err, cause))
+		<-asked
+		assert.NilError(t, <-ended)
+		goodOAuth(t, o)
+		assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
+
+		done := make(chan error)
+		go func() {
+			_, err := o.Login(t.Context())
+			done <- err
+		}()
+		synctest.Wait() // the person is asked
+		assert.NilError(t, o.Close())
+		assert.Check(t, is.ErrorIs(<-done, context.Canceled))
+		assert.Check(t, is.ErrorIs(<-ended, context.Canceled))
+		_, err = o.Login(t.Context())
+		assert.Check(t, is.ErrorIs(err, net.ErrClosed))
+	})
+}
+
+// TestOAuthClockSkew: a token that seems to have expired is sent all the same if it cannot be refreshed; the server
+// decides. A refresh that fails early does no harm.
+func TestOAuthClockSkew(t *testing.T) {
+	s, store := newOAuthServer(), newOAuthTestStore()
+	o := newOAuth(t, s)
+	o.Store = store
+	goodOAuth(t, o)
+	store.edit(t, func(state *OAuthState) { state.Token.Expiry, state.Token.Refresh = time.Unix(1, 0), "" })
+	o = newOAuth(t, s)
+	o.Store, o.Listen = store, nil
+	goodOAuth(t, o)
+
+	s.Answer = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		if r.URL.Path == "/token" {
+			http.Error(w, "no", http.StatusBadGateway)
+		}
+		return r.URL.Path == "/token"
+	}
+	store.edit(t, func(state *OAuthState) { state.Token.Expiry, state.Token.Refresh = time.Unix(1, 0), "refresh" })
+	o = newOAuth(t, s)
+	o.Store, o.Listen = store, nil
+	goodOAuth(t, o)
+	assert.Check(t, is.Equal(s.count("POST /token"), 2))
+}
+
+// TestOAuthHostileMetadata: each of these ends the flow before anything is registered, asked or sent.
+func TestOAuthHostileMetadata(t *testing.T) {
+	const prm, server = "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-authorization-server"
+	redirect := func(path, to string) func(s *oauthServer) {
+		return answerOAuth(path, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) })
+	}
+	text := func(path, text string) func(s *oauthServer) {
+		return answerOAuth(path, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) })
+	}
+	protected := func(name string, value any) func(s *oauthServer) {
+		return func(s *oauthServer) { s.Protected = func(document map[string]any) { document[name] = value } }
+	}
+	metadata := func(name string, value any) func(s *oauthServer) {
+		return func(s *oauthServer) { s.Metadata = func(document map[string]any) { document[name] = value } }
+	}
+	long := strings.Repeat("long ", 2<<20) // 10 MiB
+	for _, row := range []struct {
+		name, want string
+		server     func(s *oauthServer)
+	}{
+		{"loop", prm + " answers 302", redirect(prm, prm)},
+		{"loop", server + " answers 302", redirect(server, server)},
+		{"other origin", prm + " answers 302", redirect(prm, "https://as.test"+server)},
+		{"downgrade", server + " answers 302", redirect(server, "http://as.test"+server)},
+		{"10 MiB", "the answer has 1048576 bytes or more", text(prm, `{"a":"`+long)},
+		{"10 MiB", "the answer has 1048576 bytes or more", text(server, `{"a":"`+long)},
+		{"page", prm + " answers 200: the answer is not JSON", text(prm, "<html>")},
+		{"cut off", server + " answers 200: the answer is not JSON", text(server, `{"issuer":`)},
+		{"nothing", "names 0 authorization servers", text(prm, "null")},
+		{"list", "answers with a JSON array where an object should be", text(prm, "[]")},
+		{"text", "answers with a JSON string where an object should be", text(server, `"x"`)},
+		{"type", "a JSON string where authorization_servers should be",
+			protected("authorization_servers", "https://as.test")},
+		{"type", "a JSON number where authorization_servers should be", protected("authorization_servers", []any{1})},
+		{"type", "a JSON object where resource should be", protected("resource", map[string]any{})},
+		{"type", "a JSON number where issuer should be", metadata("issuer", 1)},
+		{"type", "a JSON bool where code_challenge_methods_supported should be",
+			metadata("code_challenge_methods_supported", true)},
+		{"no servers", "names 0 authorization servers", protected("authorization_servers", []string{})},
+		{"no resource", `is for ""`, protected("resource", "")},
+		{"resource", `is for "https://evil.example/mcp"`, protected("resource", "https://evil.example/mcp")},
+		{"resource", `is for "https://mcp.test/mc"`, protected("resource", "https://mcp.test/mc")},
+		{"resource", `is for "https://mcp.test/mcp/more"`, protected("resource", "https://mcp.test/mcp/more")},
+		{"resource", `is for "http://mcp.test/mcp"`, protected("resource", "http://mcp.test/mcp")},
+		{"resource", `is for "https://mcp.test@evil.example/mcp"`,
+			protected("resource", "https://mcp.test@evil.example/mcp")},
+		{"issuer", `"https://as.test" is of another issuer, "https://evil.example"`,
+			metadata("issuer", "https://evil.example")},
+		{"issuer", `is of another issuer, "https://as.test/"`, metadata("issuer", "https://as.test/")},
+		{"issuer", `is of another issuer, ""`, metadata("issuer", "")},
+		{"issuer", "http://evil.example/.well-known/oauth-authorization-server is not encrypted: https is needed",
+			protected("authorization_servers", []string{"http://evil.example"})},
+		{"issuer", "is not the URL of an endpoint", protected("authorization_servers", []string{long[:1<<19]})},
+		{"issuer", "is not the URL of an endpoint", protected("authorization_servers", []string{"\x1b[2J"})},
+		{"S256", `"https://as.test" does not support PKCE with S256`, metadata("code_challenge_methods_supported", nil)},
+		{"S256", "does not support PKCE with S256", metadata("code_challenge_methods_supported", []string{"plain"})},
+		{"endpoint", "is not the URL of an endpoint", metadata("token_endpoint", nil)},
+		{"endpoint", "is not the URL of an endpoint", metadata("authorization_endpoint", "")},
+		{"endpoint", "http://as.test/token is not encrypted", metadata("token_endpoint", "http://as.test/token")},
+		{"endpoint", "is not encrypted", metadata("authorization_endpoint", "http://as.test/authorize")},
+		{"endpoint", "is not the URL", metadata("authorization_endpoint", "file:///bin/sh")},
+		{"endpoint", "is not the URL", metadata("authorization_endpoint", "javascript:alert(1)")},
+		{"endpoint", "is not the URL", metadata("token_endpoint", "https://user:password@as.test/token")},
+		{"scheme", "is not encrypted", metadata("authorization_endpoint", "calculator://as.test/authorize")},
+		{"trouble", prm + " answers 500",
+			answerOAuth(prm, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })},
+		{"nothing", server + " answers 404", answerOAuth(server, http.NotFound)},
+	} {
+		t.Run(row.name+" "+row.want, func(t *testing.T) {
+			s := newOAuthServer()
+			row.server(s)
+			o := newOAuth(t, s)
+			failOAuth(t, s, o, row.want)
+			assert.Check(t, is.Equal(s.count("POST /register")+s.count("GET /authorize")+s.count("POST /token"), 0))
+			assert.Check(t, s.count("GET /.well-known/") <= 6) // a document, three redirects, another place
+		})
+	}
+}
+
+// answerOAuth has the server answer the requests to a path in another way.
+func answerOAuth(path string, answer http.HandlerFunc) func(s *oauthServer) {
+	return func(s *oauthServer) {
+		s.Answer = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+			if r.URL.Path == path {
+				answer(w, r)
+			}
+			return r.URL.Path == path
+		}
+	}
+}
+
+// TestOAuthSilence: a server that does not answer ends the flow in time.
+func TestOAuthSilence(t *testing.T) {
+	for _, path := range []string{"/.well-known/oauth-protected-resource/mcp", "/register", "/token"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newOAuthServer()
+			o := newOAuth(t, s)
+			o.Base = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+				if r.URL.Path == path {
+					<-r.Context().Done()
+					return nil, context.Cause(r.Context())
+				}
+				return s.RoundTrip(r)
+			})
+			start := time.Now()
+			failOAuth(t, s, o, path+": no answer within 15s")
+			assert.Check(t, is.Equal(time.Since(start), oauthTime))
+		})
+	}
+}
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestOAuthResponse: an authorization response that is not to this request, or not of this server, is not used, and
+// nothing of it is shown.
+func TestOAuthResponse(t *testing.T) {
+	set := func(pairs ...string) func(url.Values) {
+		return func(response url.Values) {
+			for i := 0; i < len(pairs); i += 2 {
+				if response.Del(pairs[i]); pairs[i+1] != "" {
+					response.Set(pairs[i], pairs[i+1])
+				}
+			}
+		}
+	}
+	const shown = "is shown"
+	for _, row := range []struct {
+		want    string
+		respond func(url.Values)
+	}{
+		{"has another state: it is not to this login", set("state", "")},
+		{"has another state", set("state", "x")},
+		{"has another state", func(response url.Values) { response.Add("state", "x") }},
+		{"has another state", set("state", "x", "error", "access_denied", "error_description", shown)},
+		{"has another iss", set("iss", "https://evil.example")},
+		{"has another iss", set("iss", "https://as.test/")},
+		{"has another iss", set("iss", "HTTPS://as.test")},
+		{"has another iss", func(response url.Values) { response.Add("iss", "https://evil.example") }},
+		{"has another iss",
+			set("iss", "https://evil.example", "code", "", "error", "access_denied", "error_description", shown)},
+		{"has no iss, which its metadata promises", set("iss", "")},
+		{"has no iss", set("iss", "", "code", "", "error", "access_denied", "error_description", shown)},
+		{"has no code", set("code", "")},
+		{"https://as.test/authorize answers access_denied: why not",
+			set("error", "access_denied", "error_description", "why\n not")},
+	} {
+		s := newOAuthServer()
+		s.Respond = row.respond
+		o := newOAuth(t, s)
+		err := failOAuth(t, s, o, row.want)
+		assert.Check(t, !strings.Contains(err.Error(), shown), err)
+		assert.Check(t, is.Equal(s.count("POST /token"), 0))
+	}
+
+	// iss is compared although the server does not promise it, and may be left out then.
+	for _, iss := range []string{"", "https://as.test", "https://evil.example"} {
+		s := newOAuthServer()
+		s.Metadata = func(document map[string]any) {
+			delete(document, "authorization_response_iss_parameter_supported")
+		}
+		s.Respond = set("iss", iss)
+		o := newOAuth(t, s)
+		if iss == "https://evil.example" {
+			failOAuth(t, s, o, "has another iss")
+		} else {
+			goodOAuth(t, o)
+		}
+	}
+}
+
+// TestOAuthOtherOrigin: a redirect to another origin gets no token, and no flow; neither does a request to one.
+func TestOAuthOtherOrigin(t *testing.T) {
+	s := newOAuthServer()
+	o := newOAuth(t, s)
+	goodOAuth(t, o)
+	var seen []string
+	o.Base = roundTripFunc(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Host+r.URL.Scheme == "mcp.testhttps" {
+			return s.RoundTrip(r)
+		}
+		seen = append(seen, fmt.Sprint(r.URL, r.Header["Authorization"]))
+		return &http.Response{StatusCode: http.StatusUnauthorized, Body: http.NoBody, Request: r}, nil
+	})
+	client := &http.Client{Transport: o}
+	for _, to := range []string{"https://other.test/", "http://mcp.test/", "https://mcp.test:8443/"} {
+		s.set(func() {
+			s.Answer = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+				assert.Check(t, r.Header.Get("Authorization") != "")
+				http.Redirect(w, r, to, http.StatusTemporaryRedirect)
+				return true
+			}
+		})
+		response, err := client.Post(o.Resource, "text/plain", strings.NewReader("body"))
+		assert.NilError(t, err)
+		assert.Check(t, is.Equal(response.StatusCode, http.StatusUnauthorized))
+	}
+	want := []string{"https://other.test/ []", "http://mcp.test/ []", "https://mcp.test:8443/ []"}
+	assert.Check(t, is.DeepEqual(seen, want))
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
+}
+
+// TestOAuthLeavesAlone: a request with an Authorization header of its own, one whose body cannot be sent again, and
+// the challenges of other schemes.
+func TestOAuthLeavesAlone(t *testing.T) {
+	s := newOAuthServer()
+	o := newOAuth(t, s)
+	request, err := http.NewRequest(http.MethodPost, o.Resource, strings.NewReader("body"))
+	assert.NilError(t, err)
+	request.Header.Set("Authorization", "Bearer mine")
+	once := request.Clone(t.Context())
+	once.Header.Del("Authorization")
+	once.GetBody = nil
+	for _, r := range []*http.Request{request, once} {
+		response, err := o.RoundTrip(r)
+		assert.NilError(t, err)
+		assert.Check(t, is.Equal(response.StatusCode, http.StatusUnauthorized))
+	}
+	answerOAuth("/mcp", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	})(s)
+	status, err := postOAuth(t.Context(), o, "body")
+	assert.Check(t, err == nil && status == http.StatusUnauthorized)
+	assert.Check(t, is.Equal(s.count("GET /"), 0))
+}
+
+// TestOAuthStepUp: a challenge for more scopes is answered with another token that has the earlier ones, too. What was
+// asked for before is not asked for again; the server's answer is the caller's, then.
+func TestOAuthStepUp(t *testing.T) {
+	s := newOAuthServer()
+	s.Needs = "read"
+	var last string
+	s.NeedsMore = func(r *http.Request) string { return r.Header.Get("Scope") }
+	o := newOAuth(t, s)
+	o.Scopes = []string{"mine"}
+	send := func(scope string) int {
+		request, err := http.NewRequest(http.MethodGet, o.Resource, nil)
+		assert.NilError(t, err)
+		request.Header.Set("Scope", scope)
+		response, err := o.RoundTrip(request)
+		assert.NilError(t, err)
+		last = strings.Join(o.token.Asked, " ")
+		return response.StatusCode
+	}
+	assert.Check(t, send("read") == http.StatusOK && last == "mine read", last)
+	assert.Check(t, send("write") == http.StatusOK && last == "mine read write", last)
+	assert.Check(t, send("read") == http.StatusOK && send("write") == http.StatusOK)
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 2))
+
+	s.set(func() { // no token will ever do
+		clear(s.access)
+		s.NeedsMore = func(*http.Request) string { return "admin" }
+		s.Answer = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+			if r.URL.Path != "/mcp" || r.Header.Get("Authorization") == "" {
+				return false
+			}
+			w.Header().Set("WWW-Authenticate", `Bearer error="insufficient_scope", scope="admin"`)
+			w.WriteHeader(http.StatusForbidden)
+			return true
+		}
+	})
+	for range 5 {
+		assert.Check(t, send("") == http.StatusForbidden && last == "mine read write admin", last)
+	}
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 3))
+}
+
+// TestOAuthStepUpElsewhere: where nobody can be asked, the scopes are kept for whoever logs in.
+func TestOAuthStepUpElsewhere(t *testing.T) {
+	s, store := newOAuthServer(), newOAuthTestStore()
+	o := newOAuth(t, s)
+	o.Store = store
+	goodOAuth(t, o)
+	s.set(func() { s.NeedsMore = func(*http.Request) string { return "write" } })
+	pipe := newOAuth(t, s)
+	pipe.Store, pipe.Listen = store, nil
+	for range 2 {
+		err := failOAuth(t, s, pipe, `needs a new login: the scopes ["write"] are needed`)
+		assert.Check(t, errors.As(err, new(*LoginError)))
+	}
+	terminal := newOAuth(t, s)
+	terminal.Store = store
+	token, err := terminal.Login(t.Context())
+	assert.NilError(t, err)
+	assert.Check(t, is.DeepEqual(token.Scopes, []string{"write"}))
+	goodOAuth(t, pipe)
+}
+
+// TestOAuthMigration: at another authorization server the client is another one, and nothing of the old one is sent.
+func TestOAuthMigration(t *testing.T) {
+	s := newOAuthServer()
+	o := newOAuth(t, s)
+	goodOAuth(t, o)
+	s.set(func() {
+		old := slices.Clone(s.secrets)
+		for id := range s.clients {
+			old = append(old, id)
+		}
+		s.Issuer = "https://as2.test"
+		clear(s.clients)
+		clear(s.access)
+		clear(s.refresh)
+		s.Answer = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+			if r.Host != "as2.test" {
+				return false
+			}
+			body, err := io.ReadAll(r.Body)
+			assert.NilError(t, err)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			for _, text := range old {
+				assert.Check(t, !strings.Contains(fmt.Sprint(r.URL, r.Header, string(body)), text))
+			}
+			return false
+		}
+	})
+	goodOAuth(t, o)
+	assert.Check(t, is.Equal(o.token.Issuer, "https://as2.test"))
+	assert.Check(t, is.Equal(s.count("POST /register"), 2))
+	assert.Check(t, is.Equal(s.count("POST /token"), 2))
+}
+
+// TestOAuthRegistration: what a client can do where it is not registered, or not any more.
+func TestOAuthRegistration(t *testing.T) {
+	t.Run("refused", func(t *testing.T) {
+		s := newOAuthServer()
+		answerOAuth("/register", func(w http.ResponseWriter, _ *http.Request) {
+			writeTestJSON(w, http.StatusBadRequest, map[string]any{
+				"error": "invalid_redirect_uri", "error_description": "http is\tnot allowed"})
+		})(s)
+		failOAuth(t, s, newOAuth(t, s), "the client is not registered: https://as.test/register answers "+
+			"invalid_redirect_uri: http is not allowed: register one there, and configure its ID")
+	})
+	t.Run("nameless", func(t *testing.T) {
+		s := newOAuthServer()
+		answerOAuth("/register", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })(s)
+		failOAuth(t, s, newOAuth(t, s), "the answer has no client_id")
+	})
+	t.Run("no endpoint", func(t *testing.T) {
+		s := newOAuthServer()
+		s.NoDCR = true
+		failOAuth(t, s, newOAuth(t, s), `"https://as.test" registers no clients: register one there, and configure its ID`)
+	})
+	t.Run("another issuer", func(t *testing.T) {
+		s := newOAuthServer()
+		o := newOAuth(t, s)
+		o.Client = OAuthClient{Issuer: "https://old.test", ID: "mine", Secret: "its secret"}
+		failOAuth(t, s, o, `"mine" is registered with "https://old.test", but the server names "https://as.test" now`)
+		assert.Check(t, is.Equal(s.count("POST /")-s.count("POST /mcp"), 0))
+	})
+	t.Run("moved", func(t *testing.T) { // the client did not say where it is registered
+		s := newOAuthServer()
+		o := newOAuth(t, s)
+		o.Client = OAuthClient{ID: "mine", RedirectURI: "http://127.0.0.1:1/"}
+		s.register("mine", "", "none", o.Client.RedirectURI)
+		goodOAuth(t, o)
+		s.expire()
+		s.set(func() { s.Issuer = "https://as2.test" })
+		failOAuth(t, s, o, `"mine" is registered with "https://as.test", but the server names "https://as2.test" now`)
+		assert.Check(t, is.Equal(s.count("POST /token"), 1))
+	})
+	t.Run("nobody to ask", func(t *testing.T) {
+		s := newOAuthServer()
+		o := newOAuth(t, s)
+		o.Listen = nil
+		err := failOAuth(t, s, o, "https://mcp.test/mcp needs a login")
+		assert.Check(t, errors.As(err, new(*LoginError)))
+		assert.Check(t, is.Equal(len(s.requests), 1))
+	})
+}
+
+// TestOAuthForgotten: a server that does not know its dynamically registered client any more gets another one, when a
+// token is to be refreshed, and when a code is to be exchanged.
+func TestOAuthForgotten(t *testing.T) {
+	s, store := newOAuthServer(), newOAuthTestStore()
+	o := newOAuth(t, s)
+	o.Store = store
+	goodOAuth(t, o)
+	s.expire()
+	s.set(func() { clear(s.clients) })
+	goodOAuth(t, o)
+	assert.Check(t, is.Equal(s.count("POST /register"), 2))
+
+	store.edit(t, func(state *OAuthState) { state.Token = nil })
+	o = newOAuth(t, s)
+	o.Store = store
+	s.set(func() {
+		s.Answer = func(w http.ResponseWriter, r *http.Request, n int) bool {
+			if r.URL.Path == "/token" && n == 4 { // after two for the first login and one refresh
+				writeTestJSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+				return true
+			}
+			return false
+		}
+	})
+	goodOAuth(t, o)
+	assert.Check(t, is.Equal(s.count("POST /register"), 3))
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 4))
+
+	state, err := store.Load()
+	assert.NilError(t, err)
+	for id := range s.clients {
+		if id == state.Clients[s.Issuer].ID {
+			return
+		}
+	}
+	t.Error("the new client is not stored")
+}
+
+// TestOAuthLogin: a login by command asks the server for its challenge first, and always asks the person.
+func TestOAuthLogin(t *testing.T) {
+	s := newOAuthServer()
+	s.Needs = "read"
+	s.Answer = func(w http.ResponseWriter, r *http.Request, _ int) bool { // metadata at a place of its own
+		switch r.URL.Path {
+		case "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource":
+			http.NotFound(w, r)
+			return true
+		case "/elsewhere":
+			writeTestJSON(w, http.StatusOK, map[string]any{"resource": s.Resource, "authorization_servers": []string{s.Issuer}})
+			return true
+		case "/mcp":
+			w.Header().Set("WWW-Authenticate", `Bearer scope="read", resource_metadata="https://mcp.test/elsewhere"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return true
+		}
+		return false
+	}
+	o := newOAuth(t, s)
+	for range 2 {
+		token, err := o.Login(t.Context())
+		assert.NilError(t, err)
+		assert.Check(t, is.DeepEqual(token.Scopes, []string{"read"}))
+	}
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 2))
+}
+
+// TestOAuthStore: what cannot be loaded or stored is an error, and no login is asked for because of it.
+func TestOAuthStore(t *testing.T) {
+	s, store := newOAuthServer(), newOAuthTestStore()
+	o := newOAuth(t, s)
+	o.Store = store
+	store.text = []byte("{")
+	failOAuth(t, s, o, "the stored tokens: unexpected end of JSON input")
+	assert.Check(t, is.Equal(len(s.requests), 0))
+	store.text, store.fail = nil, errors.New("no space left")
+	var ended error
+	o.Listen = listenPerson(oauthPerson{browser: s, ended: func(err error) { ended = err }})
+	failOAuth(t, s, o, "no space left")
+	assert.Check(t, is.ErrorContains(ended, "no space left"), "the page must not say that all is well")
+}
+
+// TestOAuthTokenResponse: which answers of a token endpoint are tokens.
+func TestOAuthTokenResponse(t *testing.T) {
+	for _, row := range []struct{ answer, want string }{
+		{`{"access_token":"planted","token_type":"BEARER"}`, ""},
+		{`{"access_token":"planted"}`, ""},
+		{`{"access_token":"planted","expires_in":"3600","scope":""}`, ""},
+		{`{"access_token":"planted","expires_in":1e99,"refresh_token":null}`, ""},
+		{`{"access_token":"planted","expires_in":-1}`, ""},
+		{`{"access_token":"planted","token_type":"mac"}`, "answers without a token of a known type"},
+		{`{"access_token":"","token_type":"bearer"}`, "answers without a token"},
+		{`{}`, "answers without a token"},
+		{`planted`, "answers 200: the answer is not JSON"},
+		{`["planted"]`, "a JSON array where an object should be"},
+		{`{"access_token":["planted"]}`, "a JSON array where access_token should be"},
+		{`{"access_token":1234567890}`, "a JSON number where access_token should be"},
+	} {
+		s := newOAuthServer()
+		answerOAuth("/token", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, row.answer) })(s)
+		s.access["planted"] = &oauthTestGrant{expiry: time.Now().Add(time.Hour), revoked: new(bool)}
+		o := newOAuth(t, s)
+		if row.want == "" {
+			goodOAuth(t, o)
+			continue
+		}
+		err := failOAuth(t, s, o, row.want)
+		assert.Check(t, !strings.Contains(err.Error(), "planted") && !strings.Contains(err.Error(), "1234567890"), err)
+	}
+}
+
+// TestChallenges: every form that RFC 9110, 11.6.1 allows, and what is made of others.
+func TestChallenges(t *testing.T) {
+	for _, row := range []struct{ lines, want string }{
+		{`Bearer`, `bearer{}`},
+		{`Bearer realm=x`, `bearer{realm:x}`},
+		{`bearer REALM="x"`, `bearer{realm:x}`},
+		{"Bearer   realm\t=\t \"x\" ,\terror = y", `bearer{error:y realm:x}`},
+		{`Bearer realm="a, b=c, Basic d=\"e"`, `bearer{realm:a, b=c, Basic d="e}`},
+		{`Bearer realm="\\\"\a",error=""`, `bearer{error: realm:\"a}`},
+		{`Bearer realm=""`, `bearer{realm:}`},
+		{`Basic realm="x", Bearer scope="a b", error=c`, `basic{realm:x} bearer{error:c scope:a b}`},
+		{`Basic, Bearer`, `basic{} bearer{}`},
+		{`Basic,Bearer a=b,DPoP,Digest c=d`, `basic{} bearer{a:b} dpop{} digest{c:d}`},
+		{`, ,Basic ,, realm=x ,,,Bearer a=b,, c=d ,`, `basic{realm:x} bearer{a:b c:d}`},
+		{`Negotiate YWJj==, Bearer a=b`, `negotiate{} bearer{a:b}`},
+		{`Negotiate a-b._~+/c=`, `negotiate{}`},
+		{`Negotiate YWJj , Bearer a=b`, `negotiate{} bearer{a:b}`},
+		{"Basic realm=x\nBearer a=b", `basic{realm:x} bearer{a:b}`},
+		{"Negotiate\nBearer a=b\n", `negotiate{} bearer{a:b}`},
+		{`DPoP algs="ES256 PS256", error="use_dpop_nonce"`, `dpop{algs:ES256 PS256 error:use_dpop_nonce}`},
+		{`Bearer x="https://h/.well-known/x?a=b&c=d"`, `bearer{x:https://h/.well-known/x?a=b&c=d}`},
+		{`!#$%&'*+-.^_|~ a=b`, `!#$%&'*+-.^_|~{a:b}`},
+		{``, ``},
+		{`"`, ``},
+		{`=`, ``},
+		{`a=b`, ``},
+		{"Bearer a=b\nc=d", `bearer{a:b}`},
+		{`Bearer a=b c=d`, `bearer{a:b c:d}`},
+		{`Bearer a="b`, `bearer{} a{}`},
+		{`Bearer a=b, c=@, d=e`, `bearer{a:b} c{}`},
+		{`Bearer é=x`, `bearer{}`},
+	} {
+		assert.Check(t, is.Equal(showChallenges(parseChallenges(strings.Split(row.lines, "\n"))), row.want), "%q", row.lines)
+	}
+}
+
+func showChallenges(all []challenge) string {
+	var texts []string
+	for _, c := range all {
+		params := strings.NewReplacer("map[", "{", "]", "}").Replace(fmt.Sprint(c.params))
+		texts = append(texts, c.scheme+params)
+	}
+	return strings.Join(texts, " ")
+}
+
+// FuzzChallenge: any header is read in a time that grows with its length, and what is made of what was read is read as
+// the same again.
+func FuzzChallenge(f *testing.F) {
+	f.Add("Basic realm=\"x\", Bearer scope=\"a b\", error=c\nNegotiate YWJj==")
+	f.Add(`Bearer realm="\\\"", a = b,,`)
+	f.Fuzz(func(t *testing.T, text string) {
+		all := parseChallenges(strings.Split(text, "\n"))
+		var lines []string
+		for _, c := range all {
+			line := c.scheme
+			separator := " "
+			for name, value := range c.params {
+				assert.Assert(t, name != "" && name == strings.ToLower(name))
+				line += separator + name + ` = "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value) + `"`
+				separator = ", "
+			}
+			lines = append(lines, line)
+		}
+		again := parseChallenges([]string{strings.Join(lines, " , ")})
+		assert.DeepEqual(t, showChallenges(again), showChallenges(all))
+	})
+}
+
+// guardConn is a connection to an address that is not really there.
+type guardConn struct {
+	net.Conn
+	address net.Addr
+}
+
+func (c guardConn) RemoteAddr() net.Addr { return c.address }
+
+// TestOAuthGuard: from a public server nothing leads to a private address, by whatever name; from a private one
+// anything does. Proxies may be where they are.
+func TestOAuthGuard(t *testing.T) {
+	const public = "93.184.215.14"
+	for _, row := range []struct {
+		name     string
+		resource string // address of mcp.test
+		host     string // to go to
+		address  string // of it
+		refused  bool
+	}{
+		{"public", public, "as.test", "93.184.215.15", false},
+		{"public", public, "as.test", "2606:4700::1111", false},
+		{"public behind NAT64", public, "as.test", "64:ff9b::5db8:d70e", false},
+		{"loopback", public, "as.test", "127.0.0.1", true},
+		{"loopback", public, "as.test", "127.1.2.3", true},
+		{"loopback", public, "as.test", "::1", true},
+		{"private", public, "as.test", "10.0.0.1", true},
+		{"private", public, "as.test", "172.31.0.1", true},
+		{"private", public, "as.test", "192.168.1.1", true},
+		{"private", public, "as.test", "fd00::1", true},
+		{"mapped", public, "as.test", "::ffff:10.0.0.1", true},
+		{"private behind NAT64", public, "as.test", "64:ff9b::a00:1", true},
+		{"link-local", public, "as.test", "169.254.169.254", true},
+		{"link-local", public, "as.test", "fe80::1", true},
+		{"shared", public, "as.test", "100.64.0.1", true},
+		{"unspecified", public, "as.test", "0.0.0.0", true},
+		{"name", public, "localhost", "127.0.0.1", true},
+		{"name", public, "api.localhost", "127.0.0.1", true},
+		{"literal", public, "127.0.0.1", "127.0.0.1", true},
+		{"literal", public, "[::1]", "::1", true},
+		{"literal", public, "[::ffff:7f00:1]", "127.0.0.1", true},
+		{"literal", public, "0x7f.1", "127.0.0.1", true},
+		{"the same host", public, "mcp.test", public, false},
+		{"private from private", "10.0.0.1", "as.test", "10.0.0.2", false},
+		{"literal from private", "10.0.0.1", "10.0.0.2", "10.0.0.2", false},
+		{"rebound", public + " 10.0.0.1", "as.test", "10.0.0.2", true},
+		{"rebound", "10.0.0.1 " + public, "as.test", "10.0.0.2", true},
+	} {
+		t.Run(fmt.Sprint(row.name, " ", row.host, " ", row.address), func(t *testing.T) {
+			resources, sent := strings.Fields(row.resource), 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { sent++ }))
+			defer server.Close()
+			dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+				at := row.address
+				if strings.HasPrefix(address, "mcp.test:") {
+					at, resources = resources[0], append(resources[1:], resources[0])
+				}
+				return guardConn{conn, &net.TCPAddr{IP: net.ParseIP(at), Port: 80}}, err
+			}
+			g := &OAuthGuard{Resource: "http://mcp.test/mcp", Base: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+			client := &http.Client{Transport: g}
+			for range len(resources) {
+				response, err := client.Get("http://mcp.test/mcp")
+				assert.NilError(t, err)
+				response.Body.Close()
+			}
+			before := sent
+			response, err := client.Get("http://" + row.host + "/")
+			if err == nil {
+				response.Body.Close()
+			}
+			if row.refused {
+				assert.Check(t, is.ErrorContains(err, "is at a private address, to which the public server http://mcp.test/mcp"))
+				assert.Check(t, is.Equal(sent, before), "a request was sent")
+			} else {
+				assert.Check(t, err)
+			}
+		})
+	}
+}
+
+// TestOAuthGuardProxy: the address of a proxy is not looked at, but a private address is not asked of it.
+func TestOAuthGuardProxy(t *testing.T) {
+	var seen []string
+	proxy := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		seen = append(seen, r.URL.String())
+	}))
+	defer proxy.Close()
+	at, err := url.Parse(proxy.URL)
+	assert.NilError(t, err)
+	base := &http.Transport{Proxy: http.ProxyURL(at)}
+	g := &OAuthGuard{Resource: "http://mcp.test/mcp", Base: base}
+	defer g.CloseIdleConnections()
+	client := &http.Client{Transport: g}
+	for _, to := range []string{"http://mcp.test/mcp", "http://as.test/"} {
+		response, err := client.Get(to)
+		assert.NilError(t, err)
+		response.Body.Close()
+	}
+	_, err = client.Get("http://10.0.0.1/")
+	assert.Check(t, is.ErrorContains(err, "is at a private address"))
+	_, err = client.Get(proxy.URL) // the name of the proxy
+	assert.Check(t, is.ErrorContains(err, "is at a private address"))
+	assert.Check(t, is.DeepEqual(seen, []string{"http://mcp.test/mcp", "http://as.test/"}))
 }

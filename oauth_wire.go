@@ -153,15 +153,17 @@ func parseChallenges(lines []string) (all []challenge) {
 	return all
 }
 
-// getMetadata reads a JSON object from the first URL that has one.
-func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) (err error) {
+// getMetadata reads a JSON object from the first URL that has one. If none has, the error is that of the first.
+func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) (first error) {
 	for _, at := range urls {
 		missing := new(OAuthError)
-		if err = f.call(ctx, at, make(http.Header), nil, value); !errors.As(err, &missing) || missing.Status >= 500 {
+		err := f.call(ctx, at, make(http.Header), nil, value)
+		if !errors.As(err, &missing) || missing.Status >= 500 {
 			return err
 		}
+		first = cmp.Or(first, err)
 	}
-	return err
+	return first
 }
 
 // post sends a form of a client to the token endpoint, and decodes the answer. A DPoP below keeps the nonce of a
