@@ -592,11 +592,14 @@ func TestIdentityProviderRefuses(t *testing.T) {
 	} {
 		handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, answer) })
 		p := &IdentityProvider{TokenEndpoint: machineIDP, Base: htMemory{handler},
-			Subject: func(context.Context) (string, error) { return "subject", nil }}
+			Subject: func(context.Context) (string, error) { return "planted-subject", nil }}
+		told := make(map[string]bool)
+		p.Secret = func(text string) { told[text] = true }
 		form, err := p.Grant(t.Context(), as, machineResource)
 		if want == "" {
 			assert.NilError(t, err)
 			assert.Equal(t, form.Get("assertion"), "planted-token")
+			assert.Assert(t, told["planted-subject"] && told["planted-token"], told)
 			continue
 		}
 		assert.ErrorContains(t, err, want)
@@ -882,4 +885,15 @@ func machineJWK(t *testing.T, key *ecdsa.PrivateKey) map[string]any {
 	assert.NilError(t, err)
 	encode := base64.RawURLEncoding.EncodeToString
 	return map[string]any{"kty": "EC", "crv": "P-256", "x": encode(point[1:33]), "y": encode(point[33:])}
+}
+
+// A signature has 64 bytes, also when one of its two numbers is small, as one in 256 is.
+func TestSignJWT(t *testing.T) {
+	key := machineKey()
+	for range 2000 {
+		text, err := signJWT(key, map[string]any{"alg": "ES256"}, map[string]any{"a": 1})
+		assert.NilError(t, err)
+		_, _, err = machineVerify(text, &key.PublicKey)
+		assert.NilError(t, err)
+	}
 }
