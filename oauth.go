@@ -238,7 +238,7 @@ func (f *oauthFlow) obtain(ctx context.Context) (token *OAuthToken, err error) {
 		return token, err
 	}
 	if f.Grant == nil && f.Listen == nil {
-		return nil, &LoginError{shownURL(f.Resource), f.reason}
+		return nil, &LoginError{f.Resource, f.reason}
 	}
 	if f.site == nil {
 		if err := f.discover(ctx); err != nil {

@@ -74,15 +74,15 @@ func (e *AuthorizationError) Status() int { return http.StatusUnauthorized }
 
 // LoginError reports that a person has to log in, and nobody could be asked.
 type LoginError struct {
-	Resource string
-	Reason   error // why what was kept does not do; nil if nothing was
+	Resource string // OAuth.Resource
+	Reason   error  // why what was kept does not do; nil if nothing was
 }
 
 func (e *LoginError) Error() string {
 	if e.Reason != nil {
-		return fmt.Sprintf("%s needs a new login: %v", e.Resource, e.Reason)
+		return fmt.Sprintf("%s needs a new login: %v", shownURL(e.Resource), e.Reason)
 	}
-	return e.Resource + " needs a login"
+	return shownURL(e.Resource) + " needs a login"
 }
 
 func (e *LoginError) Unwrap() error { return e.Reason }
