@@ -298,7 +298,7 @@ func (f *oauthFlow) discover(ctx context.Context) error {
 		Scopes   []string `json:"scopes_supported"`
 	}
 	if err := f.getMetadata(ctx, at, &protected); err != nil {
-		return err
+		return fmt.Errorf("%s does not say where to log in: %w", shownURL(f.Resource), err)
 	}
 	thisOrigin, prefix := splitURL(protected.Resource)
 	if thisOrigin != origin || !strings.HasPrefix(path+"/", prefix+"/") || len(protected.Issuers) == 0 {

@@ -597,6 +597,8 @@ func TestPeersClients(t *testing.T) {
 	_, stderr := u.run(1, "login", "notes")
 	assert.Assert(t, is.Contains(stderr, "https://login.example.com"))
 	assert.Assert(t, is.Contains(stderr, p.authorization.url))
+	_, stderr = u.run(1, "login", p.authorization.url) // which is none that asks for a login
+	assert.Assert(t, is.Contains(stderr, p.authorization.url+" does not say where to log in: "))
 	assert.Equal(t, len(log.with("", "")), 0)
 	assert.Equal(t, strings.Count(log.String(), "registered a client"), 0)
 }
