@@ -94,13 +94,13 @@ func (r *serverReader) checkOAuth(field string, o *OAuthConfig) {
 	hasKey, hasAssertion := o.Key+o.KeyFile != "", o.Assertion+o.AssertionFile != ""
 	wrong(!has("") && !has("client_credentials") && !has("jwt_bearer") && !has("token_exchange"),
 		"grant is none of client_credentials, jwt_bearer and token_exchange")
-	wrong(o.Client.ID == "" && (o.Client.Secret != "" || hasKey || has("client_credentials") || has("token_exchange")),
-		"needs a clientId")
+	wrong(o.Client.ID == "" && (has("client_credentials") || has("token_exchange") ||
+		o.Client.Secret != "" || hasKey && !o.DPoP), "needs a clientId")
 	wrong(has("client_credentials") && o.Client.Secret == "" && !hasKey,
 		"grant client_credentials needs a clientSecret, or a privateKey or privateKeyFile")
 	wrong((has("jwt_bearer") || has("token_exchange")) != hasAssertion || has("token_exchange") != (o.Provider != ""),
 		"grant jwt_bearer goes with assertion or assertionFile; token_exchange with idpTokenEndpoint and idToken(File)")
-	if hasKey {
+	if hasKey && o.Client.ID != "" { // else it is for DPoP alone
 		o.Client.AuthMethod = "private_key_jwt"
 	}
 }

@@ -80,7 +80,7 @@ func (l *login) setGrant(c *OAuthConfig) (err error) {
 	}
 	if c.DPoP {
 		bound := &DPoP{Base: o.Base}
-		if bound.Key, _ = ECKey(key); bound.Key == nil {
+		if bound.Key, _ = ECKey(key); bound.Key == nil { // whose error is that of PrivateKeyJWT
 			o.Store = nil // a token without its key is of no use to the next run
 		}
 		o.Base = bound

@@ -648,24 +648,45 @@ func (c *chromium) click(selector string) {
 	c.load("Runtime.evaluate", map[string]any{"expression": fmt.Sprintf("document.querySelector(%q).click()", selector)})
 }
 
-// TestPeersMachine: a program without a person gets in with a secret or a key of its own, and with tokens that are bound
-// to a key.
-func TestPeersMachine(t *testing.T) {
+// TestPeersLoginBound: the tokens of a person are bound to a key, with which each run can use and refresh them.
+func TestPeersLoginBound(t *testing.T) {
 	checkLeaks(t)
+	file, _ := newPeerKey(t)
+	p := startPeerProtected(t, []string{"TOKEN_SECONDS=20"}, "dpop")
+	u := newPeerUser(t, p, fmt.Sprintf(`, "oauth": {"dpop": true, "privateKeyFile": %q}`, file))
+	u.logIn()
+	for range 2 {
+		stdout, _ := u.run(0, "call", "who")
+		assert.Equal(t, stdout, "heron: notes:read (DPoP)\n")
+	}
+	assert.Equal(t, len(p.authorization.stderr.with("granted authorization_code", "")), 1)
+	assert.Assert(t, len(p.authorization.stderr.with("granted refresh_token", "")) > 1)
+}
+
+// newPeerKey returns the file of a private key, and its public key as a variable of the authorization server.
+func newPeerKey(t *testing.T) (file, variable string) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	assert.NilError(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(key)
 	assert.NilError(t, err)
-	file := filepath.Join(t.TempDir(), "key.pem")
+	file = filepath.Join(t.TempDir(), "key.pem")
 	text := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: encoded})
 	assert.NilError(t, os.WriteFile(file, text, 0o600))
 	point, err := key.PublicKey.Bytes() // 4, x, y
 	assert.NilError(t, err)
-	jwk := fmt.Sprintf(`MACHINE_KEY={"kty":"EC","crv":"P-256","x":%q,"y":%q}`,
-		base64.RawURLEncoding.EncodeToString(point[1:33]), base64.RawURLEncoding.EncodeToString(point[33:]))
+	encode := base64.RawURLEncoding.EncodeToString
+	return filepath.ToSlash(file),
+		fmt.Sprintf(`MACHINE_KEY={"kty":"EC","crv":"P-256","x":%q,"y":%q}`, encode(point[1:33]), encode(point[33:]))
+}
+
+// TestPeersMachine: a program without a person gets in with a secret or a key of its own, and with tokens that are bound
+// to a key.
+func TestPeersMachine(t *testing.T) {
+	checkLeaks(t)
+	file, jwk := newPeerKey(t)
 	bearer, bound := startPeerProtected(t, []string{jwk}), startPeerProtected(t, []string{jwk}, "dpop")
 	const secret = `"clientId": "machine", "clientSecret": "machine-secret-0123456789"`
-	private := fmt.Sprintf(`"clientId": "machine-key", "privateKeyFile": %q`, filepath.ToSlash(file))
+	private := fmt.Sprintf(`"clientId": "machine-key", "privateKeyFile": %q`, file)
 	for _, test := range []struct {
 		peerProtected
 		settings, want   string
