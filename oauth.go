@@ -223,7 +223,7 @@ func (f *oauthFlow) run(ctx context.Context) {
 		f.loaded, f.token = true, token
 	}
 	if f.result = f.token; err != nil && (f.depth != toRefresh || !f.loaded) {
-		f.err = &AuthorizationError{err}
+		f.err = &AuthorizationError{f.withoutSecrets(err)}
 	}
 }
 
@@ -414,7 +414,7 @@ func (f *oauthFlow) authorise(ctx context.Context) (token *OAuthToken, err error
 		if failed != nil {
 			return nil, failed
 		}
-		defer func() { redirect.Close(err) }()
+		defer func() { redirect.Close(f.withoutSecrets(err)) }()
 		token, err = f.ask(ctx, &client, redirect, scopes)
 	}
 	if err != nil {
@@ -513,7 +513,7 @@ func (f *oauthFlow) checkResponse(response url.Values, state string) error {
 	case len(iss) == 0 && f.site.ResponseIssSupported:
 		return fmt.Errorf("the response of %s has no iss, which its metadata promises", at)
 	case response.Has("error"):
-		return &OAuthError{at, 0, brief(response.Get("error")), brief(response.Get("error_description"))}
+		return &OAuthError{at, 0, f.shown(response.Get("error")), f.shown(response.Get("error_description"))}
 	case response.Get("code") == "":
 		return fmt.Errorf("the response of %s has no code", at)
 	}

@@ -773,6 +773,7 @@ func TestOAuthGivesUp(t *testing.T) {
 		}()
 		synctest.Wait() // the person is asked
 		assert.NilError(t, o.Close())
+		assert.Check(t, is.Equal(len(ended), 1), "Close did not wait")
 		assert.Check(t, is.ErrorIs(<-done, context.Canceled))
 		assert.Check(t, is.ErrorIs(<-ended, context.Canceled))
 		_, err = o.Login(t.Context())
@@ -1074,6 +1075,39 @@ func TestOAuthStepUp(t *testing.T) {
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 3))
 }
 
+// TestOAuthRefusesAll: a server that no token satisfies gets few of them, and the answer is the caller's. The person is
+// asked once for each request, also when a refreshed token was tried first; for other scopes again, but twice at most.
+func TestOAuthRefusesAll(t *testing.T) {
+	s := newOAuthServer()
+	o := newOAuth(t, s)
+	refuse := func(w http.ResponseWriter, r *http.Request, n int) bool {
+		if r.URL.Path != "/mcp" || r.Header.Get("Authorization") == "" {
+			return false
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	s.Answer = refuse
+	for i, want := range []string{"requests 2, tokens 1, questions 1", "requests 5, tokens 3, questions 2"} {
+		status, err := postOAuth(t.Context(), o, "body")
+		assert.Check(t, err == nil && status == http.StatusUnauthorized, i)
+		seen := fmt.Sprintf("requests %d, tokens %d, questions %d",
+			s.count("POST /mcp"), s.count("POST /token"), s.count("GET /authorize"))
+		assert.Check(t, is.Equal(seen, want))
+	}
+	s.Answer = func(w http.ResponseWriter, r *http.Request, n int) bool {
+		if r.URL.Path == "/mcp" {
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer error="insufficient_scope", scope="scope%d"`, n))
+			w.WriteHeader(http.StatusForbidden)
+		}
+		return r.URL.Path == "/mcp"
+	}
+	status, err := postOAuth(t.Context(), o, "body")
+	assert.Check(t, err == nil && status == http.StatusForbidden)
+	assert.Check(t, is.Equal(s.count("POST /mcp"), 8))
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 4))
+}
+
 // TestOAuthStepUpElsewhere: where nobody can be asked, the scopes are kept for whoever logs in.
 func TestOAuthStepUpElsewhere(t *testing.T) {
 	s, store := newOAuthServer(), newOAuthTestStore()
@@ -1241,6 +1275,35 @@ func TestOAuthLogin(t *testing.T) {
 		assert.Check(t, is.DeepEqual(token.Scopes, []string{"read"}))
 	}
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 2))
+}
+
+// TestOAuthEchoes: what a hostile server puts into its metadata, or into a redirect, does not bring secrets into errors.
+func TestOAuthEchoes(t *testing.T) {
+	s := newOAuthServer()
+	answerOAuth("/token", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", "https://%zz/?"+r.PostFormValue("code"))
+		w.WriteHeader(http.StatusFound)
+	})(s)
+	failOAuth(t, s, newOAuth(t, s), "[secret]")
+
+	s = newOAuthServer()
+	o := newOAuth(t, s)
+	goodOAuth(t, o)
+	s.expire()
+	s.set(func() {
+		s.Protected = func(document map[string]any) { document["resource"] = "https://evil.example/" + o.token.Access }
+	})
+	failOAuth(t, s, o, `is for "https://evil.example/[secret]"`)
+	s.set(func() {
+		s.Protected = nil
+		s.Answer = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+			if r.URL.Path == "/token" {
+				writeTestJSON(w, http.StatusBadRequest, map[string]any{"error": r.PostFormValue("refresh_token")})
+			}
+			return r.URL.Path == "/token"
+		}
+	})
+	failOAuth(t, s, o, "https://as.test/token answers [secret]")
 }
 
 // TestOAuthStore: what cannot be loaded or stored is an error, and no login is asked for because of it.

@@ -271,10 +271,7 @@ func (f *oauthFlow) decode(refusal *OAuthError, text []byte, answer any) error {
 	wrong := new(json.UnmarshalTypeError)
 	switch err := json.Unmarshal(text, &fields); {
 	case refusal.Status/100 != 2:
-		for _, secret := range f.secrets { // a server may send back what it got
-			fields.Description = strings.ReplaceAll(fields.Description, secret, "[secret]")
-		}
-		refusal.Code, refusal.Description = brief(fields.Code), brief(fields.Description)
+		refusal.Code, refusal.Description = f.shown(fields.Code), f.shown(fields.Description)
 		return refusal
 	case err != nil && !errors.As(err, &wrong):
 		refusal.Description = "the answer is not JSON"
@@ -350,6 +347,24 @@ func (f *oauthFlow) tell(secrets ...string) {
 			}
 		}
 	}
+}
+
+// shown returns a text of a server, which may send back what it got, as it can be shown.
+func (f *oauthFlow) shown(text string) string {
+	for _, secret := range f.secrets {
+		text = strings.ReplaceAll(text, secret, "[secret]")
+	}
+	return brief(text)
+}
+
+// withoutSecrets returns an error that can be shown, which is err in all but hostile cases.
+func (f *oauthFlow) withoutSecrets(err error) error {
+	for _, secret := range f.secrets {
+		if err != nil && strings.Contains(err.Error(), secret) {
+			return errors.New(f.shown(err.Error()))
+		}
+	}
+	return err
 }
 
 func closeBody(r *http.Request) {
