@@ -797,6 +797,13 @@ func TestDPoPNonces(t *testing.T) {
 	assert.DeepEqual(t, s.requests(), []string{refused, refused, refused})
 	s.refuse = false
 	clear(s.nonces)
+	again := machineRequest(t, token)
+	before := again.Header.Clone()
+	status, _ = machineSend(t, d, again)
+	assert.Equal(t, status, http.StatusOK)
+	assert.DeepEqual(t, again.Header, before) // it is the caller's
+	assert.DeepEqual(t, s.requests(), []string{refused, ok})
+	clear(s.nonces)
 	once := machineRequest(t, token)
 	once.GetBody = nil // the body cannot be sent again
 	status, _ = machineSend(t, d, once)
