@@ -260,7 +260,7 @@ type toolbox struct {
 
 func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
 	var functions []Function
-	err := t.withLogins(ctx, func() (err error) { functions, err = t.host.Functions(ctx); return err })
+	err := t.withLogins(ctx, t.host, func() (err error) { functions, err = t.host.Functions(ctx); return err })
 	if err != nil {
 		return nil, &exitError{exitStart, t.explainCall(err)} // the servers have failed, not the model
 	}

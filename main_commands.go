@@ -187,7 +187,7 @@ func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) 
 		return nil, err
 	}
 	var tools []HostTool
-	err = p.withLogins(ctx, func() (err error) { tools, err = host.Tools(ctx, names...); return err })
+	err = p.withLogins(ctx, host, func() (err error) { tools, err = host.Tools(ctx, names...); return err })
 	if err != nil {
 		return nil, p.explainCall(err)
 	}

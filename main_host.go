@@ -86,7 +86,7 @@ func (p *program) startServers(ctx context.Context, host *Host, names ...string)
 			return usageError("there is no server %q; the servers are: %s", name, strings.Join(known, ", "))
 		}
 	}
-	err := p.withLogins(ctx, func() error { host.Start(ctx, names...); return context.Cause(ctx) })
+	err := p.withLogins(ctx, host, func() error { host.Start(ctx, names...); return context.Cause(ctx) })
 	if err != nil {
 		return err
 	}

@@ -23,10 +23,8 @@ import (
 	"time"
 )
 
-const (
-	loginTime = 10 * time.Minute // for a person to log in
-	pageTime  = 2 * time.Second  // for a page to reach the browser
-)
+const loginTime = 10 * time.Minute // for a person to log in
+const pageTime = 2 * time.Second   // for a page to reach the browser
 
 // errInterjected ends a chat's prompt, so that what waits for it is shown.
 var errInterjected = errors.New("there is something to show")
@@ -114,9 +112,9 @@ func (p *program) closeLogins() {
 	}
 }
 
-// withLogins does what needs servers, and does it again after each login that somebody was asked for meanwhile. A chat
-// goes on without.
-func (p *program) withLogins(ctx context.Context, do func() error) error {
+// withLogins does what needs servers, and does it again after each login that somebody was asked for meanwhile, when
+// the server has its tools. A chat goes on without.
+func (p *program) withLogins(ctx context.Context, host *Host, do func() error) error {
 	for {
 		err := do()
 		var r *redirect
@@ -128,6 +126,7 @@ func (p *program) withLogins(ctx context.Context, do func() error) error {
 		}
 		select {
 		case <-r.ended:
+			_, _ = host.Tools(ctx, r.login.server.Name)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

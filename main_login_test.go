@@ -415,3 +415,28 @@ func TestSecretsLater(t *testing.T) {
 	assert.NilError(t, w.Close())
 	assert.Equal(t, out.String(), "one planted-later two [secret] three [secret]")
 }
+
+// What a login was begun for waits for its end, and for the tools of its server, and is done again. A chat goes on.
+func TestWithLogins(t *testing.T) {
+	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
+	peer := newHostPeer("web", "a")
+	host := hostOf(t, peer)
+	r := &redirect{login: l, ended: make(chan struct{})}
+	count := 0
+	do := func() error {
+		if count++; count == 1 {
+			l.asking.Store(r)
+		} else {
+			l.asking.Store(nil)
+		}
+		return fmt.Errorf("error %d, %d tools", count, host.Status()[0].Tools)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(io.ErrNoProgress)
+	assert.ErrorIs(t, l.withLogins(ctx, host, do), io.ErrNoProgress)
+	count, l.chatting = 0, true
+	assert.Error(t, l.withLogins(t.Context(), host, do), "error 1, 0 tools")
+	count, l.chatting = 0, false
+	go func() { close(r.ended) }()
+	assert.Error(t, l.withLogins(t.Context(), host, do), "error 2, 1 tools")
+}
