@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -36,6 +37,7 @@ type oauthServer struct {
 	Lifetime time.Duration // of access tokens; an hour if 0
 	CIMD     bool          // supports Client ID Metadata Documents: any https URL is a client
 	NoDCR    bool          // registers nobody
+	Keeps    bool          // refresh tokens, instead of giving another one for each
 
 	Needs     string                                                       // scopes that the challenges name
 	NeedsMore func(r *http.Request) string                                 // scopes that a request needs besides
@@ -382,8 +384,9 @@ func (s *oauthServer) serveToken(w http.ResponseWriter, r *http.Request) (descri
 			text := "the refresh token %s is not valid (used: %v)"
 			return fmt.Sprintf(text, form.Get("refresh_token"), issued), "invalid_grant"
 		}
-		s.refresh[form.Get("refresh_token")] = nil
-		revoked = grant.revoked
+		if revoked = grant.revoked; !s.Keeps {
+			s.refresh[form.Get("refresh_token")] = nil
+		}
 	default:
 		if s.Grant == nil {
 			return "", "unsupported_grant_type"
@@ -399,7 +402,7 @@ func (s *oauthServer) serveToken(w http.ResponseWriter, r *http.Request) (descri
 	access := s.issue("access")
 	s.access[access] = next
 	answer := map[string]any{"access_token": access, "token_type": "bearer", "expires_in": lifetime.Seconds()}
-	if form.Get("grant_type") == "authorization_code" || form.Get("grant_type") == "refresh_token" {
+	if kind := form.Get("grant_type"); kind == "authorization_code" || kind == "refresh_token" && !s.Keeps {
 		refresh := s.issue("refresh")
 		s.refresh[refresh] = next
 		answer["refresh_token"] = refresh
@@ -617,23 +620,27 @@ func (s *oauthTestStore) edit(t testing.TB, change func(*OAuthState)) {
 func (s *oauthServer) expire() { s.set(func() { clear(s.access) }) }
 
 // TestOAuthExpiry: a token is refreshed half a minute before it expires, and one that the server refuses earlier when
-// it is refused; the person is asked once.
+// it is refused; the person is asked once. Some servers give another refresh token each time, some do not.
 func TestOAuthExpiry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newOAuthServer()
-		s.Lifetime = 5 * time.Minute
-		o := newOAuth(t, s)
-		for i, wait := range []time.Duration{0, 4 * time.Minute, 31 * time.Second, 5 * time.Minute, time.Hour} {
-			time.Sleep(wait)
-			goodOAuth(t, o)
-			assert.Check(t, is.Equal(s.count("POST /token"), []int{1, 1, 2, 3, 4}[i]))
-			assert.Check(t, is.Equal(s.count("POST /mcp"), i+2), "a refused request besides the first one")
-		}
-		s.expire()
+	for _, keeps := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { testOAuthExpiry(t, keeps) })
+	}
+}
+
+func testOAuthExpiry(t *testing.T, keeps bool) {
+	s := newOAuthServer()
+	s.Lifetime, s.Keeps = 5*time.Minute, keeps
+	o := newOAuth(t, s)
+	for i, wait := range []time.Duration{0, 4 * time.Minute, 31 * time.Second, 5 * time.Minute, time.Hour} {
+		time.Sleep(wait)
 		goodOAuth(t, o)
-		assert.Check(t, is.Equal(s.count("POST /token"), 5))
-		assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
-	})
+		assert.Check(t, is.Equal(s.count("POST /token"), []int{1, 1, 2, 3, 4}[i]))
+		assert.Check(t, is.Equal(s.count("POST /mcp"), i+2), "a refused request besides the first one")
+	}
+	s.expire()
+	goodOAuth(t, o)
+	assert.Check(t, is.Equal(s.count("POST /token"), 5))
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
 }
 
 // TestOAuthRefreshRefused: a refresh token that the server does not take leads to the person, once, or to a LoginError
@@ -1075,8 +1082,9 @@ func TestOAuthStepUp(t *testing.T) {
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 3))
 }
 
-// TestOAuthRefusesAll: a server that no token satisfies gets few of them, and the answer is the caller's. The person is
-// asked once for each request, also when a refreshed token was tried first; for other scopes again, but twice at most.
+// TestOAuthRefusesAll: a server that no token satisfies gets few of them, and the answer is the caller's. The person
+// is asked once for each request, also when a refreshed token was tried first; for other scopes again, but twice at
+// most.
 func TestOAuthRefusesAll(t *testing.T) {
 	s := newOAuthServer()
 	o := newOAuth(t, s)
@@ -1131,15 +1139,28 @@ func TestOAuthStepUpElsewhere(t *testing.T) {
 
 // TestOAuthMigration: at another authorization server the client is another one, and nothing of the old one is sent.
 func TestOAuthMigration(t *testing.T) {
-	s := newOAuthServer()
+	for _, refresh := range []bool{true, false} {
+		testOAuthMigration(t, refresh)
+	}
+}
+
+func testOAuthMigration(t *testing.T, refresh bool) {
+	s, store := newOAuthServer(), newOAuthTestStore()
+	s.Needs = "old"
 	o := newOAuth(t, s)
+	o.Store = store
 	goodOAuth(t, o)
+	if !refresh {
+		store.edit(t, func(state *OAuthState) { state.Token.Refresh = "" })
+		o = newOAuth(t, s)
+		o.Store = store
+	}
 	s.set(func() {
 		old := slices.Clone(s.secrets)
 		for id := range s.clients {
 			old = append(old, id)
 		}
-		s.Issuer = "https://as2.test"
+		s.Issuer, s.Needs = "https://as2.test", "new"
 		clear(s.clients)
 		clear(s.access)
 		clear(s.refresh)
@@ -1158,6 +1179,7 @@ func TestOAuthMigration(t *testing.T) {
 	})
 	goodOAuth(t, o)
 	assert.Check(t, is.Equal(o.token.Issuer, "https://as2.test"))
+	assert.Check(t, is.DeepEqual(o.token.Scopes, []string{"new"}))
 	assert.Check(t, is.Equal(s.count("POST /register"), 2))
 	assert.Check(t, is.Equal(s.count("POST /token"), 2))
 }
@@ -1277,7 +1299,7 @@ func TestOAuthLogin(t *testing.T) {
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 2))
 }
 
-// TestOAuthEchoes: what a hostile server puts into its metadata, or into a redirect, does not bring secrets into errors.
+// TestOAuthEchoes: what a hostile server puts into its metadata, or into a redirect, brings no secrets into errors.
 func TestOAuthEchoes(t *testing.T) {
 	s := newOAuthServer()
 	answerOAuth("/token", func(w http.ResponseWriter, r *http.Request) {
@@ -1384,6 +1406,19 @@ func TestChallenges(t *testing.T) {
 	} {
 		assert.Check(t, is.Equal(showChallenges(parseChallenges(strings.Split(row.lines, "\n"))), row.want), "%q", row.lines)
 	}
+}
+
+// TestManyScopes: a megabyte of scopes is neither asked for nor compared with itself.
+func TestManyScopes(t *testing.T) {
+	var scopes []string
+	for i := range 200_000 {
+		scopes = append(scopes, strconv.Itoa(i))
+	}
+	s := newOAuthServer()
+	s.Needs = strings.Join(scopes, " ")
+	o := newOAuth(t, s)
+	goodOAuth(t, o)
+	assert.Check(t, is.DeepEqual(o.token.Scopes, scopes[:maxScopes]))
 }
 
 func showChallenges(all []challenge) string {
