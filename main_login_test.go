@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,6 +304,19 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 	assert.Check(t, is.Contains(page, "You are logged in"))
 	assert.Equal(t, first.end(), 0, first.shown())
 
+	var inFlight atomic.Int64
+	s.set(func() {
+		s.Answer = func(_ http.ResponseWriter, r *http.Request, n int) bool {
+			if r.Method+r.URL.Path == "POST/token" {
+				assert.Check(t, inFlight.Add(1) == 1, "two processes refresh at once")
+				if n == 2 { // the others have time to try
+					time.Sleep(500 * time.Millisecond)
+				}
+				inFlight.Add(-1)
+			}
+			return false
+		}
+	})
 	var runs []*programRun
 	for range 4 {
 		run := newProgram(t, home, variables, "-server", s.Resource, "tools")
