@@ -242,7 +242,9 @@ func TestLoginFile(t *testing.T) {
 	assert.NilError(t, err)
 	assert.DeepEqual(t, state, &OAuthState{})
 	folder := filepath.Dir(f.path)
-	assert.NilError(t, os.MkdirAll(folder, 0o755))
+	assert.NilError(t, os.Chmod(folder, 0o755)) // as somebody else may have made it
+	f, err = newLoginFile(f.resource)
+	assert.NilError(t, err)
 	unlock, err := f.Lock(t.Context())
 	assert.NilError(t, err)
 	saved := &OAuthState{Resource: f.resource, Token: &OAuthToken{Issuer: "i", Type: "Bearer", Access: "a&b"}}
@@ -426,8 +428,10 @@ func TestSecretsLater(t *testing.T) {
 	work.Wait()
 	_, _ = w.Write([]byte("planted-la"))
 	_, _ = w.Write([]byte("ter three planted-other-7"))
+	secrets.Add("[secret]", "planted-last")
+	_, _ = w.Write([]byte(" planted-last"))
 	assert.NilError(t, w.Close())
-	assert.Equal(t, out.String(), "one planted-later two [secret] three [secret]")
+	assert.Equal(t, out.String(), "one planted-later two [secret] three [secret] [secret]")
 }
 
 // What a login was begun for waits for its end, and for the tools of its server, and is done again. A chat goes on.
