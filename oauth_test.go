@@ -1123,9 +1123,10 @@ func TestOAuthStepUpElsewhere(t *testing.T) {
 	o.Store = store
 	goodOAuth(t, o)
 	s.set(func() { s.NeedsMore = func(*http.Request) string { return "write" } })
-	pipe := newOAuth(t, s)
-	pipe.Store, pipe.Listen = store, nil
-	for range 2 {
+	var pipe *OAuth
+	for range 2 { // two processes
+		pipe = newOAuth(t, s)
+		pipe.Store, pipe.Listen = store, nil
 		err := failOAuth(t, s, pipe, `needs a new login: the scopes ["write"] are needed`)
 		assert.Check(t, errors.As(err, new(*LoginError)))
 	}
