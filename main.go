@@ -211,7 +211,7 @@ type program struct {
 	approval  sync.Once                               // shows once why calls are refused
 	chatting  bool                                    // the command is a chat
 	turn      atomic.Pointer[context.CancelCauseFunc] // what the next interrupt ends, if it is not the program
-	prompting atomic.Pointer[context.CancelCauseFunc] // ends the prompt of a chat that is open
+	prompting atomic.Pointer[context.CancelCauseFunc] // ends what a chat waits for, when there is something to show
 	samples   atomic.Int64                            // sampling requests of servers, for this question
 	processes sync.Map                                // of servers: *Stdio, also those that have ended
 	logs      map[string]*serverLog                   // by the server's name

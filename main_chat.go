@@ -265,9 +265,18 @@ func (c *chat) reconnect(ctx context.Context, server string) error {
 		return fmt.Errorf("/reconnect takes the name of a server: %s", strings.Join(ServerNames(c.servers), ", "))
 	}
 	if l := c.logins[cmp.Or(server, c.servers[0].Name)]; l != nil {
+		if r := l.asking.Load(); r != nil {
+			c.screen.Show(Look{}, r.text)
+			return nil
+		}
 		l.failed.Store(nil)
 	}
-	if err := c.host.Restart(ctx, server); err != nil {
+	starting, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	c.prompting.Store(&end)
+	defer c.prompting.Store(nil)
+	err := c.host.Restart(starting, server)
+	if err != nil && context.Cause(starting) != errInterjected { // which goes on beside the chat
 		return err
 	}
 	return c.listServers(ctx, "")

@@ -146,6 +146,7 @@ func (p *program) aboutServer(s HostStatus) string {
 	switch {
 	case errors.As(s.Err, new(*LoginError)):
 		text = name + strings.TrimPrefix(p.explainCall(s.Err).Error(), name)
+	case errors.As(s.Err, new(*AuthorizationError)): // which says what is wrong
 	case errors.As(s.Err, &refusal) && refusal.Status == http.StatusUnauthorized:
 		text += "; MCP_HEADERS, or \"headers\" in the configuration, sets headers"
 	case log != nil && !errors.As(s.Err, new(*Error)) && log.hasMore(errors.As(s.Err, new(*ServerExitError))):

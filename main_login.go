@@ -52,7 +52,7 @@ func (p *program) addLogins() {
 		guard := &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()}
 		l.oauth = &OAuth{Resource: s.URL, Base: guard, Client: c.Client, MetadataURL: c.MetadataURL,
 			ClientName: "mcpagent", Scopes: c.Scopes, Secret: func(text string) { p.secrets.Add("[secret]", text) }}
-		if file, err := newLoginFile(s.URL); err == nil { // a machine may have no home: then it is for this run
+		if file, err := newLoginFile(s.URL, c); err == nil { // a machine may have no home: then it is for this run
 			l.oauth.Store = file
 		}
 		if p.onTerminal() {
@@ -69,12 +69,14 @@ func (l *login) setGrant(c *OAuthConfig) (err error) {
 	o, key := l.oauth, []byte(c.Key)
 	if c.KeyFile != "" {
 		if key, err = os.ReadFile(c.KeyFile); err != nil {
-			return err
+			return fmt.Errorf("oauth privateKeyFile: %w", err)
 		}
 		l.secrets.AddVariable("privateKey", string(key))
 	}
 	if len(key) > 0 {
-		o.Assert, err = PrivateKeyJWT(c.Client.ID, key, "")
+		if o.Assert, err = PrivateKeyJWT(c.Client.ID, key, ""); err != nil {
+			err = fmt.Errorf("oauth privateKey: %w", err)
+		}
 	}
 	if c.DPoP {
 		bound := &DPoP{Base: o.Base}
@@ -150,18 +152,18 @@ func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) 
 	if failed := l.failed.Load(); failed != nil {
 		return nil, *failed
 	}
-	u, err := url.Parse(cmp.Or(redirectURI, "http://127.0.0.1:0/callback"))
+	u, err := url.Parse(cmp.Or(l.fixed, redirectURI, "http://127.0.0.1:0/callback"))
 	if err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:"+u.Port())
-	if err != nil && redirectURI != l.fixed {
+	if err != nil && l.fixed == "" {
 		listener, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the browser cannot come back to %s: %w", u, err)
 	}
-	if redirectURI != l.fixed || redirectURI == "" {
+	if l.fixed == "" {
 		u.Host = listener.Addr().String()
 	}
 	answer, ended := make(chan url.Values, 1), make(chan struct{})
@@ -176,6 +178,7 @@ type redirect struct {
 	page     http.Server
 	work     sync.WaitGroup  // of page
 	state    string          // of the authorization request
+	text     string          // that asks the person
 	answer   chan url.Values // one slot
 	since    time.Time       // when the person was asked
 	ended    chan struct{}   // closed when err is set
@@ -195,21 +198,21 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	defer pasting.Wait()
 	defer cancel()
 	r.state, r.since = u.Query().Get("state"), time.Now()
+	r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
+	r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
+	r.text = fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
+	if r.onTerminal() && browse(address) {
+		r.text += ", if a browser does not by itself"
+	}
+	if r.text += ":\n" + address; r.terminal.Interactive() {
+		r.text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() + "?…"
+	}
 	r.asking.Store(r)
 	defer func() {
 		r.asked.Add(int64(time.Since(r.since)))
 		r.asking.Store(nil)
 	}()
-	r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
-	r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
-	text := fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
-	if r.onTerminal() && browse(address) {
-		text += ", if a browser does not by itself"
-	}
-	if text += ":\n" + address; r.terminal.Interactive() {
-		text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() + "?…"
-	}
-	if r.interject(text); r.terminal.Interactive() && !r.chatting {
+	if r.interject(r.text); r.terminal.Interactive() && !r.chatting {
 		pasting.Go(func() {
 			line, err := r.terminal.Prompt(ctx, "address:")
 			for ; err == nil && !r.pasted(line); line, err = r.terminal.Prompt(ctx, "address:") {
@@ -301,12 +304,12 @@ func (r *redirect) Close(err error) {
 	r.work.Wait()
 	if r.chatting && err == nil {
 		r.interject(fmt.Sprintf("(logged in to %s)", r.name()))
-	} else if r.chatting {
+	} else if r.chatting && !errors.Is(err, context.Canceled) { // else the chat is at its end
 		r.interject(fmt.Sprintf("the login to %s has failed: %v; /reconnect begins another", r.name(), err))
 	}
 }
 
-// interject shows a text at once, also while a chat waits at its prompt.
+// interject shows a text at once, also while a chat waits at its prompt or for a start.
 func (p *program) interject(text string) {
 	p.screen.Show(Look{}, text)
 	if end := p.prompting.Load(); end != nil {
@@ -350,7 +353,7 @@ func (p *program) remote(ctx context.Context, command string, args []string) (*S
 	}
 	for i := range p.servers {
 		if s := &p.servers[i]; s.URL != "" && (s.Name == args[0] || s.URL == args[0]) {
-			file, err := newLoginFile(s.URL)
+			file, err := newLoginFile(s.URL, p.oauth[s.Name])
 			return s, file, cmp.Or(s.Err, err)
 		}
 	}
@@ -399,7 +402,7 @@ func (p *program) logOut(ctx context.Context, args []string) error {
 
 // whoAmI is the command whoami: of one server, or of all that there is a login to.
 func (p *program) whoAmI(ctx context.Context, args []string) error {
-	file, err := newLoginFile("")
+	file, err := newLoginFile("", nil)
 	if len(args) > 0 {
 		_, file, err = p.remote(ctx, "whoami", args)
 	}

@@ -186,7 +186,7 @@ func TestLoginPort(t *testing.T) {
 	_, err = l.listen(t.Context(), fixed)
 	assert.ErrorContains(t, err, "the browser cannot come back to "+fixed)
 	taken.Close()
-	same, err := l.listen(t.Context(), fixed)
+	same, err := l.listen(t.Context(), "") // of a client that is not registered yet
 	assert.NilError(t, err)
 	assert.Equal(t, same.URI(), fixed)
 	for _, address := range []string{"file:///etc/passwd", "javascript:alert(1)", "-x", "", "https://%", "ftp://a/"} {
@@ -241,9 +241,15 @@ func TestLoginFile(t *testing.T) {
 	state, err := f.Load()
 	assert.NilError(t, err)
 	assert.DeepEqual(t, state, &OAuthState{})
+	for _, c := range []*OAuthConfig{{Client: OAuthClient{ID: "c"}}, {Grant: "jwt_bearer"}, {Grant: "client_credentials",
+		Client: OAuthClient{ID: "c"}}} {
+		other, err := newLoginFile(f.resource, c)
+		assert.NilError(t, err)
+		assert.Check(t, other.path != f.path, "a person and a client of the configuration share a login")
+	}
 	folder := filepath.Dir(f.path)
 	assert.NilError(t, os.Chmod(folder, 0o755)) // as somebody else may have made it
-	f, err = newLoginFile(f.resource)
+	f, err = newLoginFile(f.resource, nil)
 	assert.NilError(t, err)
 	unlock, err := f.Lock(t.Context())
 	assert.NilError(t, err)

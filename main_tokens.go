@@ -21,8 +21,9 @@ const loginPoll = 50 * time.Millisecond // between two tries to lock a file
 // loginFile is the OAuthStore of one server: a file that only its owner can read, in a folder of the same kind.
 type loginFile struct{ path, resource string }
 
-// newLoginFile returns the file of a server, which may not exist, in a folder that does.
-func newLoginFile(resource string) (*loginFile, error) {
+// newLoginFile returns the file of a server, which may not exist, in a folder that does. A person and each client that
+// is configured have files of their own: nobody uses the rights of another one.
+func newLoginFile(resource string, c *OAuthConfig) (*loginFile, error) {
 	folder, err := os.UserConfigDir()
 	folder = filepath.Join(folder, "mcpagent", "logins")
 	if err == nil {
@@ -33,7 +34,11 @@ func newLoginFile(resource string) (*loginFile, error) {
 	}
 	_ = os.Chmod(folder, 0o700) // of one that was made by other means
 	u, _ := url.Parse(resource) // it is valid
-	name := fmt.Sprintf("%s-%.16x.json", notInLogName.ReplaceAllString(u.Host, "_"), sha256.Sum256([]byte(resource)))
+	identity := resource
+	if c != nil && c.Grant+c.Client.ID != "" {
+		identity += "\n" + c.Grant + "\n" + c.Client.ID
+	}
+	name := fmt.Sprintf("%s-%.16x.json", notInLogName.ReplaceAllString(u.Host, "_"), sha256.Sum256([]byte(identity)))
 	return &loginFile{filepath.Join(folder, name), resource}, nil
 }
 
