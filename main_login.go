@@ -357,7 +357,8 @@ func (p *program) remote(ctx context.Context, command string, args []string) (*S
 			return s, file, cmp.Or(s.Err, err)
 		}
 	}
-	return nil, nil, usageError("%s takes the URL of a server, or its name if it is configured with a url", command)
+	return nil, nil, usageError("%s takes the URL of a server, or its name if it is configured with a url; %q is neither",
+		command, args[0])
 }
 
 // logIn is the command login.
@@ -424,6 +425,9 @@ func (p *program) whoAmI(ctx context.Context, args []string) error {
 		} else if len(args) > 0 {
 			return fmt.Errorf("there is no login to %s; run: mcpagent login %s", args[0], word(args[0]))
 		}
+	}
+	if len(logins) == 0 {
+		p.note("there are no logins")
 	}
 	return p.showLogins(logins...)
 }
