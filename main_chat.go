@@ -266,7 +266,7 @@ func (c *chat) reconnect(ctx context.Context, server string) error {
 	}
 	if l := c.logins[cmp.Or(server, c.servers[0].Name)]; l != nil {
 		if r := l.asking.Load(); r != nil {
-			c.screen.Show(Look{}, r.text)
+			c.screen.Show(Look{}, *r.text.Load())
 			return nil
 		}
 		l.failed.Store(nil)

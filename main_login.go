@@ -139,7 +139,7 @@ func (p *program) withLogins(ctx context.Context, host *Host, do func() error) e
 func (l *login) waited() (total time.Duration, now bool) {
 	total = time.Duration(l.asked.Load())
 	if r := l.asking.Load(); r != nil {
-		return total + time.Since(r.since), true
+		return total + time.Since(r.question.Load().since), true
 	}
 	return total, false
 }
@@ -166,8 +166,7 @@ func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) 
 	if l.fixed == "" {
 		u.Host = listener.Addr().String()
 	}
-	answer, ended := make(chan url.Values, 1), make(chan struct{})
-	return &redirect{login: l, uri: u, listener: listener, answer: answer, ended: ended}, nil
+	return &redirect{login: l, uri: u, listener: listener, ended: make(chan struct{})}, nil
 }
 
 // redirect is what the browser comes back to: a server on this machine, for one login.
@@ -176,13 +175,18 @@ type redirect struct {
 	uri      *url.URL
 	listener net.Listener
 	page     http.Server
-	work     sync.WaitGroup  // of page
-	state    string          // of the authorization request
-	text     string          // that asks the person
-	answer   chan url.Values // one slot
-	since    time.Time       // when the person was asked
-	ended    chan struct{}   // closed when err is set
-	err      error           // of the flow
+	work     sync.WaitGroup                // of page
+	question atomic.Pointer[loginQuestion] // the last one
+	text     atomic.Pointer[string]        // that asks the person
+	ended    chan struct{}                 // closed when err is set
+	err      error                         // of the flow
+}
+
+// loginQuestion is one Ask. There is a second one where the server has forgotten its client.
+type loginQuestion struct {
+	state  string // of the authorization request
+	since  time.Time
+	answer chan url.Values // one slot
 }
 
 func (r *redirect) URI() string { return r.uri.String() }
@@ -197,22 +201,25 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	var pasting sync.WaitGroup
 	defer pasting.Wait()
 	defer cancel()
-	r.state, r.since = u.Query().Get("state"), time.Now()
-	r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
-	r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
-	r.text = fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
+	q := &loginQuestion{u.Query().Get("state"), time.Now(), make(chan url.Values, 1)}
+	if r.question.Swap(q) == nil {
+		r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
+		r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
+	}
+	text := fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
 	if r.onTerminal() && browse(address) {
-		r.text += ", if a browser does not by itself"
+		text += ", if a browser does not by itself"
 	}
-	if r.text += ":\n" + address; r.terminal.Interactive() {
-		r.text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() + "?…"
+	if text += ":\n" + address; r.terminal.Interactive() {
+		text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() + "?…"
 	}
+	r.text.Store(&text)
 	r.asking.Store(r)
 	defer func() {
-		r.asked.Add(int64(time.Since(r.since)))
+		r.asked.Add(int64(time.Since(q.since)))
 		r.asking.Store(nil)
 	}()
-	if r.interject(r.text); r.terminal.Interactive() && !r.chatting {
+	if r.interject(text); r.terminal.Interactive() && !r.chatting {
 		pasting.Go(func() {
 			line, err := r.terminal.Prompt(ctx, "address:")
 			for ; err == nil && !r.pasted(line); line, err = r.terminal.Prompt(ctx, "address:") {
@@ -221,7 +228,7 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 		})
 	}
 	select {
-	case values := <-r.answer:
+	case values := <-q.answer:
 		return values, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -233,7 +240,7 @@ func (p *program) pasted(line string) bool {
 	u, err := url.Parse(strings.TrimSpace(line))
 	for _, l := range p.logins {
 		r := l.asking.Load()
-		if err == nil && r != nil && u.Host == r.uri.Host && u.Path == r.uri.Path && r.take(u.Query()) {
+		if err == nil && r != nil && u.Host == r.uri.Host && pathOf(u) == pathOf(r.uri) && r.take(u.Query()) {
 			return true
 		}
 	}
@@ -243,15 +250,18 @@ func (p *program) pasted(line string) bool {
 // take takes the parameters of an authorization response, if they belong to this login. Others do not end it: any
 // program on this machine, and any page in the browser, can send some.
 func (r *redirect) take(values url.Values) bool {
-	if len(values["state"]) != 1 || values.Get("state") != r.state {
+	q := r.question.Load()
+	if len(values["state"]) != 1 || values.Get("state") != q.state {
 		return false
 	}
 	select {
-	case r.answer <- values:
+	case q.answer <- values:
 	default: // the page was loaded again
 	}
 	return true
 }
+
+func pathOf(u *url.URL) string { return cmp.Or(u.EscapedPath(), "/") } // as a browser sends it
 
 const loginPage = `<!DOCTYPE html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -265,7 +275,7 @@ const loginPage = `<!DOCTYPE html>
 func (r *redirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	status, title, text := http.StatusBadRequest, "You are not logged in", ""
 	switch {
-	case request.URL.EscapedPath() != r.uri.EscapedPath():
+	case pathOf(request.URL) != pathOf(r.uri):
 		status, title = http.StatusNotFound, "There is nothing here"
 	case request.Method != http.MethodGet:
 		status, text = http.StatusMethodNotAllowed, "A login ends with GET."

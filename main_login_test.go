@@ -196,6 +196,55 @@ func TestLoginPort(t *testing.T) {
 	same.Close(nil)
 }
 
+// A person is asked twice where the server has forgotten its client: each answer is to its own question, and the pages
+// of both say how it ended.
+func TestLoginTwice(t *testing.T) {
+	checkLeaks(t)
+	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
+	r, answers := askLogin(t, l, "")
+	var work sync.WaitGroup
+	read := func(state string) {
+		page, _, err := visit(r.URI()+"?state="+state, true)
+		assert.Check(t, err)
+		assert.Check(t, is.Contains(page, "You are logged in"))
+	}
+	work.Go(func() { read("right") })
+	assert.DeepEqual(t, <-answers, url.Values{"state": {"right"}})
+	work.Go(func() {
+		for l.asking.Load() == nil {
+			runtime.Gosched()
+		}
+		page, _, err := visit(r.URI()+"?state=right", true)
+		assert.Check(t, err)
+		assert.Check(t, is.Contains(page, "400"))
+		_, _ = l.waited()
+		read("second")
+	})
+	values, err := r.Ask(t.Context(), "https://as.test/authorize?state=second")
+	assert.NilError(t, err)
+	assert.DeepEqual(t, values, url.Values{"state": {"second"}})
+	r.Close(nil)
+	work.Wait()
+}
+
+// A redirect URI of the configuration may have no path; the browser sends one.
+func TestLoginWithoutPath(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.NilError(t, err)
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	free.Close()
+	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
+	l.fixed = "http://localhost:" + port
+	r, answers := askLogin(t, l, l.fixed)
+	assert.Equal(t, r.URI(), l.fixed)
+	page, _, err := visit("http://127.0.0.1:"+port+"/?state=wrong", true)
+	assert.NilError(t, err)
+	assert.Check(t, is.Contains(page, "400"))
+	assert.Assert(t, l.pasted("http://localhost:"+port+"/?state=right"))
+	assert.DeepEqual(t, <-answers, url.Values{"state": {"right"}})
+	r.Close(nil)
+}
+
 // noListener is a net.Listener that nobody connects to.
 type noListener struct {
 	closed chan struct{}
