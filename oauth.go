@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net"
 	"net/http"
@@ -165,7 +166,7 @@ type oauthFlow struct {
 	site    *oauthSite  // nil before discovery
 	dynamic bool        // the client is one that is registered dynamically
 	reason  error       // why the token of the store does not do
-	secrets []string    // that must not be shown
+	secrets []string    // that must not be shown, each before what stands for it
 }
 
 // await returns the token to send next, or nil if there is none and the resource has not asked for one. Where that
@@ -345,11 +346,12 @@ func (f *oauthFlow) client() (client OAuthClient, err error) {
 	if f.state.Token != nil {
 		issuer = cmp.Or(issuer, f.state.Token.Issuer)
 	}
+	isFixed := f.Client.ID != "" || f.Grant != nil
 	switch as := f.site; {
-	case f.Client.ID != "" && issuer != "" && issuer != as.Issuer:
+	case isFixed && issuer != "" && issuer != as.Issuer:
 		return client, fmt.Errorf("the client %.200q is registered with %.200q, but the server names %.200q now: "+
-			"register a client there", f.Client.ID, issuer, as.Issuer)
-	case f.Client.ID != "" || f.Grant != nil:
+			"register a client there, and configure its issuer", f.Client.ID, issuer, as.Issuer)
+	case isFixed:
 		return f.Client, nil
 	case f.MetadataURL != "" && as.ClientMetadataSupported:
 		return OAuthClient{ID: f.MetadataURL, RedirectURI: f.Client.RedirectURI}, nil
@@ -463,7 +465,9 @@ func (f *oauthFlow) ask(ctx context.Context, client *OAuthClient, redirect Redir
 	if err != nil {
 		return nil, err
 	}
-	u.RawQuery = strings.TrimPrefix(u.RawQuery+"&"+query.Encode(), "&")
+	all := u.Query()
+	maps.Copy(all, query) // each parameter is there once (RFC 6749, 3.1)
+	u.RawQuery = all.Encode()
 	response, err := redirect.Ask(ctx, u.String())
 	if err == nil {
 		err = f.checkResponse(response, state)
@@ -562,7 +566,7 @@ func (f *oauthFlow) keep(ctx context.Context) (*OAuthToken, error) {
 		return old, nil
 	case refused && f.stepUp: // a login by another process is to ask for these, too
 		changed.Asked = union(old.Asked, f.scopes)
-		f.state.Token, f.reason = &changed, fmt.Errorf("the scopes %.200q are needed", f.scopes)
+		f.state.Token, f.reason = &changed, fmt.Errorf("the scopes %.200q are needed", strings.Join(f.scopes, " "))
 		return nil, nil
 	case old.Refresh == "" || f.again:
 		f.reason = errors.New("the token was refused")

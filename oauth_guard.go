@@ -67,7 +67,7 @@ func (g *OAuthGuard) setUp() {
 		g.guarded.Proxy = func(r *http.Request) (*url.URL, error) {
 			proxy, err := base.Proxy(r)
 			if proxy != nil {
-				g.proxies.Store(proxy.Hostname(), true)
+				g.proxies.Store(strings.ToLower(proxy.Hostname()), true)
 			}
 			return proxy, err
 		}
@@ -93,7 +93,7 @@ func (g *OAuthGuard) guard(dial dialFunc) dialFunc {
 		}
 		tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
 		isPrivate := ok && isPrivateAddress(tcp.AddrPort().Addr())
-		host, _, _ := net.SplitHostPort(address)
+		host, _, _ := net.SplitHostPort(strings.ToLower(address))
 		_, isProxy := g.proxies.Load(host)
 		if host == g.host && !isProxy {
 			g.public.CompareAndSwap(false, !isPrivate)

@@ -578,6 +578,22 @@ func TestMachineGrantsRefused(t *testing.T) {
 	}
 }
 
+// An assertion is a credential: it goes only to the authorization server that the configuration names, and where it
+// names none, to the one that has taken it before.
+func TestMachineIssuer(t *testing.T) {
+	for _, token := range []*OAuthToken{nil, {Issuer: "https://another.example", Access: "old", Type: "Bearer"}} {
+		s, o := newMachineServers(), &OAuth{}
+		o.Grant = JWTBearer(func(context.Context) (string, error) {
+			return "", errors.New("the assertion was read")
+		})
+		if o.memory.Token = token; token == nil {
+			o.Client.Issuer = "https://another.example"
+		}
+		_, err := machineCall(s.client(t, o))
+		assert.Check(t, is.ErrorContains(err, `the client "" is registered with "https://another.example", but`))
+	}
+}
+
 // An identity provider gives nothing else than what was asked for, and is not asked over plain http.
 func TestIdentityProviderRefuses(t *testing.T) {
 	const ok = `{"access_token":"planted-token","issued_token_type":"urn:ietf:params:oauth:token-type:id-jag","token_type":"N_A"}`

@@ -1127,7 +1127,7 @@ func TestOAuthStepUpElsewhere(t *testing.T) {
 	for range 2 { // two processes
 		pipe = newOAuth(t, s)
 		pipe.Store, pipe.Listen = store, nil
-		err := failOAuth(t, s, pipe, `needs a new login: the scopes ["write"] are needed`)
+		err := failOAuth(t, s, pipe, `needs a new login: the scopes "write" are needed`)
 		assert.Check(t, errors.As(err, new(*LoginError)))
 	}
 	terminal := newOAuth(t, s)
@@ -1298,6 +1298,30 @@ func TestOAuthLogin(t *testing.T) {
 		assert.Check(t, is.DeepEqual(token.Scopes, []string{"read"}))
 	}
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 2))
+}
+
+// TestOAuthAuthorizationQuery: the parameters of a request replace those of the same name that the metadata has put into
+// the URL of the endpoint, and those of other names stay (RFC 6749, 3.1).
+func TestOAuthAuthorizationQuery(t *testing.T) {
+	s := newOAuthServer()
+	s.Metadata = func(document map[string]any) {
+		document["authorization_endpoint"] = s.Issuer + "/authorize?tenant=a&state=planted&redirect_uri=https://evil.test/"
+	}
+	asked := make(chan string, 1)
+	o := newOAuth(t, s)
+	o.Listen = listenPerson(oauthPerson{browser: s, asked: asked})
+	goodOAuth(t, o)
+	u, err := url.Parse(<-asked)
+	assert.NilError(t, err)
+	assert.Check(t, is.Equal(u.Query().Get("tenant"), "a"))
+	assert.Check(t, is.Len(u.Query()["state"], 1))
+}
+
+// TestOAuthShown: however many secrets are in a text, and in the mark for them, the text does not grow with each.
+func TestOAuthShown(t *testing.T) {
+	f := &oauthFlow{OAuth: new(OAuth)}
+	f.tell("e", "e", "s", "e")
+	assert.Check(t, is.Equal(f.shown("he says"), "h[secret] [secret]ay[secret]"))
 }
 
 // TestOAuthEchoes: what a hostile server puts into its metadata, or into a redirect, brings no secrets into errors.
@@ -1532,6 +1556,21 @@ func TestOAuthGuard(t *testing.T) {
 				assert.Check(t, err)
 			}
 		})
+	}
+}
+
+// TestOAuthGuardCase: the name of the resource's host may be written in capital letters.
+func TestOAuthGuardCase(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	u, err := url.Parse(server.URL)
+	assert.NilError(t, err)
+	g := &OAuthGuard{Resource: "http://LocalHost:" + u.Port() + "/mcp"}
+	defer g.CloseIdleConnections()
+	for _, at := range []string{g.Resource, server.URL} { // the second one: from a private resource
+		response, err := g.RoundTrip(getRequest(at))
+		assert.NilError(t, err)
+		response.Body.Close()
 	}
 }
 

@@ -341,7 +341,7 @@ func union(lists ...[]string) (all []string) {
 func (f *oauthFlow) tell(secrets ...string) {
 	for _, secret := range secrets {
 		if secret != "" {
-			f.secrets = append(f.secrets, secret)
+			f.secrets = append(f.secrets, secret, "[secret]")
 			if f.Secret != nil {
 				f.Secret(secret)
 			}
@@ -351,20 +351,15 @@ func (f *oauthFlow) tell(secrets ...string) {
 
 // shown returns a text of a server, which may send back what it got, as it can be shown.
 func (f *oauthFlow) shown(text string) string {
-	for _, secret := range f.secrets {
-		text = strings.ReplaceAll(text, secret, "[secret]")
-	}
-	return brief(text)
+	return brief(strings.NewReplacer(f.secrets...).Replace(text))
 }
 
 // withoutSecrets returns an error that can be shown, which is err in all but hostile cases.
 func (f *oauthFlow) withoutSecrets(err error) error {
-	for _, secret := range f.secrets {
-		if err != nil && strings.Contains(err.Error(), secret) {
-			return errors.New(f.shown(err.Error()))
-		}
+	if err == nil || strings.NewReplacer(f.secrets...).Replace(err.Error()) == err.Error() {
+		return err
 	}
-	return err
+	return errors.New(f.shown(err.Error()))
 }
 
 func closeBody(r *http.Request) {
