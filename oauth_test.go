@@ -372,6 +372,7 @@ func (s *oauthServer) serveToken(w http.ResponseWriter, r *http.Request) (descri
 	case "authorization_code":
 		grant = s.codes[form.Get("code")]
 		delete(s.codes, form.Get("code"))
+		s.secrets = append(s.secrets, form.Get("code_verifier"))
 		hash := sha256.Sum256([]byte(form.Get("code_verifier")))
 		if grant == nil || grant.clientID != id || grant.redirectURI != form.Get("redirect_uri") ||
 			grant.challenge != base64.RawURLEncoding.EncodeToString(hash[:]) || time.Now().After(grant.expiry) {
