@@ -104,7 +104,7 @@ func statusOf(host *Host, names []string) []HostStatus {
 func (p *program) absent(status []HostStatus) error {
 	var reasons []string
 	for _, s := range status {
-		if s.Err != nil && s.Err != ErrStarting && s.Err != ErrWaiting {
+		if s.Err != nil && s.Err != ErrStarting && s.Err != ErrListing && s.Err != ErrWaiting {
 			reasons = append(reasons, p.aboutServer(s))
 		}
 	}

@@ -395,6 +395,16 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 	}
 }
 
+// A server that waits for a person, or that lists its tools after that, is not one that is not running.
+func TestAbsent(t *testing.T) {
+	p := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil).program
+	p.reported = make(map[string]string)
+	for _, err := range []error{nil, ErrStarting, ErrWaiting, ErrListing} {
+		assert.Check(t, p.absent([]HostStatus{{Name: "web", Err: err}}))
+	}
+	assert.ErrorContains(t, p.absent([]HostStatus{{Name: "web", Err: ErrClosed}}), "server web: ")
+}
+
 // What a configuration says about a login, in the form of each host; and what has to be written in the place of what
 // cannot work.
 func TestConfigOAuth(t *testing.T) {
