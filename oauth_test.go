@@ -1335,6 +1335,13 @@ func TestOAuthEchoes(t *testing.T) {
 	failOAuth(t, s, newOAuth(t, s), "[secret]")
 
 	s = newOAuthServer()
+	answerOAuth("/token", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/other", http.StatusTemporaryRedirect)
+	})(s)
+	failOAuth(t, s, newOAuth(t, s), "https://as.test/token answers 307")
+	assert.Check(t, is.Equal(s.count("POST /other"), 0), "a code was sent elsewhere")
+
+	s = newOAuthServer()
 	o := newOAuth(t, s)
 	goodOAuth(t, o)
 	s.expire()
