@@ -302,7 +302,8 @@ func (f *oauthFlow) discover(ctx context.Context) error {
 		return fmt.Errorf("%s does not say where to log in: %w", shownURL(f.Resource), err)
 	}
 	thisOrigin, prefix := splitURL(protected.Resource)
-	if thisOrigin != origin || !strings.HasPrefix(path+"/", prefix+"/") || len(protected.Issuers) == 0 {
+	isOurs := thisOrigin == origin && strings.HasPrefix(path+"/", prefix+"/") && checkOAuthURL(protected.Resource) == nil
+	if !isOurs || len(protected.Issuers) == 0 {
 		return fmt.Errorf("the protected resource metadata of %s is for %.200q, and names %d authorization servers",
 			shownURL(f.Resource), protected.Resource, len(protected.Issuers))
 	}

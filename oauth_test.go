@@ -860,6 +860,8 @@ func TestOAuthHostileMetadata(t *testing.T) {
 		{"resource", `is for "http://mcp.test/mcp"`, protected("resource", "http://mcp.test/mcp")},
 		{"resource", `is for "https://mcp.test@evil.example/mcp"`,
 			protected("resource", "https://mcp.test@evil.example/mcp")},
+		{"resource", `is for "https://mcp.test/mcp#a"`, protected("resource", "https://mcp.test/mcp#a")}, // RFC 8707, 2
+		{"resource", `is for "https://me@mcp.test/mcp"`, protected("resource", "https://me@mcp.test/mcp")},
 		{"issuer", `"https://as.test" is of another issuer, "https://evil.example"`,
 			metadata("issuer", "https://evil.example")},
 		{"issuer", `is of another issuer, "https://as.test/"`, metadata("issuer", "https://as.test/")},
@@ -1463,12 +1465,23 @@ func showChallenges(all []challenge) string {
 	return strings.Join(texts, " ")
 }
 
+// TestChallengesBounded: of a header of megabytes the beginning is read.
+func TestChallengesBounded(t *testing.T) {
+	long := strings.Repeat("a,", maxChallengeLine)
+	all := parseChallenges(slices.Repeat([]string{`Bearer error="x", ` + long}, 2*maxChallengeLines))
+	assert.Check(t, is.Equal(all[0].params["error"], "x"))
+	assert.Check(t, len(all) < maxChallengeLines*maxChallengeLine/2, len(all))
+}
+
 // FuzzChallenge: any header is read in a time that grows with its length, and what is made of what was read is read as
 // the same again.
 func FuzzChallenge(f *testing.F) {
 	f.Add("Basic realm=\"x\", Bearer scope=\"a b\", error=c\nNegotiate YWJj==")
 	f.Add(`Bearer realm="\\\"", a = b,,`)
 	f.Fuzz(func(t *testing.T, text string) {
+		if len(text) > maxChallengeLine/4 {
+			t.Skip("it may be longer than a line when it is written again")
+		}
 		all := parseChallenges(strings.Split(text, "\n"))
 		var lines []string
 		for _, c := range all {

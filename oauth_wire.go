@@ -116,6 +116,9 @@ const (
 	oauthRedirects = 3
 	maxOAuthBody   = 1 << 20
 	maxScopes      = 100
+
+	maxChallengeLine  = 16 << 10 // bytes that are read of a WWW-Authenticate header
+	maxChallengeLines = 16
 )
 
 // challenge is one challenge of a WWW-Authenticate header (RFC 9110, 11.6.1), with its names in lower case.
@@ -132,10 +135,11 @@ var (
 	quotedPair = regexp.MustCompile(`\\(.)`)
 )
 
-// parseChallenges reads the challenges of all lines of the header. What comes after a fault in a line is left out.
+// parseChallenges reads the challenges of all lines of the header, within bounds. What comes after a fault in a line
+// is left out.
 func parseChallenges(lines []string) (all []challenge) {
-	for _, rest := range lines {
-		first := len(all)
+	for _, rest := range lines[:min(len(lines), maxChallengeLines)] {
+		rest, first := rest[:min(len(rest), maxChallengeLine)], len(all)
 		for {
 			part := challengePart.FindStringSubmatch(rest)
 			if part == nil {
