@@ -175,6 +175,7 @@ type redirect struct {
 	uri      *url.URL
 	listener net.Listener
 	page     http.Server
+	unused   sync.Map                      // its connections over which nothing has come yet
 	work     sync.WaitGroup                // of page
 	question atomic.Pointer[loginQuestion] // the last one
 	text     atomic.Pointer[string]        // that asks the person
@@ -203,7 +204,7 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	defer cancel()
 	q := &loginQuestion{u.Query().Get("state"), time.Now(), make(chan url.Values, 1)}
 	if r.question.Swap(q) == nil {
-		r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
+		r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime, ConnState: r.connState}
 		r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
 	}
 	text := fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
@@ -309,6 +310,10 @@ func (r *redirect) Close(err error) {
 	close(r.ended)
 	ctx, cancel := context.WithTimeout(context.Background(), pageTime)
 	defer cancel()
+	r.unused.Range(func(conn, _ any) bool {
+		_ = conn.(net.Conn).Close()
+		return true
+	})
 	_ = r.page.Shutdown(ctx) // which waits for the page
 	_, _ = r.page.Close(), r.listener.Close()
 	r.work.Wait()
@@ -316,6 +321,15 @@ func (r *redirect) Close(err error) {
 		r.interject(fmt.Sprintf("(logged in to %s)", r.name()))
 	} else if r.chatting && !errors.Is(err, context.Canceled) { // else the chat is at its end
 		r.interject(fmt.Sprintf("the login to %s has failed: %v; /reconnect begins another", r.name(), err))
+	}
+}
+
+// connState finds the connections that a browser opens in case it needs them: Shutdown would wait for what comes.
+func (r *redirect) connState(conn net.Conn, state http.ConnState) {
+	if state == http.StateNew {
+		r.unused.Store(conn, nil)
+	} else {
+		r.unused.Delete(conn)
 	}
 }
 

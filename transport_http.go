@@ -524,12 +524,13 @@ func (c withValues) Value(key any) any {
 // NewHTTPTransport returns what a client of HTTP's own sends its requests with.
 func NewHTTPTransport() *http.Transport {
 	return &http.Transport{
-		Proxy:               http.ProxyFromEnvironment,
-		DialContext:         (&net.Dialer{Timeout: connectTime}).DialContext,
-		TLSHandshakeTimeout: connectTime,
-		ForceAttemptHTTP2:   true,
-		MaxIdleConnsPerHost: 100,             // each request that is being answered has a connection
-		IdleConnTimeout:     4 * time.Second, // Node and Python close theirs after 5 s: a POST that meets that end is lost
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: connectTime}).DialContext,
+		TLSHandshakeTimeout:    connectTime,
+		ForceAttemptHTTP2:      true,
+		MaxResponseHeaderBytes: 1 << 20,
+		MaxIdleConnsPerHost:    100,             // each request that is being answered has a connection
+		IdleConnTimeout:        4 * time.Second, // Node and Python close theirs after 5 s; a POST that meets it is lost
 	}
 }
 
