@@ -89,6 +89,11 @@ func (r *serverReader) checkOAuth(field string, o *OAuthConfig) {
 		wrong(!isHere || u.Scheme != "http" || u.Port() == "",
 			"callbackPort is not a number, or redirectUri is not of the form http://localhost:PORT/path")
 	}
+	for _, address := range []string{o.Client.Issuer, o.MetadataURL, o.Provider} {
+		u, err := url.Parse(address)
+		wrong(address != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http"),
+			"issuer, clientMetadataUrl or idpTokenEndpoint is not of the form https://host/path")
+	}
 	o.Grant = strings.ReplaceAll(strings.ToLower(o.Grant), "-", "_")
 	has := func(grant string) bool { return o.Grant == grant }
 	hasKey, hasAssertion := o.Key+o.KeyFile != "", o.Assertion+o.AssertionFile != ""

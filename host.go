@@ -97,6 +97,9 @@ func NewHost(servers []Server, options func(s *Server) ClientOptions) *Host {
 		if options != nil {
 			s.options = options(&s.Server)
 		}
+		if s.Waited != nil {
+			s.options.Waiting = s.waits
+		}
 		h.servers = append(h.servers, s)
 	}
 	return h

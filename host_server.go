@@ -86,7 +86,8 @@ type Server struct {
 	OnSlowStart  func(limit time.Duration) // called once if a start takes longer than 30 s; may be nil
 
 	// Waited, if set, returns for how long requests to the server have waited for a person, who has to log in, and
-	// whether they do so now. That time does not count against StartTimeout, and meanwhile nothing waits for the server.
+	// whether they do so now. That time does not count against StartTimeout. Meanwhile no call expires, and nothing
+	// waits for the server.
 	Waited func() (total time.Duration, now bool)
 
 	AllowedTools  []string // globs of the tools that a model is offered; all if empty

@@ -1095,6 +1095,31 @@ func TestHostWaits(t *testing.T) {
 	}
 }
 
+// TestHostWaitsInCall: nor does a call expire meanwhile, which needs another login.
+func TestHostWaitsInCall(t *testing.T) {
+	for _, test := range []struct {
+		waits, takes time.Duration
+		want         error
+	}{{9 * time.Minute, 9*time.Minute + 30*time.Second, nil}, {6 * time.Minute, time.Hour, context.DeadlineExceeded}} {
+		synctest.Test(t, func(t *testing.T) {
+			web := newHostPeer("web", "a")
+			web.Timeout = 5 * time.Minute
+			begun := time.Now()
+			web.Waited = func() (time.Duration, bool) {
+				total := min(time.Since(begun), test.waits)
+				return total, total < test.waits && total > 0
+			}
+			web.to["tools/call"] = func(*hostPeer) error { time.Sleep(test.takes); return nil }
+			host := startHost(t, web)
+			_, err := host.CallTool(t.Context(), "a", nil, nil)
+			assert.Check(t, is.ErrorIs(err, test.want))
+			if test.want != nil {
+				assert.Equal(t, time.Since(begun), 10*time.Minute)
+			}
+		})
+	}
+}
+
 // TestHostWaitsForTools: the same of a list of tools.
 func TestHostWaitsForTools(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

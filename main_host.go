@@ -178,6 +178,9 @@ func (p *program) explainCall(err error) error {
 			return fmt.Errorf("%w; run: mcpagent login %s", err, word(l.name()))
 		}
 	}
+	if errors.Is(err, ErrWaiting) {
+		return fmt.Errorf("%w: finish it, and ask again; in a chat, /reconnect shows its address", err)
+	}
 	var timeout *TimeoutError
 	if errors.As(err, &timeout) && !timeout.Total {
 		return fmt.Errorf("%w; the server may still finish the work; MCP_TIMEOUT, or \"timeout\" in the configuration, "+

@@ -362,12 +362,15 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 	assert.Equal(t, first.end(), 0, first.shown())
 
 	var inFlight atomic.Int64
+	all := make(chan struct{})
+	haveAsked := sync.OnceFunc(func() { close(all) })
+	t.Cleanup(haveAsked)
 	s.set(func() {
 		s.Answer = func(_ http.ResponseWriter, r *http.Request, n int) bool {
 			if r.Method+r.URL.Path == "POST/token" {
 				assert.Check(t, inFlight.Add(1) == 1, "two processes refresh at once")
-				if n == 2 { // the others have time to try
-					time.Sleep(500 * time.Millisecond)
+				if n == 2 { // the others try meanwhile
+					<-all
 				}
 				inFlight.Add(-1)
 			}
@@ -380,6 +383,11 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 		assert.NilError(t, run.start())
 		runs = append(runs, run)
 	}
+	for _, run := range runs { // each has a request to send, for which it needs a token
+		_, err := run.expect(regexp.MustCompile(`(?m)^-> \{`))
+		assert.NilError(t, err)
+	}
+	haveAsked()
 	for _, run := range runs {
 		err := run.command.Wait()
 		assert.NilError(t, err, "%s", run.log.String())
@@ -432,6 +440,8 @@ func TestConfigOAuth(t *testing.T) {
 			"http://localhost:PORT/path"},
 		{`"oauth": {"redirectUri": "https://example.com/"}`, "error: oauth callbackPort is not a number, or redirectUri " +
 			"is not of the form http://localhost:PORT/path"},
+		{`"oauth": {"clientId": "c", "issuer": "as.test"}`,
+			"error: oauth issuer, clientMetadataUrl or idpTokenEndpoint is not of the form https://host/path"},
 		{`"oauth": {"clientSecret": "planted-9"}`, "error: oauth needs a clientId"},
 		{`"oauth": {"grant": "password"}`,
 			"error: oauth grant is none of client_credentials, jwt_bearer and token_exchange"},

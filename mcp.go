@@ -63,6 +63,7 @@ type ClientOptions struct {
 	Info       Implementation // who we are, for the server; mcpagent if empty
 	Timeout    time.Duration  // of a request without progress; 5 min if 0
 	MaxTimeout time.Duration  // of a request in all; 1 h, or Timeout if that is longer, if 0
+	Waiting    func() bool    // requests wait for a person who logs in: none expires by Timeout; may be nil
 
 	// Protocol is the revision to offer without a probe; empty finds out what the server speaks. A handshake revision is
 	// an offer: the server may answer with another one, which ServerInfo.ProtocolVersion then holds.
@@ -701,12 +702,13 @@ func (c *Client) untrack(r *request) {
 
 // expire ends the requests whose time is up and sets the clock to the next deadline. The clock calls it.
 func (c *Client) expire() {
+	waits := c.asked.Load() > 0 || c.options.Waiting != nil && c.options.Waiting()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Since(c.begun)
 	next := now + c.options.Timeout // no request that is sent from now on expires before
 	for id, r := range c.requests {
-		if c.asked.Load() > 0 && r.deadline <= now {
+		if waits && r.deadline <= now {
 			r.deadline = now + c.options.Timeout // the server waits for us
 		}
 		switch {
