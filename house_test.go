@@ -251,6 +251,16 @@ func readFiles(t *testing.T) map[string]string {
 	return files
 }
 
+// TestColumns: lines of the tests, too, have at most 120 characters. (TestFloors sees to those of the program.)
+func TestColumns(t *testing.T) {
+	names, _ := filepath.Glob("*_test.go")
+	for _, name := range names {
+		for i, line := range strings.Split(readText(t, name), "\n") {
+			assert.Check(t, utf8.RuneCountInString(line) <= 120, "%s:%d", name, i+1)
+		}
+	}
+}
+
 // standardLibrary imports what the program imports, as the compiler has it for a system.
 func standardLibrary(t *testing.T, system string, fset *token.FileSet) types.Importer {
 	goList := func(args ...string) string {

@@ -596,7 +596,8 @@ func TestMachineIssuer(t *testing.T) {
 
 // An identity provider gives nothing else than what was asked for, and is not asked over plain http.
 func TestIdentityProviderRefuses(t *testing.T) {
-	const ok = `{"access_token":"planted-token","issued_token_type":"urn:ietf:params:oauth:token-type:id-jag","token_type":"N_A"}`
+	const ok = `{"access_token":"planted-token","token_type":"N_A",` +
+		`"issued_token_type":"urn:ietf:params:oauth:token-type:id-jag"}`
 	as := &AuthorizationServer{Issuer: machineIssuer}
 	for answer, want := range map[string]string{
 		ok: "",
@@ -757,14 +758,15 @@ func TestDPoP(t *testing.T) {
 	assert.DeepEqual(t, s.problems(), []string{"the token is bound to another key"})
 }
 
-// Requests that are neither for a token nor with one that is bound go on as they are; one with a token that is not bound
-// goes nowhere.
+// Requests that are neither for a token nor with one that is bound go on as they are; one with a token that is not
+// bound goes nowhere.
 func TestDPoPOthers(t *testing.T) {
 	sent := 0
 	d := &DPoP{Base: chatTransport(func(r *http.Request) (*http.Response, error) {
 		sent++
 		assert.Check(t, is.Equal(len(r.Header.Values("DPoP")), 0))
-		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{"Dpop-Nonce": {"a"}}, Body: http.NoBody}, nil
+		header := http.Header{"Dpop-Nonce": {"a"}}
+		return &http.Response{StatusCode: http.StatusUnauthorized, Header: header, Body: http.NoBody}, nil
 	})}
 	for _, authorization := range []string{"", "Basic YTpi", "Dpopp a"} {
 		r := machineRequest(t, "")
@@ -790,8 +792,8 @@ type machineBody struct {
 
 func (b *machineBody) Close() error { b.closed = true; return nil }
 
-// A server may want its nonce in proofs, and another one later. It gets it, the token endpoint and the resource each its
-// own; the request is sent again with a new proof. One that is never content is not asked for ever.
+// A server may want its nonce in proofs, and another one later. It gets it, the token endpoint and the resource each
+// its own; the request is sent again with a new proof. One that is never content is not asked for ever.
 func TestDPoPNonces(t *testing.T) {
 	s := newMachineServers()
 	s.bound, s.nonceUses = true, 2

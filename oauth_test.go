@@ -1303,8 +1303,8 @@ func TestOAuthLogin(t *testing.T) {
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 2))
 }
 
-// TestOAuthAuthorizationQuery: the parameters of a request replace those of the same name that the metadata has put into
-// the URL of the endpoint, and those of other names stay (RFC 6749, 3.1).
+// TestOAuthAuthorizationQuery: the parameters of a request replace those of the same name that the metadata has put
+// into the URL of the endpoint, and those of other names stay (RFC 6749, 3.1).
 func TestOAuthAuthorizationQuery(t *testing.T) {
 	s := newOAuthServer()
 	s.Metadata = func(document map[string]any) {

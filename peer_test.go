@@ -790,7 +790,8 @@ func (s *session) finish() {
 			s.events = append(s.events, "="+name+" (nothing yet)")
 		}
 	}
-	if c := s.client; c != nil && len(c.requests)+listens(c)+int(c.asked.Load()) > 0 || s.conn != nil && waiting(s.conn) > 0 {
+	c := s.client
+	if c != nil && len(c.requests)+listens(c)+int(c.asked.Load()) > 0 || s.conn != nil && waiting(s.conn) > 0 {
 		s.events = append(s.events, "! the client has not forgotten what is over")
 	}
 }

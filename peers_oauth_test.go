@@ -128,7 +128,8 @@ func startChromium(t *testing.T) *chromium {
 	requirePeer(t, err == nil, "Chromium is not installed (Debian: apt-get install chromium)")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	dir := t.TempDir()
-	command := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+	command := exec.CommandContext(ctx, path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+		"--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--window-size=800,600",
 		"--user-data-dir="+dir, "--remote-debugging-pipe", "about:blank")
@@ -264,7 +265,9 @@ func (l *peerTraffic) name(prefix, value string) {
 }
 
 func (l *peerTraffic) add(text string) {
-	for _, place := range [][2]string{{l.server.url, "https://mcp.example.com/mcp"}, {l.authorization.url, "https://login.example.com"}} {
+	for _, place := range [][2]string{
+		{l.server.url, "https://mcp.example.com/mcp"}, {l.authorization.url, "https://login.example.com"},
+	} {
 		origin := strings.TrimSuffix(place[0], "/mcp")
 		text = strings.ReplaceAll(text, origin, strings.TrimSuffix(place[1], "/mcp"))
 		text = strings.ReplaceAll(text, url.QueryEscape(origin), url.QueryEscape(strings.TrimSuffix(place[1], "/mcp")))
@@ -293,7 +296,8 @@ func (l *peerTraffic) value(name string) string {
 
 // peerSecrets are the values that are random, with their names.
 var peerSecrets = []struct{ member, name string }{
-	{"client_id", "CLIENT"}, {"code", "CODE"}, {"state", "STATE"}, {"code_challenge", "CHALLENGE"}, {"code_verifier", "VERIFIER"},
+	{"client_id", "CLIENT"}, {"code", "CODE"}, {"state", "STATE"}, {"code_challenge", "CHALLENGE"},
+	{"code_verifier", "VERIFIER"},
 	{"access_token", "ACCESS"}, {"refresh_token", "REFRESH"}, {"registration_access_token", "REGISTRATION"},
 }
 
@@ -385,8 +389,8 @@ func (r *peerRedirect) Ask(_ context.Context, address string) (url.Values, error
 
 func (r *peerRedirect) Close(error) {}
 
-// TestPeersAuthorization: a session at a server that is protected by a real authorization server, from the first refusal
-// to more scopes. docs/mcp.md shows lines of it; go test -run TestPeersAuthorization . -update writes it.
+// TestPeersAuthorization: a session at a server that is protected by a real authorization server, from the first
+// refusal to more scopes. docs/mcp.md shows lines of it; go test -run TestPeersAuthorization . -update writes it.
 func TestPeersAuthorization(t *testing.T) {
 	checkLeaks(t)
 	p := startPeerProtected(t, nil)
@@ -679,8 +683,8 @@ func newPeerKey(t *testing.T) (file, variable string) {
 		fmt.Sprintf(`MACHINE_KEY={"kty":"EC","crv":"P-256","x":%q,"y":%q}`, encode(point[1:33]), encode(point[33:]))
 }
 
-// TestPeersMachine: a program without a person gets in with a secret or a key of its own, and with tokens that are bound
-// to a key.
+// TestPeersMachine: a program without a person gets in with a secret or a key of its own, and with tokens that are
+// bound to a key.
 func TestPeersMachine(t *testing.T) {
 	checkLeaks(t)
 	file, jwk := newPeerKey(t)

@@ -58,7 +58,8 @@ func viewScreen(columns int, live bool, secrets ...string) (*Screen, *viewBuffer
 func TestScreen(t *testing.T) {
 	s, out := viewScreen(80, true)
 	s.Status("50% " + strings.Repeat("日本語", 20))
-	assert.Equal(t, out.takes(), "\r50% "+strings.Repeat("日本語", 12)+"日…\x1b[K", "one column less than the window")
+	cut := "\r50% " + strings.Repeat("日本語", 12) + "日…\x1b[K"
+	assert.Equal(t, out.takes(), cut, "one column less than the window")
 	s.Status("50%")
 	out.takes()
 	s.Show(Look{}, "a line")
@@ -170,7 +171,8 @@ func TestFold(t *testing.T) {
     Indented text goes on.
 | a table | that is | too wide |
 	tabs stay as they are, too
-` + "```\ncode  is  as  it  is, however long\n```\nabcdefghijklmnopqrstuvwxyz is long.\n\n日本語日本語 日本語日本語\n"
+` + "```\ncode  is  as  it  is, however long\n```\nabcdefghijklmnopqrstuvwxyz is long.\n\n" +
+		"日本語日本語 日本語日本語\n"
 	const want = `The heron waits in
 water.
 
@@ -183,7 +185,8 @@ water.
     goes on.
 | a table | that is | too wide |
 	tabs stay as they are, too
-` + "```\ncode  is  as  it  is, however long\n```\nabcdefghijklmnopqrstuvwxyz\nis long.\n\n日本語日本語\n日本語日本語\n"
+` + "```\ncode  is  as  it  is, however long\n```\nabcdefghijklmnopqrstuvwxyz\nis long.\n\n" +
+		"日本語日本語\n日本語日本語\n"
 	for size := 1; size < 30; size++ {
 		w, got := wrapper{columns: 20}, ""
 		for rest := []rune(text); len(rest) > 0; rest = rest[min(size, len(rest)):] {
@@ -611,7 +614,8 @@ func TestTerminalShowsAll(t *testing.T) {
 	assert.Equal(t, out.takes(), "\nthe server notes asks:\n  │ 1\n  │ 2\n  │ 3\n  │ 4\n"+
 		"(10 more rows: Enter, or !stop)   │ 5\n"+
 		"  │ 6\n  │ 7\n(1 question; an empty line takes what is in brackets; !no declines, !stop breaks\noff)\n"+
-		"(5 more rows: Enter, or !stop)   │ name (2\n  │ 3\n  │ 4\n  │ 5\n  │ 6) [none]: send it (y) or change it (n)? ")
+		"(5 more rows: Enter, or !stop)   │ name (2\n  │ 3\n  │ 4\n  │ 5\n"+
+		"  │ 6) [none]: send it (y) or change it (n)? ")
 }
 
 // Lines that are typed one after the other are several prompts, and not the answer to another question.
