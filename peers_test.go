@@ -2621,33 +2621,9 @@ func conformanceLogin(resource, scenario, given string) (*login, error) {
 		return nil, p.servers[0].Err
 	}
 	if l.oauth.Store = nil; grant == "" {
-		l.oauth.Listen = func(_ context.Context, _ string) (Redirect, error) { return conformanceRedirect{}, nil }
+		l.oauth.Listen = listenOAuth(http.DefaultTransport)
 	}
 	return l, nil
-}
-
-// conformanceRedirect is a person who allows everything at once.
-type conformanceRedirect struct{}
-
-func (conformanceRedirect) URI() string { return "http://127.0.0.1:3000/callback" }
-func (conformanceRedirect) Close(error) {}
-
-// Ask opens the URL, and does not follow the redirect: nobody listens there.
-func (conformanceRedirect) Ask(ctx context.Context, authorizationURL string) (url.Values, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, authorizationURL, nil)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultTransport.RoundTrip(r)
-	if err != nil {
-		return nil, err
-	}
-	defer response.Body.Close()
-	location, err := response.Location()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", response.Status, err)
-	}
-	return location.Query(), nil
 }
 
 // conformanceSession makes the calls that a scenario waits for: of every tool, unless it says which.

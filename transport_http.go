@@ -521,7 +521,7 @@ func (c withValues) Value(key any) any {
 	return c.values.Value(key)
 }
 
-// NewHTTPTransport returns what a client of HTTP's own sends its requests with.
+// NewHTTPTransport returns the round tripper of an HTTP that has no Client: Client may have it under another one.
 func NewHTTPTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
