@@ -801,6 +801,7 @@ type modelServer struct {
 
 	// To be set, if at all, before the first request.
 	Key    string     // refuse requests without it
+	Models string     // the list of models; without one there is no such address, as at some other servers
 	Gemini bool       // take extra_content on calls, as Gemini's server does and Mistral's does not
 	Rest   modelReply // answers when the script is at its end; nil fails the test instead
 
@@ -848,8 +849,13 @@ func (s *modelServer) Requests() []*modelRequest {
 	return slices.Clone(s.requests)
 }
 
-// ServeHTTP refuses or answers one request.
+// ServeHTTP refuses or answers one request. The list of models is not of the script, and is not kept in Requests.
 func (s *modelServer) ServeHTTP(w http.ResponseWriter, httpRequest *http.Request) {
+	if s.Models != "" && httpRequest.Method == http.MethodGet && httpRequest.URL.Path == "/v1/models" &&
+		(s.Key == "" || httpRequest.Header.Get("Authorization") == "Bearer "+s.Key) {
+		modelFailure{Status: 200, Body: s.Models}.reply(w, nil)
+		return
+	}
 	body, err := io.ReadAll(httpRequest.Body)
 	if err != nil {
 		return // the client is gone
