@@ -35,6 +35,10 @@ var errDeclined = errors.New("declined")
 // The terminal itself edits its lines. What is entered while no question is open is kept for Prompt, and never answers
 // another question: the user had not seen that question yet.
 type Terminal struct {
+	// Complete, if not nil, returns the words that the last one of a text may become: of what the user types for
+	// Prompt, up to the cursor. It returns at once. It is set before the first question.
+	Complete func(text string) (candidates []string)
+
 	in     *os.File
 	user   bool // there is a user to ask
 	screen *Screen
@@ -91,6 +95,21 @@ func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
 	defer unlock()
 	return t.text(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), true, false)
 }
+
+// Input asks for one line, which no history keeps. What is typed is not shown if hidden. The error is io.EOF, or the
+// cause of ctx.
+func (t *Terminal) Input(ctx context.Context, question string, hidden bool) (string, error) {
+	ctx, unlock, err := t.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	return t.text(ctx, t.screen.render(Look{}, strings.TrimSpace(question)), false, true)
+}
+
+// suspend leaves the terminal to another program until resume, which is nil where that cannot be: the program would
+// have to share the keys with a read that has begun.
+func (t *Terminal) suspend() (resume func()) { return nil }
 
 // Break ends the questions that are open and those that wait: their callers get no answer. What was entered and not
 // yet read is dropped, as an interrupt does with the line that is being typed.
