@@ -415,6 +415,6 @@ func (p *program) newView(host *Host) *View {
 		if err != nil {
 			return function
 		}
-		return t.Server + " " + t.Tool.Name
+		return t.Server + ":" + t.Tool.Name
 	}}
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"os"
 	"regexp"
@@ -46,8 +45,9 @@ func (p *program) onHost(
 type entry struct {
 	server string
 	name   string // the server's own, which other servers may have, too
-	full   string // the name that nothing else has: a tool's function, or SERVER:NAME
-	shown  string // its line in a list
+	full   string // SERVER:NAME, the name that nothing else has
+	alias  string // another name that nothing else has: a tool's function
+	detail string // what stands after the name in a list
 	about  string // a description, of which a list has the first line
 	value  any    // the thing itself
 }
@@ -62,8 +62,8 @@ func (e entry) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"server":`), server, []byte(","), value[1:]), err
 }
 
-// show lists entries, those of each server under its name if there are several. servers are the names that were asked
-// for, if there were any.
+// show lists entries, by their full names if there are several servers. servers are the names that were asked for, if
+// there were any.
 func (p *program) show(kind string, entries []entry, servers []string) error {
 	if who := "the servers have"; len(entries) == 0 {
 		if len(servers) > 0 {
@@ -75,26 +75,32 @@ func (p *program) show(kind string, entries []entry, servers []string) error {
 	}
 	text, server := "", ""
 	for _, e := range entries {
-		if len(p.servers) > 1 && e.server != server {
-			if server != "" {
-				text += "\n"
-			}
-			server = e.server
-			text += server + ":\n"
+		if server != "" && e.server != server {
+			text += "\n"
 		}
-		text += e.shown + "\n"
-		if about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n"); about != "" {
-			text += "    " + about + "\n"
-		}
+		server = e.server
+		about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
+		text += p.shown(e) + e.detail + "\n" + indented(about, "    ")
 	}
 	return p.screen.Print(text)
 }
 
-// resolve finds the entry that a name stands for: its full name, or its own if no other entry has that.
+// shown is the name of an entry for a user: with its server if there are several.
+func (p *program) shown(e entry) string {
+	if len(p.servers) > 1 {
+		return e.full
+	}
+	return e.name
+}
+
+// resolve finds the entry that a name stands for: its alias or full name, or its own if no other entry has that.
 func (p *program) resolve(kind, name string, entries []entry) (entry, error) {
-	var own, full []string
+	var own, full, shown []string
 	for _, e := range entries {
-		own, full = append(own, e.name), append(full, e.full)
+		own, full, shown = append(own, e.name), append(full, e.full), append(shown, p.shown(e))
+		if e.alias != "" && e.alias == name {
+			return e, nil
+		}
 	}
 	i, err := Resolve(kind, name, own, full)
 	if err == nil {
@@ -102,10 +108,7 @@ func (p *program) resolve(kind, name string, entries []entry) (entry, error) {
 	}
 	var unresolved *NameError
 	if errors.As(err, &unresolved) && unresolved.Several == nil && len(entries) > 0 {
-		if len(p.servers) == 1 && kind != "tool" {
-			full = own
-		}
-		return entry{}, exitWith(exitUsage, "%w; there are: %s", err, strings.Join(full, ", "))
+		return entry{}, exitWith(exitUsage, "%w; there are: %s", err, strings.Join(shown, ", "))
 	}
 	return entry{}, &exitError{exitUsage, err}
 }
@@ -176,7 +179,7 @@ func ifKnown(err error) error {
 
 // listedTool is a tool as tools -json prints it.
 type listedTool struct {
-	Function string `json:"function"`           // what the model calls it, and call takes
+	Function string `json:"function"`           // what the model calls it
 	Excluded bool   `json:"excluded,omitempty"` // the model is not offered it
 	Tool
 }
@@ -196,45 +199,66 @@ func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) 
 		excluded := t.Unfit != nil || t.Tool.TaskOnly() || slices.ContainsFunc(p.servers, func(s Server) bool {
 			return s.Name == t.Server && !s.Allows(t.Tool.Name)
 		})
-		shown := t.Function + "(" + parameters(t.Tool.InputSchema) + ")"
+		s := toolSchema(&t.Tool)
+		names := s.names()
+		for i := len(s.Required); i < len(names); i++ {
+			names[i] += "?"
+		}
+		detail := "(" + strings.Join(names, ", ") + ")"
 		switch {
 		case t.Tool.TaskOnly():
-			shown += " [runs only as a task, which is not supported]"
+			detail += " [runs only as a task, which is not supported]"
 		case excluded:
-			shown += " [not for the model]"
+			detail += " [not for the model]"
 		}
 		about := cmp.Or(t.Tool.Description, t.Tool.Title)
-		entries = append(entries,
-			entry{t.Server, t.Tool.Name, t.Function, shown, about, listedTool{t.Function, excluded, t.Tool}})
+		entries = append(entries, entry{t.Server, t.Tool.Name, t.Server + ":" + t.Tool.Name, t.Function, detail, about,
+			listedTool{t.Function, excluded, t.Tool}})
 	}
 	return entries, nil
 }
 
-// parameters lists the names in a schema, optional ones last and with a question mark.
-func parameters(schema json.RawMessage) string {
-	var s struct {
-		Properties map[string]json.RawMessage `json:"properties"`
-		Required   []string                   `json:"required"`
+// listTools shows the tools of every server, or of one, or all there is to know of one tool.
+func (p *program) listTools(ctx context.Context, host *Host, names ...string) error {
+	if len(names) > 0 && !slices.Contains(ServerNames(p.servers), names[0]) {
+		return p.showTool(ctx, host, names[0])
 	}
-	_ = json.Unmarshal(schema, &s) // an invalid schema has no parameters to show
-	names := slices.Clone(s.Required)
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		if !slices.Contains(s.Required, name) {
-			names = append(names, name+"?")
-		}
-	}
-	return strings.Join(names, ", ")
-}
-
-func (p *program) listTools(ctx context.Context, host *Host, servers ...string) error {
-	tools, err := p.toolEntries(ctx, host, servers...)
+	tools, err := p.toolEntries(ctx, host, names...)
 	if err != nil {
 		return err
 	}
 	if p.json {
 		return p.printJSON(append([]entry{}, tools...)) // never null
 	}
-	return p.show("tools", tools, servers)
+	return p.show("tools", tools, names)
+}
+
+// showTool shows a tool with all that it takes.
+func (p *program) showTool(ctx context.Context, host *Host, name string) error {
+	e, err := p.findTool(ctx, host, name)
+	if err != nil {
+		return err
+	}
+	if p.json {
+		return p.printJSON(e)
+	}
+	tool := e.value.(listedTool)
+	arguments := toolSchema(&tool.Tool).describe("  ")
+	return p.screen.Print(p.shown(e) + e.detail + "\n" + indented(e.about, "    ") + arguments)
+}
+
+// findTool asks the servers that may have a tool of that name: SERVER:TOOL, or SERVER__TOOL, or the tool's own name if
+// no other server has it.
+func (p *program) findTool(ctx context.Context, host *Host, name string) (entry, error) {
+	owner := host.Owner(name)
+	if server, _ := p.serverIn(name); server != "" {
+		owner = []string{server}
+	}
+	tools, err := p.toolEntries(ctx, host, owner...)
+	if err != nil {
+		return entry{}, err
+	}
+	return p.resolve("tool", name, tools)
 }
 
 // call runs one tool.
@@ -258,11 +282,7 @@ func (p *program) call(ctx context.Context, args []string) error {
 }
 
 func (p *program) callTool(ctx context.Context, host *Host, name string, arguments json.RawMessage) error {
-	tools, err := p.toolEntries(ctx, host, host.Owner(name)...)
-	if err != nil {
-		return err
-	}
-	e, err := p.resolve("tool", name, tools)
+	e, err := p.findTool(ctx, host, name)
 	if err != nil {
 		return err
 	}
@@ -271,7 +291,7 @@ func (p *program) callTool(ctx context.Context, host *Host, name string, argumen
 	}
 	view := p.newView(host)
 	view.Begin("")
-	result, err := host.CallTool(ctx, e.full, arguments, view.Watch(ToolCall{Name: name}))
+	result, err := host.CallTool(ctx, e.alias, arguments, view.Watch(ToolCall{Name: name}))
 	view.End()
 	if err != nil {
 		return &exitError{exitTool, p.explainCall(err)}
@@ -299,11 +319,10 @@ func resourceEntries(ctx context.Context, c *Client) (entries []entry, err error
 		return nil, err
 	}
 	add := func(uri, detail, about string, value any) {
-		shown := uri
 		if detail != "" {
-			shown += " (" + detail + ")"
+			detail = " (" + detail + ")"
 		}
-		entries = append(entries, entry{name: uri, shown: shown, about: about, value: value})
+		entries = append(entries, entry{name: uri, detail: detail, about: about, value: value})
 	}
 	for _, r := range resources {
 		detail := r.MIMEType
@@ -421,12 +440,12 @@ func promptEntries(ctx context.Context, c *Client) (entries []entry, err error) 
 			}
 			names = append(names, a.Name)
 		}
-		shown := prompt.Name
+		detail := ""
 		if len(names) > 0 {
-			shown += " (" + strings.Join(names, ", ") + ")"
+			detail = " (" + strings.Join(names, ", ") + ")"
 		}
 		about := cmp.Or(prompt.Description, prompt.Title)
-		entries = append(entries, entry{name: prompt.Name, shown: shown, about: about, value: prompt})
+		entries = append(entries, entry{name: prompt.Name, detail: detail, about: about, value: prompt})
 	}
 	return entries, ifKnown(err)
 }
