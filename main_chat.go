@@ -145,8 +145,9 @@ func (c *chat) send(ctx context.Context, question string) error {
 	c.view.End()
 	c.usage.Add(c.agent.Usage)
 	saved := c.keep(c.session, c.agent)
-	if api := new(APIError); errors.As(err, &api) && tooLong.MatchString(err.Error()) {
-		err = fmt.Errorf("%w (/save FILE keeps it, /clear begins a new one, /model NAME chooses another model)", err)
+	if isTooLong(err) {
+		err = fmt.Errorf("%w (/compact puts a summary in place of the oldest part, /save FILE keeps it, /clear begins a new "+
+			"one, /model NAME chooses another model)", err)
 	}
 	if err != nil {
 		return errors.Join(agentError(err), saved)
@@ -156,6 +157,10 @@ func (c *chat) send(ctx context.Context, question string) error {
 
 // tooLong matches what servers say of a conversation that does not fit the model.
 var tooLong = regexp.MustCompile(`(?i)context (length|window|size)|too (large|long)`)
+
+func isTooLong(err error) bool {
+	return errors.As(err, new(*APIError)) && tooLong.MatchString(err.Error())
+}
 
 var mention = regexp.MustCompile(`(?:^|\s)@([^\s@]+)`)
 
@@ -210,6 +215,7 @@ func chatCommands() []chatCommand {
 		{"prompt", "[NAME KEY=VALUE ...]", "ask with a prompt of a server, or list them", (*chat).askPrompt},
 		{"model", "[NAME]", "show the model, or choose another", (*chat).chooseModel},
 		{"usage", "", "show the tokens used so far", (*chat).showUsage},
+		{"compact", "", "put a summary in place of the oldest part of the conversation", (*chat).compact},
 		{"clear", "", "begin a new conversation", (*chat).clear},
 		{"save", "FILE", "write the conversation to a file", (*chat).save},
 		{"load", "FILE", "continue the conversation in a file", (*chat).load},

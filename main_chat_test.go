@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+)
+
+// chatOf is a chat in a window, with a model that has these replies, and a session in a file.
+func chatOf(t *testing.T, replies ...modelReply) (*chat, *modelServer, *viewBuffer) {
+	model := newModelServer(t, replies...)
+	s, out := viewScreen(80, true)
+	p := &program{screen: s, secrets: s.Secrets, session: filepath.Join(t.TempDir(), "session.json")}
+	c := &chat{program: p, view: &View{Screen: s}, session: new(Session)}
+	c.agent = &Agent{Model: &Mistral{BaseURL: model.URL, Model: "mistral-test", Tries: 1}}
+	return c, model, out
+}
+
+// turnsOf is a history of turns: a question, and an answer of so many bytes, from a tool if the turn is odd.
+func turnsOf(sizes ...int) (history []ChatMessage) {
+	for i, size := range sizes {
+		text := strings.Repeat("herons ", size/7)
+		history = append(history, ChatMessage{Role: "user", Content: TextContent(strings.Repeat("?", i+1))})
+		if i%2 == 1 {
+			call := modelCall("call00001", "find", `{"a":1}`)
+			history = append(history,
+				ChatMessage{Role: "assistant", Content: TextContent(""), ToolCalls: []ToolCall{call}},
+				ChatMessage{Role: "tool", ToolCallID: "call00001", Name: "find", Content: TextContent(text)})
+			text = "That."
+		}
+		history = append(history, ChatMessage{Role: "assistant", Content: TextContent(text)})
+	}
+	return history
+}
+
+// The model's summary takes the place of the oldest turns. What is left can be sent on, and is kept; a second summary
+// has the first one in it.
+func TestCompact(t *testing.T) {
+	for _, test := range []struct {
+		sizes []int
+		kept  int // messages
+	}{
+		{[]int{2000, 100, 100}, 6},
+		{[]int{2000, 2000, 2000, 2000, 2000}, 6},
+		{[]int{2000, 2000, 2000}, 2}, // two of them are more than half
+		{[]int{100, 2000}, 0},        // there is only one that is worth it
+		{[]int{2000}, 0},
+	} {
+		c, model, out := chatOf(t,
+			modelText("\nHerons, all of them.\n"), modelText("Yes."), modelText("Cranes. "), modelText("No."))
+		before := turnsOf(test.sizes...)
+		c.agent.History = slices.Clone(before)
+		assert.NilError(t, c.compact(t.Context(), ""))
+		after := c.agent.History
+		assert.Equal(t, len(after), 2+test.kept, "%v", test.sizes)
+		assert.Equal(t, after[1].Content.Text(), "Herons, all of them.")
+		assert.DeepEqual(t, after[2:], before[len(before)-test.kept:])
+		assert.Check(t, is.Contains(out.takes(), "Herons, all of them.\n(a summary of about 5 tokens is in place of "))
+		saved, err := LoadSession(c.program.session)
+		assert.NilError(t, err)
+		assert.DeepEqual(t, saved.History, after)
+		assert.Equal(t, saved.Usage.TotalTokens, 15)
+		asked := model.Requests()[0]
+		assert.Equal(t, len(asked.Messages), 2)
+		assert.Equal(t, len(asked.Tools), 0)
+		assert.Check(t, strings.HasPrefix(asked.Last(), "[user] ?\n[assistant] "))
+
+		answer, err := c.agent.Chat(t.Context(), "Are you sure?")
+		assert.NilError(t, err)
+		assert.Equal(t, answer, "Yes.")
+		c.agent.History = append(c.agent.History, turnsOf(2000, 100)...)
+		assert.NilError(t, c.compact(t.Context(), ""))
+		assert.Check(t, is.Contains(model.Requests()[2].Last(), "Herons, all of them."))
+		assert.Equal(t, c.agent.History[1].Content.Text(), "Cranes.")
+		_, err = c.agent.Chat(t.Context(), "Are you sure?")
+		assert.NilError(t, err)
+	}
+}
+
+// A summary that fails, or is not whole, changes nothing; nor is there one of next to nothing.
+func TestCompactFails(t *testing.T) {
+	interrupted, interrupt := context.WithCancelCause(t.Context())
+	hangUp := func(*modelRequest) modelReply { interrupt(ErrCancelled); return modelHangUp{} }
+	for _, test := range []struct {
+		ctx   context.Context
+		reply modelReply
+		want  string
+	}{
+		{t.Context(), modelUnauthorized(), "/compact: the conversation stays as it was: .*401 .*check the API key"},
+		{t.Context(), modelAnswer{Content: "Her", Finish: "length"}, "cut off"},
+		{t.Context(), modelText(" "), "no answer"},
+		{interrupted, modelFunc(hangUp), "cancelled"},
+	} {
+		c, _, _ := chatOf(t, test.reply)
+		before := turnsOf(2000, 2000)
+		c.agent.History = slices.Clone(before)
+		assert.Check(t, is.Regexp("(?s)"+test.want, c.compact(test.ctx, "").Error()))
+		assert.DeepEqual(t, c.agent.History, before)
+		_, err := LoadSession(c.program.session)
+		assert.ErrorContains(t, err, "no such file")
+	}
+	c, _, out := chatOf(t)
+	c.agent.History = turnsOf(100)
+	assert.NilError(t, c.compact(t.Context(), ""))
+	assert.Equal(t, out.takes(), "(the conversation is too short to compact: about 30 tokens)\n")
+	c.agent.Model.Model = offline
+	assert.ErrorContains(t, c.compact(t.Context(), ""), "cannot write a summary")
+}
+
+// What does not fit the model is asked about in part: less of each message, and of all, until the API takes it.
+func TestCompactTooLong(t *testing.T) {
+	var sizes []int
+	takes := func(limit int) modelReply {
+		return modelFunc(func(r *modelRequest) modelReply {
+			sizes = append(sizes, len(r.Last()))
+			if len(r.Last()) > limit {
+				return modelContextTooLong()
+			}
+			return modelText("Herons.")
+		})
+	}
+	c, model, _ := chatOf(t)
+	model.Rest = takes(100_000)
+	c.agent.History = turnsOf(300_000, 300_000, 500_000, 100)
+	assert.NilError(t, c.compact(t.Context(), ""))
+	assert.Equal(t, len(sizes), 2, "%v", sizes)
+	last := model.Requests()[1].Last()
+	assert.Check(t, is.Contains(last, "bytes left out"))
+	assert.Check(t, strings.Contains(last, "[user] ?\n") && strings.Contains(last, "[call of find] {\"a\":1}\n"))
+
+	sizes, model.Rest = nil, takes(0)
+	c.agent.History = turnsOf(300_000)
+	assert.ErrorContains(t, c.compact(t.Context(), ""), "maximum context length")
+	assert.Check(t, len(sizes) < 10 && sizes[len(sizes)-1] <= minTranscript+100, "%v", sizes)
+}
