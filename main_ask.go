@@ -215,6 +215,8 @@ type report struct {
 	Turns        int          `json:"turns"`
 	Usage        Usage        `json:"usage"`
 	Model        string       `json:"model"`
+
+	context int // tokens of the last request and its answer
 }
 
 type callReport struct {
@@ -237,6 +239,7 @@ func (r *report) add(e Event, host *Host) {
 	switch e.Kind {
 	case TurnEnded:
 		r.Turns++
+		r.context = e.Response.Usage.TotalTokens
 		r.Model, r.FinishReason = cmp.Or(e.Response.Model, r.Model), e.Response.FinishReason
 	case CallEnded:
 		call := callReport{Name: e.Call.Name, Arguments: json.RawMessage(e.Call.Arguments)}

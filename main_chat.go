@@ -27,6 +27,7 @@ type chat struct {
 	agent *Agent
 
 	session     *Session // of -session; an empty one if there is none
+	answers     *report  // to the last question
 	usage       Usage    // of all questions
 	attached    []string // resources for the next question
 	interrupted bool     // the last thing that the user did was an interrupt: the next one ends the program
@@ -38,7 +39,7 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 		return usageError("a chat asks on stderr, which is not a terminal: give a question as an argument or on stdin")
 	}
 	c := &chat{program: p, host: host, view: p.newView(host), session: session, usage: session.Usage}
-	c.agent, _ = p.newAgent(host, c.view)
+	c.agent, c.answers = p.newAgent(host, c.view)
 	c.agent.History = session.History
 	c.agent.OnText = c.view.Text
 	defer p.turn.Store(nil)
@@ -137,7 +138,7 @@ func (c *chat) question(ctx context.Context, question string) error {
 
 // send sends a question to the model.
 func (c *chat) send(ctx context.Context, question string) error {
-	c.attached = nil
+	c.attached, c.answers.Calls = nil, nil
 	c.view.Begin(c.agent.Model.Model)
 	c.host.Start(ctx)
 	c.agent.System = c.systemPrompt(c.host) // of more servers than before
@@ -146,12 +147,13 @@ func (c *chat) send(ctx context.Context, question string) error {
 	c.usage.Add(c.agent.Usage)
 	saved := c.keep(c.session, c.agent)
 	if isTooLong(err) {
-		err = fmt.Errorf("%w (/compact puts a summary in place of the oldest part, /save FILE keeps it, /clear begins a new "+
-			"one, /model NAME chooses another model)", err)
+		err = fmt.Errorf("%w (/compact puts a summary in place of the oldest part, /save FILE keeps it, /clear begins "+
+			"a new one, /model NAME chooses another model)", err)
 	}
 	if err != nil {
 		return errors.Join(agentError(err), saved)
 	}
+	c.offerCompact(ctx)
 	return saved
 }
 

@@ -14,10 +14,12 @@ import (
 // chatOf is a chat in a window, with a model that has these replies, and a session in a file.
 func chatOf(t *testing.T, replies ...modelReply) (*chat, *modelServer, *viewBuffer) {
 	model := newModelServer(t, replies...)
+	model.Models = `{"data":[{"id":"mistral-test"}]}`
 	s, out := viewScreen(80, true)
-	p := &program{screen: s, secrets: s.Secrets, session: filepath.Join(t.TempDir(), "session.json")}
+	p := &program{screen: s, secrets: s.Secrets, baseURL: model.URL, model: "mistral-test"}
+	p.session = filepath.Join(t.TempDir(), "session.json")
 	c := &chat{program: p, view: &View{Screen: s}, session: new(Session)}
-	c.agent = &Agent{Model: &Mistral{BaseURL: model.URL, Model: "mistral-test", Tries: 1}}
+	c.agent, c.answers = p.newAgent(NewHost(nil, nil), c.view)
 	return c, model, out
 }
 
@@ -137,4 +139,22 @@ func TestCompactTooLong(t *testing.T) {
 	c.agent.History = turnsOf(300_000)
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "maximum context length")
 	assert.Check(t, len(sizes) < 10 && sizes[len(sizes)-1] <= minTranscript+100, "%v", sizes)
+}
+
+// A conversation that nearly fills the model's context is told of. The summary is asked for with what fits.
+func TestCompactOffered(t *testing.T) {
+	answer := modelText("Yes.")
+	for used, offered := range map[int]bool{7000: true, 6000: false} {
+		answer.Usage.TotalTokens = used
+		c, model, out := chatOf(t, answer, modelText("Herons."))
+		model.Models = `{"data":[{"id":"mistral-test","max_context_length":8000}]}`
+		c.host = NewHost(nil, nil)
+		assert.NilError(t, c.send(t.Context(), "Sure?"))
+		offer := strings.Contains(out.takes(), "(the conversation takes 7000 of the model's 8000 tokens: /compact ")
+		assert.Check(t, is.Equal(offer, offered))
+		c.agent.History = turnsOf(100_000)
+		assert.NilError(t, c.compact(t.Context(), ""))
+		size := len(model.Requests()[1].Last())
+		assert.Check(t, 3000 < size && size < 16000, "%d bytes", size)
+	}
 }

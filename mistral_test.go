@@ -851,9 +851,13 @@ func (s *modelServer) Requests() []*modelRequest {
 
 // ServeHTTP refuses or answers one request. The list of models is not of the script, and is not kept in Requests.
 func (s *modelServer) ServeHTTP(w http.ResponseWriter, httpRequest *http.Request) {
-	if s.Models != "" && httpRequest.Method == http.MethodGet && httpRequest.URL.Path == "/v1/models" &&
+	if httpRequest.Method == http.MethodGet && httpRequest.URL.Path == "/v1/models" &&
 		(s.Key == "" || httpRequest.Header.Get("Authorization") == "Bearer "+s.Key) {
-		modelFailure{Status: 200, Body: s.Models}.reply(w, nil)
+		list := modelFailure{Status: 200, Body: s.Models}
+		if s.Models == "" {
+			list = modelFailure{Status: 404}
+		}
+		list.reply(w, nil)
 		return
 	}
 	body, err := io.ReadAll(httpRequest.Body)
