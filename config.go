@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -26,29 +27,58 @@ type Config struct {
 	Warnings []string // what has no effect, or perhaps another one than was meant; each names its server
 
 	OAuth map[string]*OAuthConfig // by the name of a server, nil if it says nothing
+
+	Inputs   []Input // that servers need, and lookup does not have as input:ID
+	EnvFiles []byte  // the paths and texts of all envFile: they decide, too, what the servers do
 }
 
+// Input is a value that VS Code asks the user for.
+type Input struct {
+	ID, Type, Description string
+
+	Password bool
+	Default  any      // a text, or nil
+	Options  []string // to choose from
+}
+
+// ErrInput is the Err of a server that needs an input.
+var ErrInput = errors.New("it needs an input, which is asked for on a terminal")
+
 // ParseConfig reads a configuration, which the hosts agree on but for details: mcpServers by name (Claude Desktop,
-// Claude Code, Cursor, mcphost and most others), servers (VS Code) or context_servers (Zed), with comments and
-// commas after the last element. lookup finds variables: ${NAME}, ${NAME:-default}, and the same with env: or env://
-// before the name. What is secret of the servers, ParseConfig adds to secrets: in env, headers, arguments and the
-// URL, and in what variables were replaced with.
+// Claude Code, Cursor, mcphost and most others), servers (VS Code), context_servers (Zed), mcp (opencode) or
+// mcp.servers (VS Code's settings), with comments and commas after the last element. lookup finds variables: ${NAME},
+// ${NAME:-default}, and the same with env: or env:// before the name; and VS Code's ${input:ID}. What is secret of the
+// servers, ParseConfig adds to secrets: in env, envFile, headers, arguments and the URL, and in what variables were
+// replaced with.
 //
-// A server with a mistake has an Err, and does not stop the others. The error says where the text is not JSON, or that
-// it is not a configuration.
+// A server with a mistake has an Err, and does not stop the others. The error says where the text is not JSON, which
+// other format it has, or that it is not a configuration.
 func ParseConfig(text []byte, lookup func(name string) (value string, ok bool), secrets *Secrets) (*Config, error) {
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Notepad's
 	plain := withoutComments(text)
 	if err := json.Unmarshal(plain, new(json.RawMessage)); err != nil {
-		return nil, configSyntaxError(text, err)
+		return nil, cmp.Or(otherFormat(text), configSyntaxError(text, err))
 	}
+	var known struct {
+		Inputs []Input
+		MCP    struct {
+			Inputs  []Input
+			Servers json.RawMessage
+		}
+	}
+	_ = json.Unmarshal(plain, &known) // what has another form is not of VS Code
+	inputs := append(known.Inputs, known.MCP.Inputs...)
 	c, found := &Config{OAuth: make(map[string]*OAuthConfig)}, false
 	var problem error
 	ok := eachMember(plain, func(section string, value json.RawMessage) {
 		switch section {
-		case "mcpServers", "servers", "context_servers":
+		case "mcpServers", "servers", "context_servers", "mcp":
 			found = true
-			if !eachMember(value, func(name string, server json.RawMessage) { c.add(name, server, lookup, secrets) }) {
+			if section == "mcp" && known.MCP.Servers != nil {
+				value = known.MCP.Servers
+			}
+			add := func(name string, server json.RawMessage) { c.add(name, server, lookup, inputs, secrets) }
+			if !eachMember(value, add) {
 				problem = cmp.Or(problem, fmt.Errorf("%s is not an object of servers by their names", section))
 			}
 		}
@@ -59,7 +89,8 @@ func ParseConfig(text []byte, lookup func(name string) (value string, ok bool), 
 	case problem != nil:
 		return nil, problem
 	case !found:
-		return nil, errors.New("the configuration has no mcpServers (in VS Code: servers; in Zed: context_servers)")
+		return nil, errors.New("the configuration has no mcpServers (in VS Code: servers; in Zed: context_servers; " +
+			"in opencode: mcp)")
 	}
 	return c, nil
 }
@@ -73,13 +104,12 @@ func eachMember(value json.RawMessage, member func(name string, value json.RawMe
 }
 
 // add reads a server, unless it is disabled: what a disabled server lacks does not matter.
-func (c *Config) add(name string, value json.RawMessage, lookup func(string) (string, bool), secrets *Secrets) {
-	r := &serverReader{server: Server{Name: name}, lookup: lookup, secrets: secrets, env: map[string]string{}}
-	isObject := eachMember(value, func(field string, value json.RawMessage) {
-		if string(value) != "null" {
-			r.field(field, value)
-		}
-	})
+func (c *Config) add(
+	name string, value json.RawMessage, lookup func(string) (string, bool), inputs []Input, secrets *Secrets,
+) {
+	r := &serverReader{config: c, lookup: lookup, inputs: inputs, secrets: secrets, env: map[string]string{}}
+	r.server.Name = name
+	isObject := eachMember(value, r.field)
 	if r.disabled {
 		return
 	}
@@ -96,19 +126,27 @@ func (c *Config) add(name string, value json.RawMessage, lookup func(string) (st
 	}
 	if len(r.problems) > 0 {
 		r.server.Err = errors.New(strings.Join(r.problems, "; "))
+	} else if len(r.needs) > 0 {
+		r.server.Err = fmt.Errorf("%w; for runs without one, write ${VARIABLE} in place of ${input:%s}", ErrInput,
+			r.needs[0].ID)
 	}
+	c.Inputs = append(c.Inputs, r.needs...)
 	c.Warnings = append(c.Warnings, r.warnings...)
 	c.Servers = append(c.Servers, r.server)
 }
 
 // serverReader reads one server: field for each field, in any order, and then finish.
 type serverReader struct {
+	config  *Config
 	server  Server
 	lookup  func(name string) (value string, ok bool)
+	inputs  []Input // all that are defined
+	needs   []Input // those of them that have no value
 	secrets *Secrets
 
 	command, args []string
 	env           map[string]string
+	envFile       string
 	kind          string // of transport, as written
 	login         *OAuthConfig
 	disabled      bool
@@ -128,8 +166,17 @@ func (r *serverReader) warn(format string, args ...any) {
 // excluded would be worse than to miss a decoration.
 func (r *serverReader) field(name string, value json.RawMessage) {
 	s := &r.server
+	if string(value) == "null" {
+		return
+	}
 	switch name {
-	case "command": // of mcphost and opencode: with its arguments, in a list
+	case "command": // of mcphost and opencode: with its arguments, in a list; of Zed, once: an object with path
+		if value[0] == '{' {
+			eachMember(value, func(name string, value json.RawMessage) {
+				r.field(strings.Replace(name, "path", "command", 1), value)
+			})
+			return
+		}
 		r.command = r.expandAll(name, r.list(name, value))
 	case "args":
 		if value[0] != '[' {
@@ -138,6 +185,8 @@ func (r *serverReader) field(name string, value json.RawMessage) {
 		r.args = r.expandAll(name, r.list(name, value))
 	case "env", "environment":
 		r.environment(name, value)
+	case "envFile":
+		r.envFile = r.text(name, value)
 	case "cwd":
 		s.Command.Dir = r.expand(name, r.text(name, value))
 	case "url", "serverUrl", "httpUrl": // the latter two: Windsurf, Gemini CLI
@@ -150,6 +199,8 @@ func (r *serverReader) field(name string, value json.RawMessage) {
 		r.kind = r.text(name, value)
 	case "timeout":
 		s.Timeout = r.timeout(r.text(name, value))
+	case "startTimeout", "startup_timeout_sec": // the latter: Codex
+		s.StartTimeout = r.timeout(r.text(name, value))
 	case "allowedTools", "includeTools", "enabledTools", "tools":
 		tools := r.list(name, value)
 		if len(tools) == 0 {
@@ -183,6 +234,9 @@ func (r *serverReader) finish() {
 		s.Command.Path, s.Command.Args = r.command[0], append(r.command[1:], r.args...)
 		r.secrets.AddArguments(s.Command.Args)
 	}
+	if r.envFile != "" {
+		r.readEnvFile()
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.env)) {
 		s.Command.Env = append(s.Command.Env, name+"="+r.env[name])
 	}
@@ -209,7 +263,7 @@ func (r *serverReader) finish() {
 	if r.login != nil && (s.URL == "" || s.Header.Get("Authorization") != "") {
 		r.warn("oauth has no effect: it goes with a url, and without a header Authorization")
 	}
-	if s.URL != "" && len(r.problems) == 0 {
+	if s.URL != "" && len(r.problems)+len(r.needs) == 0 {
 		u, err := url.Parse(s.URL)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 			r.problem("its url is not of the form https://host/path") // not the text of it: there may be a key in it
@@ -232,6 +286,31 @@ func (r *serverReader) environment(field string, value json.RawMessage) {
 	}) {
 		r.problem("%s is not an object of variables", field)
 	}
+}
+
+var envLine = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*` +
+	`(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^#\n]*?))[ \t\r]*(?:#.*)?$`)
+
+// readEnvFile reads the lines NAME=VALUE of a file, as VS Code does. Variables of env are stronger.
+func (r *serverReader) readEnvFile() {
+	var text []byte
+	path := r.expand("envFile", r.envFile)
+	info, err := os.Stat(path)
+	if err == nil && info.Mode().IsRegular() { // another one may have no end
+		text, err = os.ReadFile(path)
+	}
+	if err != nil || text == nil {
+		r.problem("envFile %s is not a file that can be read", r.envFile) // not the path: a variable may be in it
+	}
+	r.config.EnvFiles = fmt.Appendf(r.config.EnvFiles, "%q %q\n", path, text)
+	variables := make(map[string]string)
+	for _, m := range envLine.FindAllStringSubmatch(string(text), -1) {
+		escapes := strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\"`, `"`)
+		variables[m[1]] = escapes.Replace(m[2]) + m[3] + m[4]
+		r.secrets.AddVariable(m[1], variables[m[1]])
+	}
+	maps.Copy(variables, r.env)
+	r.env = variables
 }
 
 // headers reads an object, or mcphost's list of lines.
@@ -291,8 +370,12 @@ func (r *serverReader) expandAll(where string, texts []string) []string {
 	return texts
 }
 
+// bareVariable matches the beginning of a variable in opencode.
+var bareVariable = regexp.MustCompile(`(^|[^$])\{env:`)
+
 // expand replaces the variables of a text. What they hold is not expanded in turn.
 func (r *serverReader) expand(where, text string) string {
+	text = bareVariable.ReplaceAllString(text, "$1$${env:")
 	var out strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "${")
@@ -314,7 +397,14 @@ func (r *serverReader) variable(where, text string) string {
 	name, fallback, hasFallback := strings.Cut(text, ":-")
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "env:"), "//")
 	value, ok := r.lookup(name)
+	id, isInput := strings.CutPrefix(name, "input:")
+	i := slices.IndexFunc(r.inputs, func(in Input) bool { return in.ID == id })
 	switch {
+	case isInput && !ok && i >= 0 && (r.inputs[i].Type == "promptString" || r.inputs[i].Type == "pickString"):
+		r.needs = append(r.needs, r.inputs[i])
+		return "<" + id + ">"
+	case isInput && !ok:
+		r.problem("%s: the inputs have no %q of type promptString or pickString; others are not supported", where, id)
 	case name == "" || strings.Contains(fallback, "${"):
 		r.problem("%s: ${%s} is neither ${NAME} nor ${NAME:-default}", where, text)
 	case ok && (value != "" || !hasFallback):
@@ -381,6 +471,29 @@ func withoutComments(text []byte) []byte {
 		}
 	}
 	return text
+}
+
+// What is TOML and YAML, as far as the name of the first server, or without a name. JSON begins with {.
+var (
+	tomlText = regexp.MustCompile(`(?ms)\A([^{].*?)??^\s*\[+mcp_servers(?:\.["']?|\]\].*?name\s*=\s*["'])([\w-]+)|` +
+		`\A([^{].*)?^\s*\[+[\w."'-]+\]+\s*$`)
+	yamlText = regexp.MustCompile(`(?ms)\A([^{].*?)??^(?:mcpServers|servers|extensions):\s+["']?([\w-]+)["']?:|` +
+		`\A([^{].*)?^[\w-]+:\s`)
+)
+
+// otherFormat says what to do about a configuration in TOML or YAML; it is nil for another text.
+func otherFormat(text []byte) error {
+	text = bytes.TrimSpace(text)
+	about, m := "it is TOML, and not JSON: write each of the mcp_servers", tomlText.FindSubmatch(text)
+	if m == nil {
+		about = "it is YAML, and not JSON: write each server (goose's cmd is command, its envs are env, its uri is url)"
+		m = yamlText.FindSubmatch(text)
+	}
+	if m == nil {
+		return nil
+	}
+	return fmt.Errorf(`%s into an object: {"mcpServers": {"%s": {"command": "npx", "args": ["-y", "PACKAGE"], `+
+		`"env": {"NAME": "VALUE"}}}}`, about, cmp.Or(string(m[2]), "NAME"))
 }
 
 // configSyntaxError adds the position to an error of encoding/json. Lines, and columns in characters, count from 1.

@@ -20,13 +20,14 @@ import (
 // configLookup finds a few variables.
 func configLookup(name string) (string, bool) {
 	value, ok := map[string]string{
-		"HOME":         "/home/ada",
-		"EMPTY":        "",
-		"PORT":         "8080",
-		"API_KEY":      "planted-key-1",
-		"GITHUB_TOKEN": "planted-token-22",
-		"NESTED":       "${API_KEY}",
-		"FROM_FILE":    "planted-from-file\n",
+		"HOME":            "/home/ada",
+		"workspaceFolder": "/home/ada/work",
+		"EMPTY":           "",
+		"PORT":            "8080",
+		"API_KEY":         "planted-key-1",
+		"GITHUB_TOKEN":    "planted-token-22",
+		"NESTED":          "${API_KEY}",
+		"FROM_FILE":       "planted-from-file\n",
 	}[name]
 	return value, ok
 }
@@ -59,12 +60,12 @@ func ExampleParseConfig() {
 	// issues  [] header Authorization: variable TOKEN is not set
 }
 
-// TestConfigFiles: what is read of each file in testdata/config. Six are those of hosts, in the form that their
+// TestConfigFiles: what is read of each file in testdata/config. Nine are those of hosts, in the form that their
 // documentation has; the others hold all that a server can be written like. (-update writes the outcomes.)
 func TestConfigFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/config/*.json")
 	assert.NilError(t, err)
-	assert.Equal(t, len(files), 9)
+	assert.Equal(t, len(files), 12)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			text, err := os.ReadFile(file)
@@ -75,6 +76,9 @@ func TestConfigFiles(t *testing.T) {
 			var out strings.Builder
 			for i := range c.Servers {
 				out.WriteString(describeServer(&c.Servers[i]))
+			}
+			for _, in := range c.Inputs {
+				fmt.Fprintf(&out, "input: %+v\n", in)
 			}
 			out.WriteString(strings.Join(c.Warnings, "\n") + "\n")
 			golden.Assert(t, out.String(), strings.TrimSuffix("config/"+filepath.Base(file), "json")+"golden")
@@ -99,6 +103,7 @@ func describeServer(s *Server) string {
 		{"header", s.Header, s.Header != nil},
 		{"HTTP+SSE", s.SSE, s.SSE},
 		{"timeout", s.Timeout.String(), s.Timeout != 0},
+		{"start timeout", s.StartTimeout.String(), s.StartTimeout != 0},
 		{"allowed", s.AllowedTools, s.AllowedTools != nil},
 		{"excluded", s.ExcludedTools, s.ExcludedTools != nil},
 		{"approved", s.AutoApprove, s.AutoApprove != nil},
@@ -137,7 +142,7 @@ func TestConfigSecrets(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	tests := []struct{ text, want string }{
 		{"", "line 1, column 1: unexpected end of JSON input"},
-		{"mcpServers:\n  a:", "line 1, column 1: invalid character 'm' looking for beginning of value"},
+		{"mcpServers of all\n  a:", "line 1, column 1: invalid character 'm' looking for beginning of value"},
 		{"{\n  \"mcpServers\": {\n    \"é\": }\n}",
 			"line 3, column 10: invalid character '}' looking for beginning of value"},
 		{"{\r\n\t\"mcpServers\" {}}", "line 2, column 15: invalid character '{' after object key"},
@@ -152,7 +157,7 @@ func TestConfigErrors(t *testing.T) {
 		{`{"servers": []}`, "servers is not an object of servers by their names"},
 		{`{"mcpServers": null}`, "mcpServers is not an object of servers by their names"},
 		{`{"files": {"command": "a"}}`,
-			"the configuration has no mcpServers (in VS Code: servers; in Zed: context_servers)"},
+			"the configuration has no mcpServers (in VS Code: servers; in Zed: context_servers; in opencode: mcp)"},
 	}
 	for _, test := range tests {
 		c, err := ParseConfig([]byte(test.text), configLookup, new(Secrets))

@@ -52,8 +52,8 @@ const usage = `mcpagent asks a language model a question that it answers with th
   MISTRAL_API_KEY                    key of the model's API                             none: the offline stand-in
   MISTRAL_MODEL      -model, -m      the model's name; ollama:NAME is one of Ollama     mistral-large-latest
   MISTRAL_BASE_URL                   any chat-completions API (Ollama, vLLM, …)         Mistral's
-  MCP_CONFIG         -config         the servers: a file of mcpServers, as .mcp.json    ./.mcp.json, else ~/.mcp.json,
-                                     of most hosts is                                   else the built-in library
+  MCP_CONFIG         -config         the servers: a file of mcpServers, as .mcp.json    ./.mcp.json, ~/.mcp.json,
+                                     of most hosts is                                   ~/.mcphost.json, the built-in
   MCP_TRUST          -trust          1: start the servers of ./.mcp.json without asking  ask on a terminal, else refuse
   MCP_SERVER         -server         one server instead: its command line, where words  none
                                      NAME=VALUE set its environment; or its URL

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -38,7 +39,7 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 	cache, _ := os.UserCacheDir() // a machine may have no home: then there are no logs
 	for i, name := range logNames(p.servers) {
 		s := &p.servers[i]
-		s.StartTimeout = p.start
+		s.StartTimeout = cmp.Or(s.StartTimeout, p.start)
 		s.OnSlowStart = func(limit time.Duration) {
 			p.note("server %s: it is still starting, and may be downloading: waiting up to %s (MCP_START_TIMEOUT)",
 				s.Name, limit)
@@ -139,7 +140,7 @@ func (p *program) aboutServer(s HostStatus) string {
 	name := "server " + s.Name + ": "
 	text := name + strings.TrimPrefix(s.Err.Error(), name)
 	if errors.As(s.Err, new(*StartTimeoutError)) {
-		text += "; MCP_START_TIMEOUT sets how long to wait"
+		text += "; MCP_START_TIMEOUT, or \"startTimeout\" in the configuration, sets how long to wait"
 	}
 	var refusal *HTTPError
 	log := p.logs[s.Name]
@@ -240,7 +241,17 @@ func (p *program) configure(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("MCP_CONFIG: %w", err)
 	}
-	config, err := ParseConfig(text, os.LookupEnv, p.secrets)
+	folder, _ := os.Getwd()
+	home, _ := os.UserHomeDir()
+	slash := string(filepath.Separator)
+	values := map[string]string{"workspaceFolder": folder, "userHome": home, "pathSeparator": slash, "/": slash}
+	lookup := func(name string) (string, bool) {
+		if value, ok := values[name]; ok {
+			return value, true
+		}
+		return os.LookupEnv(name)
+	}
+	config, err := ParseConfig(text, lookup, p.secrets)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -264,7 +275,9 @@ func (p *program) configure(ctx context.Context) error {
 func defaultConfig() string {
 	files := []string{".mcp.json"}
 	if home, err := os.UserHomeDir(); err == nil {
-		files = append(files, filepath.Join(home, ".mcp.json"))
+		for _, name := range []string{".mcp.json", ".mcphost.json", ".mcphost.yml", ".mcphost.yaml"} {
+			files = append(files, filepath.Join(home, name))
+		}
 	}
 	for _, file := range files {
 		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {

@@ -224,7 +224,8 @@ func TestExplain(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&program{}, &StartTimeoutError{After: time.Second}, "; MCP_START_TIMEOUT sets how long to wait"},
+		{&program{}, &StartTimeoutError{After: time.Second}, "; MCP_START_TIMEOUT, or \"startTimeout\" in the " +
+			"configuration, sets how long to wait"},
 		{&program{}, &Error{Message: "no"}, ""},
 		{&program{}, status(500), ""},
 		{&program{}, status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},

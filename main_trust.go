@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -28,7 +29,7 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 		return err
 	}
 	memory, failed := trustFile(path)
-	hash := fmt.Sprintf("%x %s\n", sha256.Sum256(text), path)
+	hash := fmt.Sprintf("%x %s\n", sha256.Sum256(slices.Concat(text, config.EnvFiles)), path)
 	allowed, _ := os.ReadFile(memory) // what cannot be read allows nothing
 	what := "was found in this folder"
 	if string(allowed) == hash {
@@ -101,7 +102,7 @@ func describe(s *Server, o *OAuthConfig) string {
 	if s.Command.Dir != "" {
 		words = append(words, "in", word(s.Command.Dir))
 	}
-	if s.Err != nil {
+	if s.Err != nil && !errors.Is(s.Err, ErrInput) {
 		words = append(words, "(not started: it has a mistake)")
 	}
 	if len(s.AutoApprove) > 0 {
