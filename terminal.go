@@ -512,7 +512,7 @@ func address(text string) []passage {
 // field asks for one field until the value is valid; nil is none. intro stands above it.
 func (t *Terminal) field(ctx context.Context, intro []string, f *Field) (any, error) {
 	for {
-		rows := append(intro, t.screen.rows([]passage{{Look{Frame: lineMark}, label(f)}})...)
+		rows := append(intro, t.screen.rows([]passage{{Look{Frame: lineMark}, Label(f)}})...)
 		rows, err := t.pages(ctx, rows, max(t.screen.Rows()-1, 1))
 		if err != nil {
 			return nil, err
@@ -557,8 +557,8 @@ func (t *Terminal) answer(ctx context.Context, question rendered) (string, error
 	return line, err
 }
 
-// label returns the question for a field.
-func label(f *Field) string {
+// Label returns the question for a field.
+func Label(f *Field) string {
 	text := cmp.Or(f.Title, f.Name)
 	if f.Description != "" {
 		text += " (" + f.Description + ")"
