@@ -35,9 +35,8 @@ const usage = `mcpagent asks a language model a question that it answers with th
   mcpagent "question"          ask once: the answer on stdout, everything else on stderr; text on stdin, if
                                that is a pipe or a file, is part of the question; what follows -- is no command
   mcpagent                     on a terminal: a chat; else the same, with the question read from stdin
-  mcpagent tools [SERVER]      list the tools of every server, or of one
-  mcpagent call TOOL [JSON]    call one tool, no model; SERVER__TOOL where several servers have it; @FILE in place of
-                               JSON reads it from a file, - from stdin
+  mcpagent tools [SERVER|TOOL] list the tools of every server, or of one; or all that one tool takes
+  mcpagent call TOOL [KEY=VALUE ... | JSON | @FILE | -]   call one tool, no model; KEY=@FILE reads a value from a file
   mcpagent resources [SERVER]  list their resources
   mcpagent read URI            print a resource; SERVER:URI where several servers have it
   mcpagent prompts [SERVER]    list their prompts
@@ -74,6 +73,7 @@ const usage = `mcpagent asks a language model a question that it answers with th
                                      stderr: 1 for stderr, or a file
                      -session        a file with the conversation: it is continued,     none
                                      and kept there
+                     -o              where images and other bytes go, or else the text  a new file, or stdout
                      -http           where serve is to listen: HOST:PORT, :PORT         stdio
                      -max-file       MiB of a file that serve reads, at most; 128       2
                                      times as much in all, 10,000 times as many files
@@ -190,6 +190,7 @@ type program struct {
 	approve        string
 	http           string // where serve listens; empty for stdio
 	maxFile        int    // MiB of a file that serve reads
+	output         string // the file that -o names, - for stdout
 	maxTurns       int
 	maxRepeats     int
 	maxResult      int // bytes
@@ -208,6 +209,8 @@ type program struct {
 
 	report    *report                                 // of the question, if there is one
 	printed   bool                                    // there is JSON on stdout
+	saved     int                                     // files of -o, with those that failed
+	unsaved   error                                   // why the first of them failed
 	approval  sync.Once                               // shows once why calls are refused
 	chatting  bool                                    // the command is a chat
 	turn      atomic.Pointer[context.CancelCauseFunc] // what the next interrupt ends, if it is not the program
@@ -254,6 +257,8 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return usageError("-http goes with serve")
 	case p.maxFile != 0 && name != "serve":
 		return usageError("-max-file goes with serve")
+	case p.output != "" && isCommand && name != "call" && name != "read":
+		return usageError("-o goes with call, read, or a question")
 	case p.session != "" && isCommand:
 		return usageError("-session goes with a question")
 	case !isCommand && len(args) == 1 && meant != "" && !strings.Contains(name, " "):
@@ -330,6 +335,7 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	f.Func("start-timeout", "MCP_START_TIMEOUT", duration(&p.start, 0)) // 0: Server's own bounds
 	f.StringVar(&p.trace, "trace", "", "MCP_TRACE")
 	f.StringVar(&p.session, "session", "", "")
+	f.StringVar(&p.output, "o", "", "")
 	f.Func("http", "", p.listenAt)
 	f.Func("max-file", "", number(&p.maxFile, 0)) // 0: Library's own bound
 	f.BoolVar(&p.json, "json", false, "")

@@ -22,6 +22,9 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if chat && p.json {
 		return usageError("-json goes with a question: give it as an argument or on stdin")
 	}
+	if p.output == "-" || chat && p.output != "" {
+		return usageError("-o takes a file, and goes with a question that is not asked in a chat")
+	}
 	if !chat && (question == "" || isPiped()) {
 		text, err := p.readStdin(ctx)
 		if err != nil {
@@ -68,7 +71,10 @@ func (p *program) ask(ctx context.Context, question string) error {
 	answer, err := agent.Chat(ctx, question)
 	view.End()
 	report.Answer, report.Usage = answer, agent.Usage
-	saved := p.keep(session, agent)
+	if p.output != "" && p.saved == 0 {
+		p.unsaved = exitWith(exitTool, "-o: no result has an image, or other bytes")
+	}
+	saved := cmp.Or(p.keep(session, agent), p.unsaved)
 	if err == nil && p.json {
 		return cmp.Or(saved, p.printJSON(report))
 	}

@@ -418,7 +418,13 @@ func (c *chat) load(_ context.Context, path string) error {
 
 // newView shows what agents do with the host.
 func (p *program) newView(host *Host) *View {
-	return &View{Screen: p.screen, Quiet: p.quiet, NoFiles: p.json, Name: func(function string) string {
+	save := SaveFile
+	if p.output != "" {
+		save = p.save
+	} else if p.json {
+		save = nil
+	}
+	return &View{Screen: p.screen, Quiet: p.quiet, Save: save, Name: func(function string) string {
 		t, err := host.Tool(function)
 		if err != nil {
 			return function

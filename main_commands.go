@@ -6,7 +6,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -177,137 +176,6 @@ func ifKnown(err error) error {
 	return err
 }
 
-// listedTool is a tool as tools -json prints it.
-type listedTool struct {
-	Function string `json:"function"`           // what the model calls it
-	Excluded bool   `json:"excluded,omitempty"` // the model is not offered it
-	Tool
-}
-
-// toolEntries returns the tools of the servers of these names, or of all if there are none.
-func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) (entries []entry, err error) {
-	if err := p.startServers(ctx, host, names...); err != nil {
-		return nil, err
-	}
-	var tools []HostTool
-	err = p.withLogins(ctx, host, func() (err error) { tools, err = host.Tools(ctx, names...); return err })
-	if err != nil {
-		return nil, p.explainCall(err)
-	}
-	p.tellAbsent(host.Status())
-	for _, t := range tools {
-		excluded := t.Unfit != nil || t.Tool.TaskOnly() || slices.ContainsFunc(p.servers, func(s Server) bool {
-			return s.Name == t.Server && !s.Allows(t.Tool.Name)
-		})
-		s := toolSchema(&t.Tool)
-		names := s.names()
-		for i := len(s.Required); i < len(names); i++ {
-			names[i] += "?"
-		}
-		detail := "(" + strings.Join(names, ", ") + ")"
-		switch {
-		case t.Tool.TaskOnly():
-			detail += " [runs only as a task, which is not supported]"
-		case excluded:
-			detail += " [not for the model]"
-		}
-		about := cmp.Or(t.Tool.Description, t.Tool.Title)
-		entries = append(entries, entry{t.Server, t.Tool.Name, t.Server + ":" + t.Tool.Name, t.Function, detail, about,
-			listedTool{t.Function, excluded, t.Tool}})
-	}
-	return entries, nil
-}
-
-// listTools shows the tools of every server, or of one, or all there is to know of one tool.
-func (p *program) listTools(ctx context.Context, host *Host, names ...string) error {
-	if len(names) > 0 && !slices.Contains(ServerNames(p.servers), names[0]) {
-		return p.showTool(ctx, host, names[0])
-	}
-	tools, err := p.toolEntries(ctx, host, names...)
-	if err != nil {
-		return err
-	}
-	if p.json {
-		return p.printJSON(append([]entry{}, tools...)) // never null
-	}
-	return p.show("tools", tools, names)
-}
-
-// showTool shows a tool with all that it takes.
-func (p *program) showTool(ctx context.Context, host *Host, name string) error {
-	e, err := p.findTool(ctx, host, name)
-	if err != nil {
-		return err
-	}
-	if p.json {
-		return p.printJSON(e)
-	}
-	tool := e.value.(listedTool)
-	arguments := toolSchema(&tool.Tool).describe("  ")
-	return p.screen.Print(p.shown(e) + e.detail + "\n" + indented(e.about, "    ") + arguments)
-}
-
-// findTool asks the servers that may have a tool of that name: SERVER:TOOL, or SERVER__TOOL, or the tool's own name if
-// no other server has it.
-func (p *program) findTool(ctx context.Context, host *Host, name string) (entry, error) {
-	owner := host.Owner(name)
-	if server, _ := p.serverIn(name); server != "" {
-		owner = []string{server}
-	}
-	tools, err := p.toolEntries(ctx, host, owner...)
-	if err != nil {
-		return entry{}, err
-	}
-	return p.resolve("tool", name, tools)
-}
-
-// call runs one tool.
-func (p *program) call(ctx context.Context, args []string) error {
-	if len(args) == 0 || len(args) > 2 {
-		return usageError("call takes a tool and, if it has arguments, a JSON object, @FILE, or - for stdin")
-	}
-	arguments := json.RawMessage("{}")
-	if len(args) == 2 {
-		text, err := p.readArgument(ctx, args[1])
-		if err != nil {
-			return fmt.Errorf("the arguments of %s: %w", args[0], err)
-		}
-		var object map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
-			return usageError("the arguments must be one JSON object, such as '{\"query\": \"text\"}': %s", Clip(text, 200))
-		}
-		arguments = json.RawMessage(text)
-	}
-	return p.withHost(ctx, func(host *Host) error { return p.callTool(ctx, host, args[0], arguments) })
-}
-
-func (p *program) callTool(ctx context.Context, host *Host, name string, arguments json.RawMessage) error {
-	e, err := p.findTool(ctx, host, name)
-	if err != nil {
-		return err
-	}
-	if tool := e.value.(listedTool); tool.TaskOnly() {
-		return exitWith(exitUsage, "the tool %s runs only as a task, which this client does not support", name)
-	}
-	view := p.newView(host)
-	view.Begin("")
-	result, err := host.CallTool(ctx, e.alias, arguments, view.Watch(ToolCall{Name: name}))
-	view.End()
-	if err != nil {
-		return &exitError{exitTool, p.explainCall(err)}
-	}
-	if p.json {
-		result.Content = append([]ContentBlock{}, result.Content...) // never null
-		err = p.printJSON(result)
-	} else if text := ModelText(result); text != "" {
-		err = p.screen.Print(text + "\n")
-	}
-	if err == nil && result.IsError {
-		err = exitWith(exitTool, "%s reported an error", name)
-	}
-	return err
-}
-
 // resourceEntries are the resources of a server, and its templates of more.
 func resourceEntries(ctx context.Context, c *Client) (entries []entry, err error) {
 	resources, err := c.ListResources(ctx)
@@ -366,12 +234,21 @@ func (p *program) read(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
+		if p.output != "" {
+			text := ""
+			for _, c := range contents {
+				text += c.Text
+			}
+			if text, err = p.saveResult(contentsResult(contents), text); err != nil || text == "" && !p.json {
+				return err
+			}
+		}
 		if p.json {
 			return p.printJSON(append([]ResourceContents{}, contents...))
 		}
 		for i, c := range contents {
 			text := c.Text + string(c.Blob) // one of them is empty
-			if p.screen.Answers && c.Blob != nil {
+			if c.Blob != nil && (p.screen.Answers || p.output != "") {
 				text = contentsText(contents[i : i+1])
 			}
 			if p.screen.Answers {
@@ -386,12 +263,15 @@ func (p *program) read(ctx context.Context, args []string) error {
 }
 
 // contentsText is what a model reads of resources.
-func contentsText(contents []ResourceContents) string {
-	var r ToolResult
+func contentsText(contents []ResourceContents) string { return ModelText(contentsResult(contents)) }
+
+// contentsResult is the result of a tool that has resources embedded in it.
+func contentsResult(contents []ResourceContents) *ToolResult {
+	r := new(ToolResult)
 	for i := range contents {
 		r.Content = append(r.Content, ContentBlock{Type: "resource", Resource: &contents[i]})
 	}
-	return ModelText(&r)
+	return r
 }
 
 var uriScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)

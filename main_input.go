@@ -38,9 +38,9 @@ func (p *program) readStdin(ctx context.Context) (string, error) {
 	return readAll(ctx, os.Stdin)
 }
 
-// readArgument returns the text of an argument that may be - for stdin, or @FILE.
+// readArgument returns the text of an argument that may be - or @- for stdin, or @FILE.
 func (p *program) readArgument(ctx context.Context, argument string) (string, error) {
-	if argument == "-" {
+	if argument == "-" || argument == "@-" {
 		return p.readStdin(ctx)
 	}
 	if path, isFile := strings.CutPrefix(argument, "@"); isFile {

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -33,7 +34,7 @@ type schema struct {
 }
 
 const (
-	maxSchemas     = 500 // that are read of one tool
+	maxSchemas     = 2000 // that are read of one tool
 	maxSchemaDepth = 5
 )
 
@@ -149,6 +150,34 @@ func (s *schema) describe(indent string) (text string) {
 		text += s.sub(s.Items).describe(indent)
 	}
 	return text
+}
+
+// object makes an object of KEY=VALUE words. The error names what is wrong, and what the object can have.
+func (s *schema) object(given map[string][]string) (json.RawMessage, error) {
+	object, wrong := make(map[string]json.RawMessage), ""
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		text, known := s.Properties[name]
+		if !known {
+			text = s.Additional
+		}
+		p := s.sub(text)
+		switch object[name] = p.value(given[name]...); {
+		case !known && !slices.Contains(s.Required, name) && (text == nil || string(text) == "false"):
+			wrong = fmt.Sprintf("it takes no %q", name)
+		case object[name] == nil:
+			wrong = fmt.Sprintf("%s has the type %s, which %.200q does not fit", name, p.kind(), strings.Join(given[name], " "))
+		}
+	}
+	about := s.names()
+	for i, name := range about {
+		if about[i] = s.about(name); given[name] == nil && i < len(s.Required) && wrong == "" {
+			wrong = name + " is missing"
+		}
+	}
+	if wrong != "" {
+		return nil, fmt.Errorf("%s; it takes %s", wrong, cmp.Or(strings.Join(about, "; "), "no arguments"))
+	}
+	return PlainJSON(object)
 }
 
 // indented returns the lines of a text, each with blanks before it; "" for a text without any.

@@ -223,7 +223,7 @@ func TestNewScreen(t *testing.T) {
 // viewOf is a view of a server called files.
 func viewOf(s *Screen) *View {
 	name := func(function string) string { return "files " + strings.TrimPrefix(function, "files__") }
-	return &View{Screen: s, Name: name}
+	return &View{Screen: s, Name: name, Save: SaveFile}
 }
 
 // Progress is a line now and then, and not while a question is open.
@@ -309,12 +309,12 @@ func TestViewEvents(t *testing.T) {
 	long.Call.Arguments, long.Output.Result = `{"a":"\u0062\u001b`+strings.Repeat("x", 100)+`"}`, nil
 	image := ContentBlock{Type: "image", MIMEType: "image/png", Data: []byte("PNG")}
 	sound := ContentBlock{Type: "audio", MIMEType: "audio/x-new/../..", Data: []byte("PNG")}
-	gif := &ResourceContents{URI: "x:y", MIMEType: "image/gif", Blob: []byte("PNG")}
-	picture := ContentBlock{Type: "resource", Resource: gif}
+	pdf := &ResourceContents{URI: "x:y", MIMEType: "application/pdf; v=1", Blob: []byte("PNG")}
+	paper := ContentBlock{Type: "resource", Resource: pdf}
 	const (
 		ok    = "✓ files read (1s, 9 bytes) {\"a\":1}\n    "
 		line  = "< read 1s, 9 bytes\n"
-		saved = "  audio/x-new/../.., 3 bytes: FILE.bin\n  image/gif, 3 bytes: FILE.gif\n"
+		saved = "  audio/x-new/../.., 3 bytes: FILE.bin\n  application/pdf; v=1, 3 bytes: FILE.pdf\n"
 	)
 	for _, test := range []struct {
 		event       Event
@@ -327,7 +327,7 @@ func TestViewEvents(t *testing.T) {
 				"1\n    2\n    3\n    4\n    … 2 more lines\n", "< read 2s, 11 bytes\n"},
 		{ended(time.Second, nil, strings.Repeat("word ", 20)),
 			strings.Replace(ok, "9", "100", 1) + "word word word word word word word …\n", "< read 1s, 100 bytes\n"},
-		{ended(time.Second, nil, "a picture", sound, picture), ok + "a picture\n" + saved, line + saved},
+		{ended(time.Second, nil, "a pdf now", sound, paper), ok + "a pdf now\n" + saved, line + saved},
 		{ended(time.Second, errors.New("the disk is full, as it\x1b was for\ndays"), ""),
 			"✗ files read (failed after 1s) {\"a\":1}\n    the disk is full, as it\uFFFD was for\n    days\n",
 			"< read failed after 1s: the disk is full, as it\uFFFD was for days\n"},

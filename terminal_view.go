@@ -25,7 +25,8 @@ type View struct {
 	Quiet  bool                         // show nothing but the text
 	Name   func(function string) string // how a function is shown: its server and tool; nil: by its own name
 
-	NoFiles bool // images and sounds of results are not written to files
+	// Save, if set, writes an image, or other bytes of a result, to a file, whose name it returns.
+	Save func(data []byte, kind string) (path string, err error)
 
 	mu      sync.Mutex // guards the following; held while something is shown
 	calls   []*viewCall
@@ -222,10 +223,6 @@ func (v *View) ended(e Event) {
 		outcome = "failed after " + took
 	}
 	result, _ := e.Output.Result.(*ToolResult)
-	var files []string
-	if !v.NoFiles {
-		files = saveFiles(result)
-	}
 	s := v.Screen
 	switch {
 	case !s.Live && e.Err != nil:
@@ -245,25 +242,24 @@ func (v *View) ended(e Event) {
 			s.Preview(e.Output.Text)
 		}
 	}
-	for _, file := range files {
-		s.Show(Look{Exact: true}, "  "+file)
+	if result != nil && v.Save != nil {
+		for _, file := range ResultFiles(result, v.Save) {
+			s.Show(Look{Exact: true}, "  "+file)
+		}
 	}
 }
 
-// saveFiles writes the images and sounds of a result into files of their own, and returns a line about each.
-func saveFiles(r *ToolResult) (lines []string) {
-	if r == nil {
-		return nil
-	}
+// ResultFiles saves the images, sounds and embedded bytes of a result, and returns a line about each.
+func ResultFiles(r *ToolResult, save func(data []byte, kind string) (path string, err error)) (lines []string) {
 	for _, b := range r.Content {
 		data, kind := b.Data, b.MIMEType
-		if b.Type == "resource" && b.Resource != nil && strings.HasPrefix(b.Resource.MIMEType, "image/") {
+		if b.Type == "resource" && b.Resource != nil {
 			data, kind = b.Resource.Blob, b.Resource.MIMEType
 		}
 		if len(data) == 0 {
 			continue
 		}
-		path, err := saveFile(data, kind)
+		path, err := save(data, kind)
 		if err != nil {
 			path = fmt.Sprintf("not saved: %v", err)
 		}
@@ -272,11 +268,13 @@ func saveFiles(r *ToolResult) (lines []string) {
 	return lines
 }
 
-// saveFile writes data to a new file, which only its owner can read. The server has no part in its name.
-func saveFile(data []byte, kind string) (path string, err error) {
+// SaveFile writes data to a new file, which only its owner can read. The server has no part in its name.
+func SaveFile(data []byte, kind string) (path string, err error) {
+	kind, _, _ = strings.Cut(kind, ";")
 	endings := map[string]string{
 		"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg",
-		"audio/wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg",
+		"audio/wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "video/mp4": "mp4", "application/pdf": "pdf",
+		"application/zip": "zip", "application/gzip": "gz", "application/json": "json", "text/csv": "csv",
 	}
 	f, err := os.CreateTemp("", "mcpagent-*."+cmp.Or(endings[kind], "bin"))
 	if err != nil {
