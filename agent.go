@@ -49,9 +49,10 @@ type Toolbox interface {
 
 // ToolOutput is the outcome of a call that reached its tool.
 type ToolOutput struct {
-	Text    string // what the model reads
-	IsError bool   // the tool itself reports that it failed
-	Result  any    // what the Toolbox makes of it, for Observe; the agent does not read it
+	Text    string   // what the model reads
+	Images  []string // what the model sees, if it can: see ChatMessage
+	IsError bool     // the tool itself reports that it failed
+	Result  any      // what the Toolbox makes of it, for Observe; the agent does not read it
 }
 
 // Action is what is to be done with a call.
@@ -74,7 +75,7 @@ type Decision struct {
 type EventKind int
 
 const (
-	TurnEnded   EventKind = iota + 1 // Response, Took: the model has answered; Err if the answer is not whole
+	TurnEnded   EventKind = iota + 1 // Response: the model has answered; Err if the answer is not whole
 	CallStarted                      // Call
 	CallEnded                        // Call, Took, Output, Err; once for every call, also for one that never started
 	ToolsFailed                      // Err: the tools could not be listed again, the turn uses the list before
@@ -84,9 +85,8 @@ const (
 // Event is something that happened during a question.
 type Event struct {
 	Kind     EventKind
-	Turn     int           // model turn of the question, from 1
 	Call     ToolCall      // as in the history, but with the arguments of an Edit
-	Took     time.Duration // of the model's answer with its retries, or of the tool alone
+	Took     time.Duration // of the tool alone
 	Output   ToolOutput    // of a CallEnded: as the Toolbox gave it, before its text was cut to MaxResult
 	Err      error         // nil for a call that succeeded
 	Response *ChatResponse // as it came; CutOff reports whether it is whole
@@ -95,7 +95,9 @@ type Event struct {
 // Agent is a conversation with a model that may call tools. Only Model is required. No field may change during a Chat.
 // OnText, Decide and Observe run on Chat's own goroutine, never two at once.
 type Agent struct {
-	Model  *Mistral
+	Model interface { // a *Mistral, or what stands before one
+		Complete(context.Context, *ChatRequest, func(string)) (*ChatResponse, error)
+	}
 	Tools  Toolbox      // nil means none
 	System string       // sent before History, not part of it
 	OnText func(string) // if set, all text of the model is streamed to it, also what it says beside calls
@@ -126,15 +128,15 @@ const (
 	cutOff      = "[The answer was cut off here.]" // ends an answer in the history that is not whole
 )
 
-// Chat asks a question and returns the model's answer, after as many turns of tool calls as the limits allow. What
-// goes wrong with a call is told to the model. Chat fails only if the model does, if its answer is not whole, if ctx
-// ends, or if the tools cannot be listed in the first turn. It then returns the text so far, which stays in the
-// history with the calls made. A question of which nothing came is taken out of it, so that it can be asked again.
-func (a *Agent) Chat(ctx context.Context, question string) (string, error) {
+// Chat asks a question, with images (see ChatMessage), and returns the answer, after as many turns of tool calls as
+// the limits allow. What goes wrong with a call is told to the model. Chat fails only if the model does, if its answer
+// is not whole, if ctx ends, or if the tools cannot be listed in the first turn. It then returns the text so far, kept
+// in the history with the calls made. A question of which nothing came is taken out, so that it can be asked again.
+func (a *Agent) Chat(ctx context.Context, question string, images ...string) (string, error) {
 	x := &questionRun{Agent: a, equal: make(map[string]*equalCalls)}
 	defer x.settle() // deferred, so that a callback's panic leaves a valid history too
 	a.Usage = Usage{}
-	a.History = append(a.History, ChatMessage{Role: "user", Content: TextContent(question)})
+	a.History = append(a.History, ChatMessage{Role: "user", Content: TextContent(question), Images: images})
 	for x.turn = 1; ; x.turn++ {
 		if limit := cmp.Or(a.MaxTurns, 20); x.last == nil && x.turn > limit {
 			x.last = &LimitError{limit, "model turns per question"}
@@ -198,8 +200,6 @@ func (x *questionRun) ask(ctx context.Context) (ChatResponse, error) {
 		}
 	}
 	request.Tools = x.functions
-
-	began := time.Now()
 	response, err := x.Model.Complete(ctx, request, x.OnText)
 	if response == nil {
 		return ChatResponse{}, err
@@ -212,7 +212,7 @@ func (x *questionRun) ask(ctx context.Context) (ChatResponse, error) {
 		err = ErrCutOff
 	}
 	x.Usage.Add(answer.Usage)
-	x.observe(Event{Kind: TurnEnded, Response: response, Took: time.Since(began), Err: err})
+	x.observe(Event{Kind: TurnEnded, Response: response, Err: err})
 	return answer, err
 }
 
@@ -363,7 +363,7 @@ func (x *questionRun) end(j *job) {
 	}
 	text = strings.ToValidUTF8(j.note+cmp.Or(text, "(The tool returned no text.)"), "\uFFFD")
 	text = Clip(text, cmp.Or(x.MaxResult, 64<<10))
-	x.History[j.answer].Content = TextContent(text)
+	x.History[j.answer].Content, x.History[j.answer].Images = TextContent(text), j.Output.Images
 	if equal := j.equal; equal != nil {
 		changed := equal.result != "" && equal.result != text
 		if changed { // polling may go on
@@ -392,7 +392,6 @@ func (x *questionRun) settle() {
 }
 
 func (x *questionRun) observe(e Event) {
-	e.Turn = x.turn
 	if x.Observe != nil {
 		x.Observe(e)
 	}

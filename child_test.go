@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -251,6 +252,12 @@ func runPeer(mode string) (status int, ok bool) {
 	return 0, true
 }
 
+// An image of one pixel, as base64, in two forms.
+const (
+	scriptPNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+	scriptGIF = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+)
+
 // scriptTools is what the server offers, by name: the schema's properties, and what is required.
 var scriptTools = []struct{ name, description, properties, required string }{
 	{"echo", "Repeats a text.\nWord for word.", `"text":{"type":"string"}`, `"text"`},
@@ -458,12 +465,14 @@ func (p *scriptPeer) answer(ctx context.Context, c *Conn, method string, params 
 }
 
 func (p *scriptPeer) read(uri string) (any, error) {
+	dot, _ := base64.StdEncoding.DecodeString(scriptPNG)
 	contents := map[string][]ResourceContents{
 		"note:///hello": {{URI: uri, Text: p.say("hello", "hello")}},
 		"note:///red":   {{URI: uri, Text: "a\x1b[31m\r\n"}},
 		"note:///bytes": {{URI: uri, MIMEType: "application/x-bytes", Blob: []byte(p.say("bytes", "\x00\xff\x1b\n"))}},
 		"note:///all":   {{URI: "note:///hello", Text: "hello\n"}, {URI: "note:///bytes", Blob: []byte("\x00\xff\n")}},
 		"note:///none":  {},
+		"note:///dot":   {{URI: uri, MIMEType: "image/png", Blob: dot}},
 	}[uri]
 	if p.name != "" && strings.Contains(uri, p.name) {
 		contents = []ResourceContents{{URI: uri, Text: p.say("only", p.name+" has it\n")}}
@@ -544,6 +553,11 @@ func (p *scriptPeer) call(ctx context.Context, c *Conn, params json.RawMessage) 
 	case "structured":
 		return json.RawMessage(`{"content":[],"structuredContent":{"sum":3}}`), nil
 	case "image":
+		if call.Arguments.Name == "real" {
+			return json.RawMessage(`{"content":[{"type":"text","text":"Here:"},` +
+				`{"type":"image","data":"` + scriptPNG + `","mimeType":"image/png"},{"type":"resource","resource":` +
+				`{"uri":"note:///dot","mimeType":"image/gif","blob":"` + scriptGIF + `"}}]}`), nil
+		}
 		return json.RawMessage(`{"content":[{"type":"text","text":"Here:"},` +
 			`{"type":"image","data":"AAEC","mimeType":"image/png"}]}`), nil
 	case "empty":

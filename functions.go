@@ -8,10 +8,12 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
@@ -282,4 +284,97 @@ func ResourceText(r *ResourceContents) string {
 		return fmt.Sprintf("[resource: %s %s, %d bytes]", r.URI, r.MIMEType, len(r.Blob))
 	}
 	return fmt.Sprintf("[resource: %s]\n%s", r.URI, r.Text)
+}
+
+// The images that the API takes, as Mistral documents it: of these types, so many in a request, of so many bytes.
+const (
+	MaxImages = 8
+	MaxImage  = 10_000_000
+)
+
+// ModelContent returns a tool's result for a model that may see: its ModelText, in which each image has a number or
+// says why it is left out, and the images after those that are given, as data URLs. A blob may be an image, too. What
+// counts is what the bytes are, not what the server calls them.
+func ModelContent(r *ToolResult, images []string) (string, []string) {
+	if len(r.Content) == 0 {
+		return ModelText(r), images
+	}
+	parts := make([]string, len(r.Content))
+	for i, b := range r.Content {
+		parts[i] = ModelText(&ToolResult{Content: r.Content[i : i+1]})
+		data, isImage := b.Data, b.Type == "image"
+		if b.Type == "resource" && b.Resource != nil && b.Resource.Blob != nil {
+			data = b.Resource.Blob
+			isImage = strings.HasPrefix(b.Resource.MIMEType, "image/") || imageType(data) != ""
+		}
+		if !isImage {
+			continue
+		}
+		outcome, kind := "left out: it is not a PNG, JPEG, WEBP or GIF", imageType(data)
+		if len(data) > MaxImage {
+			outcome = "left out: it is larger than 10 MB"
+		} else if kind != "" {
+			images = append(images, "data:"+kind+";base64,"+base64.StdEncoding.EncodeToString(data))
+			outcome = fmt.Sprintf("image %d", len(images))
+		}
+		parts[i] = strings.TrimSuffix(parts[i], "]") + ", " + outcome + "]"
+	}
+	return strings.Join(parts, "\n"), images
+}
+
+// imageType returns the type of an image that the API takes, else "".
+func imageType(data []byte) string {
+	switch kind := http.DetectContentType(data); kind {
+	case "image/png", "image/jpeg", "image/webp", "image/gif":
+		return kind
+	}
+	return ""
+}
+
+// ShowImages returns messages as the API takes them, with the last of their images, at most so many, as chunks, and
+// counts all of them. Where one is left out, the text says why. The content of a tool message is a string, and the
+// user's message directly after it was refused by servers before mid-2026, so the images of tools stand in a message
+// of the user behind one of the assistant, each under the place of its result.
+func ShowImages(messages []ChatMessage, most int, why string) (shown []ChatMessage, count int) {
+	for _, m := range messages {
+		count += len(m.Images)
+	}
+	chunk := func(kind string, value any) any { return map[string]any{"type": kind, kind: value} }
+	var ofTools []any // chunks
+	left, result := count-most, 0
+	for i, m := range messages {
+		if result++; m.Role != "tool" {
+			result = 0
+		}
+		if len(m.Images) > 0 {
+			text, chunks := m.Content.Text(), []any(nil)
+			for at, url := range m.Images {
+				label := fmt.Sprintf("Image %d", at+1)
+				if m.Role == "tool" {
+					label += fmt.Sprintf(" of result %d, %s", result, m.Name)
+				}
+				if left--; left >= 0 {
+					text += fmt.Sprintf("\n(Image %d is left out: %s.)", at+1, why)
+				} else {
+					chunks = append(chunks, chunk("text", label+":"), chunk("image_url", map[string]string{"url": url}))
+				}
+			}
+			switch m.Images = nil; {
+			case m.Role == "tool":
+				m.Content, ofTools = TextContent(text), append(ofTools, chunks...)
+			case len(chunks) > 0:
+				m.Content, _ = PlainJSON(append([]any{chunk("text", text)}, chunks...)) // strings always encode
+			default:
+				m.Content = TextContent(text)
+			}
+		}
+		shown = append(shown, m)
+		if len(ofTools) > 0 && (i+1 == len(messages) || messages[i+1].Role != "tool") {
+			content, _ := PlainJSON(ofTools)
+			shown = append(shown, ChatMessage{Role: "assistant", Content: TextContent("The images follow.")},
+				ChatMessage{Role: "user", Content: content})
+			ofTools = nil
+		}
+	}
+	return shown, count
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -370,4 +371,122 @@ func TestModelText(t *testing.T) {
 			assert.Equal(t, ModelText(result), test.want)
 		})
 	}
+}
+
+// An image is what its bytes are; each has a number, also across results, or the reason why it has none.
+func TestModelContent(t *testing.T) {
+	const refused = ", left out: it is not a PNG, JPEG, WEBP or GIF]"
+	png, gif := "data:image/png;base64,"+scriptPNG, "data:image/gif;base64,"+scriptGIF
+	large := make([]byte, MaxImage)
+	copy(large, "\xff\xd8\xff")
+	jpeg := base64.StdEncoding.EncodeToString(large)
+	image := func(kind, data string) string {
+		return fmt.Sprintf(`{"type":"image","data":%q,"mimeType":%q}`, data, kind)
+	}
+	blob := func(kind, data string) string {
+		return fmt.Sprintf(`{"type":"resource","resource":{"uri":"a:b","mimeType":%q,"blob":%q}}`, kind, data)
+	}
+	for _, test := range []struct {
+		what, content, want string
+		images              []string
+	}{
+		{"nothing", ``, "", nil},
+		{"text", `{"type":"text","text":"[image: x]"}`, "[image: x]", nil},
+		{"several", image("image/png", scriptPNG) + `,{"type":"text","text":"and"},` + blob("image/gif", scriptGIF),
+			"[image: image/png, 70 bytes, image 1]\nand\n[resource: a:b image/gif, 42 bytes, image 2]", []string{png, gif}},
+		{"a wrong type", image("image/jpeg", scriptPNG), "[image: image/jpeg, 70 bytes, image 1]", []string{png}},
+		{"a blob without a type", blob("", scriptGIF), "[resource: a:b , 42 bytes, image 1]", []string{gif}},
+		{"no image", image("image/png", "AAEC"), "[image: image/png, 3 bytes" + refused, nil},
+		{"no bytes", image("image/png", ""), "[image: image/png, 0 bytes" + refused, nil},
+		{"another type", blob("image/tiff", "SUkqAA=="), "[resource: a:b image/tiff, 4 bytes" + refused, nil},
+		{"bytes", blob("application/pdf", "JVBERi0="), "[resource: a:b application/pdf, 5 bytes]", nil},
+		{"an image as text", `{"type":"resource","resource":{"uri":"a:b","mimeType":"image/svg+xml","text":"<svg/>"}}`,
+			"[resource: a:b]\n<svg/>", nil},
+		{"as large as it may be", image("image/jpeg", jpeg), "[image: image/jpeg, 10000000 bytes, image 1]",
+			[]string{"data:image/jpeg;base64," + jpeg}},
+		{"too large", image("image/jpeg", base64.StdEncoding.EncodeToString(append(large, 0))),
+			"[image: image/jpeg, 10000001 bytes, left out: it is larger than 10 MB]", nil},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			result, _, err := decodeToolResult(json.RawMessage(`{"content":[` + test.content + `]}`))
+			assert.NilError(t, err)
+			text, images := ModelContent(result, nil)
+			assert.Equal(t, text, test.want)
+			assert.DeepEqual(t, images, test.images)
+			if len(images) > 0 {
+				text, images = ModelContent(result, []string{"x"})
+				assert.Equal(t, text, strings.NewReplacer("image 1]", "image 2]", "image 2]", "image 3]").Replace(test.want))
+				assert.DeepEqual(t, images, append([]string{"x"}, test.images...))
+			}
+		})
+	}
+}
+
+// The last images go out, in an order that the strict server takes; the text says what is left out, whatever the
+// number is; what has no images stays as it is.
+func TestShowImages(t *testing.T) {
+	png, gif := "data:image/png;base64,"+scriptPNG, "data:image/gif;base64,"+scriptGIF
+	history := []ChatMessage{
+		{Role: "system", Content: TextContent("Be brief.")},
+		{Role: "user", Content: TextContent("What is it?"), Images: []string{png, gif}},
+		{Role: "assistant", Content: Content(`[{"type":"thinking","thinking":[]},{"type":"text","text":"I look."}]`),
+			ToolCalls: []ToolCall{{ID: "aaaaaaaa1", Name: "look"}, {ID: "aaaaaaaa2", Name: "none"},
+				{ID: "aaaaaaaa3", Name: "look"}}},
+		{Role: "tool", Content: TextContent("one"), ToolCallID: "aaaaaaaa1", Name: "look", Images: []string{gif}},
+		{Role: "tool", Content: TextContent("none"), ToolCallID: "aaaaaaaa2", Name: "none"},
+		{Role: "tool", Content: TextContent("two"), ToolCallID: "aaaaaaaa3", Name: "look", Images: []string{png, gif}},
+		{Role: "assistant", Content: Content(`""`), ToolCalls: []ToolCall{{ID: "aaaaaaaa4", Name: "look"}}},
+		{Role: "tool", Content: TextContent("three"), ToolCallID: "aaaaaaaa4", Name: "look", Images: []string{png}},
+	}
+	before := fmt.Sprint(history)
+	lines := func(messages []ChatMessage) (lines []string) {
+		for _, m := range messages {
+			line := strings.NewReplacer(png, "PNG", gif, "GIF").Replace(string(m.Content))
+			lines = append(lines, m.Role+" "+line)
+		}
+		return lines
+	}
+	chunks := func(parts ...string) string {
+		for i, part := range parts {
+			if parts[i] = `{"text":"` + part + `","type":"text"}`; part == "PNG" || part == "GIF" {
+				parts[i] = `{"image_url":{"url":"` + part + `"},"type":"image_url"}`
+			}
+		}
+		return "user [" + strings.Join(parts, ",") + "]"
+	}
+	const think = `assistant [{"type":"thinking","thinking":[]},{"type":"text","text":"I look."}]`
+	const follow = `assistant "The images follow."`
+	for most, want := range map[int][]string{
+		6: {`system "Be brief."`, chunks("What is it?", "Image 1:", "PNG", "Image 2:", "GIF"),
+			think, `tool "one"`, `tool "none"`, `tool "two"`, follow,
+			chunks("Image 1 of result 1, look:", "GIF", "Image 1 of result 3, look:", "PNG", "Image 2 of result 3, look:", "GIF"),
+			`assistant ""`, `tool "three"`, follow, chunks("Image 1 of result 1, look:", "PNG")},
+		2: {`system "Be brief."`, `user "What is it?\n(Image 1 is left out: of A.)\n(Image 2 is left out: of A.)"`,
+			think, `tool "one\n(Image 1 is left out: of A.)"`, `tool "none"`, `tool "two\n(Image 1 is left out: of A.)"`, follow,
+			chunks("Image 2 of result 3, look:", "GIF"),
+			`assistant ""`, `tool "three"`, follow, chunks("Image 1 of result 1, look:", "PNG")},
+		0: {`system "Be brief."`, `user "What is it?\n(Image 1 is left out: of A.)\n(Image 2 is left out: of A.)"`,
+			think, `tool "one\n(Image 1 is left out: of A.)"`, `tool "none"`,
+			`tool "two\n(Image 1 is left out: of A.)\n(Image 2 is left out: of A.)"`,
+			`assistant ""`, `tool "three\n(Image 1 is left out: of A.)"`},
+	} {
+		shown, count := ShowImages(history, most, "of A")
+		assert.Equal(t, count, 6)
+		assert.DeepEqual(t, lines(shown), want)
+		assert.Equal(t, fmt.Sprint(history), before)
+		server := newModelServer(t, modelText("fine"))
+		_, err := (&Mistral{BaseURL: server.URL, Model: "m"}).Complete(t.Context(), &ChatRequest{Messages: shown}, nil)
+		assert.NilError(t, err)
+	}
+
+	// Without ShowImages they are not sent at all.
+	server := newModelServer(t, modelText("fine"))
+	_, err := (&Mistral{BaseURL: server.URL, Model: "m"}).Complete(t.Context(), &ChatRequest{Messages: history}, nil)
+	assert.NilError(t, err)
+	assert.Assert(t, !strings.Contains(string(server.Requests()[0].Body), "base64"))
+
+	plain := slices.Clone(history[4:5])
+	shown, count := ShowImages(plain, 8, "of A")
+	assert.DeepEqual(t, lines(shown), lines(plain))
+	assert.Equal(t, count, 0)
 }

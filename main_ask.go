@@ -67,7 +67,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if p.screen.Live && p.screen.Answers && !p.json {
 		agent.OnText = view.Text
 	}
-	view.Begin(agent.Model.Model)
+	view.Begin(model.Model)
 	answer, err := agent.Chat(ctx, question)
 	view.End()
 	report.Answer, report.Usage = answer, agent.Usage
@@ -118,10 +118,9 @@ func agentError(err error) error {
 
 // newAgent returns the agent of a conversation, and the report of its calls. view shows them.
 func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
-	model := p.mistral()
-	report := &report{Model: model.Model, Calls: []callReport{}}
+	report := &report{Model: p.mistral().Model, Calls: []callReport{}}
 	agent := &Agent{
-		Model:      model,
+		Model:      chosen{p},
 		Tools:      toolbox{p, host, view},
 		System:     p.systemPrompt(host),
 		MaxTurns:   p.maxTurns,
@@ -205,7 +204,7 @@ func (p *program) keep(session *Session, agent *Agent) error {
 	if p.session == "" || slices.EqualFunc(session.History, agent.History, same) {
 		return nil
 	}
-	session.Model, session.History = agent.Model.Model, agent.History
+	session.Model, session.History = p.mistral().Model, agent.History
 	session.Usage.Add(agent.Usage)
 	if err := SaveSession(p.session, session); err != nil {
 		return fmt.Errorf("-session: %w", err)
@@ -282,7 +281,8 @@ func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	if err = t.explainCall(err); err != nil {
 		return ToolOutput{}, t.masked(err)
 	}
-	return ToolOutput{Text: ModelText(result), IsError: result.IsError, Result: result}, nil
+	text, images := ModelContent(result, nil)
+	return ToolOutput{Text: text, Images: images, IsError: result.IsError, Result: result}, nil
 }
 
 // masked returns an error without secrets, as the model reads it. (A tool's own text goes to the model as it is: what

@@ -30,6 +30,7 @@ type chat struct {
 	answers     *report  // to the last question
 	usage       Usage    // of all questions
 	attached    []string // resources for the next question
+	images      []string // in them: see ChatMessage
 	interrupted bool     // the last thing that the user did was an interrupt: the next one ends the program
 }
 
@@ -43,7 +44,7 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 	c.agent.History = session.History
 	c.agent.OnText = c.view.Text
 	defer p.turn.Store(nil)
-	c.say(fmt.Sprintf("mcpagent %s with %s; /help shows the commands, Ctrl-D quits", version, c.agent.Model.Model))
+	c.say(fmt.Sprintf("mcpagent %s with %s; /help shows the commands, Ctrl-D quits", version, c.mistral().Model))
 	for {
 		line, err := c.prompt(ctx)
 		switch {
@@ -129,20 +130,20 @@ func (c *chat) do(ctx context.Context, line string) error {
 
 // question asks the model what the user has typed, with the resources beside it.
 func (c *chat) question(ctx context.Context, question string) error {
-	mentioned, err := c.mentioned(ctx, question)
+	mentioned, images, err := c.mentioned(ctx, question)
 	if err != nil {
 		return err
 	}
-	return c.send(ctx, strings.Join(slices.Concat([]string{question}, c.attached, mentioned), "\n\n"))
+	return c.send(ctx, strings.Join(slices.Concat([]string{question}, c.attached, mentioned), "\n\n"), images...)
 }
 
 // send sends a question to the model.
-func (c *chat) send(ctx context.Context, question string) error {
-	c.attached, c.answers.Calls = nil, nil
-	c.view.Begin(c.agent.Model.Model)
+func (c *chat) send(ctx context.Context, question string, images ...string) error {
+	c.attached, c.images, c.answers.Calls = nil, nil, nil
+	c.view.Begin(c.mistral().Model)
 	c.host.Start(ctx)
 	c.agent.System = c.systemPrompt(c.host) // of more servers than before
-	_, err := c.agent.Chat(ctx, question)
+	_, err := c.agent.Chat(ctx, question, images...)
 	c.view.End()
 	c.usage.Add(c.agent.Usage)
 	saved := c.keep(c.session, c.agent)
@@ -167,36 +168,38 @@ func isTooLong(err error) bool {
 var mention = regexp.MustCompile(`(?:^|\s)@([^\s@]+)`)
 
 // mentioned reads the resources that a question names: @SERVER:URI, or @URI if it has "://". Anything else after an @
-// stays as it is: it may be an address, or a person's name.
-func (c *chat) mentioned(ctx context.Context, question string) (texts []string, err error) {
+// stays as it is: it may be an address, or a person's name. The images are those of all resources of the question.
+func (c *chat) mentioned(ctx context.Context, question string) (texts, images []string, err error) {
+	images = c.images
 	for _, match := range mention.FindAllStringSubmatch(question, -1) {
 		name := strings.TrimRight(match[1], ".,;:!?)]}'\"") // of the sentence
 		if server, _ := c.serverIn(name); server == "" && !strings.Contains(name, "://") {
 			continue
 		}
-		text, err := c.attachment(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("@%s: %w (nothing was asked)", name, err)
+		var text string
+		if text, images, err = c.attachment(ctx, name, images); err != nil {
+			return nil, nil, fmt.Errorf("@%s: %w (nothing was asked)", name, err)
 		}
 		c.say(fmt.Sprintf("(with %s, %s)", name, Plural(len(text), "byte")))
 		texts = append(texts, text)
 	}
-	return texts, nil
+	return texts, images, nil
 }
 
 // maxAttachment bounds in bytes what a resource may add to a question.
 const maxAttachment = 128 << 10
 
-// attachment reads a resource that goes with a question.
-func (c *chat) attachment(ctx context.Context, name string) (string, error) {
+// attachment reads a resource that goes with a question, beside these images.
+func (c *chat) attachment(ctx context.Context, name string, images []string) (string, []string, error) {
 	contents, err := c.readResource(ctx, c.host, name)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if len(contents) == 0 {
-		return fmt.Sprintf("[resource: %s] (empty)", name), nil
+		return fmt.Sprintf("[resource: %s] (empty)", name), images, nil
 	}
-	return Clip(contentsText(contents), maxAttachment), nil
+	text, images := ModelContent(contentsResult(contents), images)
+	return Clip(text, maxAttachment), images, nil
 }
 
 // say shows what the program itself says.
@@ -294,12 +297,12 @@ func (c *chat) resource(ctx context.Context, name string) error {
 	if name == "" {
 		return c.listResources(ctx, c.host)
 	}
-	text, err := c.attachment(ctx, name)
+	text, images, err := c.attachment(ctx, name, c.images)
 	if err != nil {
 		return err
 	}
 	c.screen.Preview(text)
-	c.attached = append(c.attached, text)
+	c.attached, c.images = append(c.attached, text), images
 	c.say(fmt.Sprintf("(%s for the next question)", Plural(len(text), "byte")))
 	return nil
 }
@@ -321,9 +324,10 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	var messages []string
+	var messages, images []string
 	for _, m := range result.Messages {
-		message := ModelText(&ToolResult{Content: []ContentBlock{m.Content}})
+		var message string
+		message, images = ModelContent(&ToolResult{Content: []ContentBlock{m.Content}}, images)
 		if len(result.Messages) > 1 {
 			message = m.Role + ": " + message
 		}
@@ -331,15 +335,14 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 		messages = append(messages, message)
 	}
 	c.screen.Show(Look{}, "")
-	return c.send(ctx, strings.Join(messages, "\n\n"))
+	return c.send(ctx, strings.Join(messages, "\n\n"), images...)
 }
 
 func (c *chat) chooseModel(_ context.Context, name string) error {
 	if name != "" {
 		c.choose(name)
-		c.agent.Model = c.mistral()
 	}
-	model := c.agent.Model
+	model := c.mistral()
 	if model.Model == offline {
 		c.say(offline + ", the built-in stand-in: another model needs MISTRAL_API_KEY, or MISTRAL_BASE_URL; " +
 			ollama + "NAME needs neither")
@@ -359,7 +362,7 @@ func (c *chat) showUsage(context.Context, string) error {
 }
 
 func (c *chat) clear(context.Context, string) error {
-	c.agent.History, c.attached = nil, nil
+	c.agent.History, c.attached, c.images = nil, nil, nil
 	if c.program.session == "" {
 		c.say("(a new conversation)")
 	} else {
@@ -382,7 +385,7 @@ func (c *chat) save(_ context.Context, path string) error {
 		return err
 	}
 	defer release()
-	session := &Session{Model: c.agent.Model.Model, Usage: c.usage, History: c.agent.History}
+	session := &Session{Model: c.mistral().Model, Usage: c.usage, History: c.agent.History}
 	err = SaveSession(path, session)
 	if err == nil {
 		c.say(fmt.Sprintf("(%s in %s)", Plural(len(session.History), "message"), path))

@@ -33,13 +33,13 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 	old := oldTurns(history)
 	before := roughTokens(history[:old])
 	switch {
-	case c.agent.Model.Model == offline:
+	case c.mistral().Model == offline:
 		return errors.New("the built-in stand-in cannot write a summary")
 	case before < minSummarized:
 		c.say(fmt.Sprintf("(the conversation is too short to compact: about %s)", Plural(roughTokens(history), "token")))
 		return nil
 	}
-	c.view.Begin(c.agent.Model.Model)
+	c.view.Begin(c.mistral().Model)
 	summary, err := c.summary(ctx, history[:old])
 	c.view.End()
 	if err != nil {
@@ -60,7 +60,7 @@ func (c *chat) offerCompact(ctx context.Context) {
 	if c.answers.context < smallContext {
 		return
 	}
-	if model, _ := c.modelInfo(ctx, c.agent.Model.Model); model.Context > 0 && c.answers.context > model.Context*3/4 {
+	if model, _ := c.modelInfo(ctx, c.mistral().Model); model.Context > 0 && c.answers.context > model.Context*3/4 {
 		c.say(fmt.Sprintf("(the conversation takes %d of the model's %d tokens: /compact puts a summary in place of its "+
 			"oldest part)", c.answers.context, model.Context))
 	}
@@ -100,7 +100,7 @@ func transcript(messages []ChatMessage, limit int) string {
 
 // summary asks the model for a summary, of less where the API says that it is too long.
 func (c *chat) summary(ctx context.Context, messages []ChatMessage) (string, error) {
-	model, _ := c.modelInfo(ctx, c.agent.Model.Model)
+	model, _ := c.modelInfo(ctx, c.mistral().Model)
 	for limit := cmp.Or(model.Context*2, maxTranscript); ; {
 		text := transcript(messages, limit)
 		answer, err := c.agent.Model.Complete(ctx, &ChatRequest{Messages: []ChatMessage{

@@ -110,7 +110,7 @@ func TestCompactFails(t *testing.T) {
 	c.agent.History = turnsOf(100)
 	assert.NilError(t, c.compact(t.Context(), ""))
 	assert.Equal(t, out.takes(), "(the conversation is too short to compact: about 30 tokens)\n")
-	c.agent.Model.Model = offline
+	c.baseURL = "" // the stand-in
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "cannot write a summary")
 }
 

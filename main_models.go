@@ -133,3 +133,28 @@ func readModels(r *http.Request) ([]modelInfo, error) {
 	slices.SortFunc(models, func(a, b modelInfo) int { return strings.Compare(a.ID, b.ID) })
 	return models, nil
 }
+
+// chosen is the model that the user has chosen, as an Agent has it. It gets the images of the conversation if it is
+// known to take some, and does without them where the API refuses them: one that is damaged must not end all.
+type chosen struct{ *program }
+
+func (c chosen) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
+	model, request, images := c.mistral(), *r, 0
+	request.Messages, images = ShowImages(r.Messages, 0, "this model is not known to take images")
+	var info modelInfo
+	if images > 0 {
+		info, _ = c.modelInfo(ctx, model.Model)
+	}
+	if !info.Vision {
+		return model.Complete(ctx, &request, onText)
+	}
+	request.Messages, _ = ShowImages(r.Messages, MaxImages, fmt.Sprintf("only the last %d are sent", MaxImages))
+	answer, err := model.Complete(ctx, &request, onText)
+	var refused *APIError
+	if errors.As(err, &refused) && slices.Contains([]int{400, 413, 415, 422}, refused.Status) {
+		c.note("%v; asking again without the images", err)
+		request.Messages, _ = ShowImages(r.Messages, 0, "the API refused a request with images")
+		return model.Complete(ctx, &request, onText)
+	}
+	return answer, err
+}

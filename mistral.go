@@ -73,6 +73,7 @@ type ChatMessage struct {
 	ToolCalls  []ToolCall `json:"tool_calls,omitempty"`   // of an assistant message only
 	ToolCallID string     `json:"tool_call_id,omitempty"` // of a tool message only: the call that it answers
 	Name       string     `json:"name,omitempty"`         // of a tool message only: the function's
+	Images     []string   `json:"images,omitempty"`       // of a user or tool message: data URLs; not sent as they are
 }
 
 // Content is a JSON string, or a list of chunks (text, thinking, reference, …). It has to be sent back as it came.
@@ -554,7 +555,7 @@ func onWire(messages []ChatMessage, host string) []ChatMessage {
 		if m.Role == "tool" {
 			messages[i].ToolCallID = callID(m.ToolCallID)
 		}
-		messages[i].ToolCalls = slices.Clone(m.ToolCalls)
+		messages[i].Images, messages[i].ToolCalls = nil, slices.Clone(m.ToolCalls)
 		for j, call := range m.ToolCalls {
 			if call.ExtraHost != host {
 				call.Extra = nil

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -1079,8 +1080,63 @@ func (s *modelServer) refuse(r *modelRequest, httpRequest *http.Request) modelRe
 		r.Tools = append(r.Tools, tool.Function)
 	}
 	r.ToolChoice, _ = known.Choice.(string)
-	if f := modelRules(body.(map[string]any)); f != nil {
+	f := modelRules(body.(map[string]any))
+	if f == nil {
+		f = s.images(r)
+	}
+	if f != nil {
 		return refuse(*f)
+	}
+	return nil
+}
+
+// images checks the images of a request as the documentation bounds them: eight, of 10 MB, of four types, and for a
+// model that takes them, if there is a list of models.
+func (s *modelServer) images(r *modelRequest) *modelFailure {
+	no := func(format string, arguments ...any) *modelFailure {
+		f := modelError(400, "invalid_request_invalid_args", "3051", fmt.Sprintf(format, arguments...))
+		return &f
+	}
+	count := 0
+	for _, m := range r.Messages {
+		var chunks []struct {
+			URL json.RawMessage `json:"image_url"`
+		}
+		_ = json.Unmarshal(m.Content, &chunks)
+		for _, chunk := range chunks {
+			var url struct{ URL string }
+			if chunk.URL == nil {
+				continue
+			}
+			if json.Unmarshal(chunk.URL, &url) != nil {
+				_ = json.Unmarshal(chunk.URL, &url.URL)
+			}
+			kind, text, ok := strings.Cut(url.URL, ";base64,")
+			data, err := base64.StdEncoding.DecodeString(text)
+			if !ok || err != nil || kind != "data:"+http.DetectContentType(data) ||
+				!slices.Contains([]string{"image/png", "image/jpeg", "image/webp", "image/gif"}, kind[5:]) {
+				return no("Image, '%.50s', could not be loaded as base64", url.URL)
+			}
+			if len(data) > 10_000_000 {
+				return no("Image is too large")
+			}
+			count++
+		}
+	}
+	var list struct {
+		Data []struct {
+			ID           string
+			Capabilities struct{ Vision bool }
+		}
+	}
+	_ = json.Unmarshal([]byte(s.Models), &list)
+	for _, model := range list.Data {
+		if model.ID == r.Model && !model.Capabilities.Vision && count > 0 {
+			return no("Image input is not enabled for this model")
+		}
+	}
+	if count > 8 {
+		return no("Too many images in request, max is 8")
 	}
 	return nil
 }
@@ -1099,12 +1155,15 @@ var modelForms = map[string]string{
 	"chosen":   "name=string",
 
 	"message system": "role=any content=string|array",
-	"message user":   "role=any content=string|array",
+	"message user":   "role=any content=string|*chunk",
 	// The API takes a list as the content of a tool message; other servers lose the id then.
 	"message tool":      "role=any content=string tool_call_id?=string name?=string",
 	"message assistant": "role=any content?=string|array|null tool_calls?=*call prefix?=boolean",
 	"call":              "id=string function=called type?=functions index?=number",
 	"called":            "name=string arguments=string|object",
+	"chunk text":        "type=any text=string",
+	"chunk image_url":   "type=any image_url=string|image",
+	"image":             "url=string detail?=string|null",
 
 	// JSON Schema, draft 7: the keywords that tools use.
 	"schema": "… minimum?=number maximum?=number exclusiveMinimum?=number exclusiveMaximum?=number multipleOf?=number " +
@@ -1153,12 +1212,13 @@ func (c *modelCheck) value(v any, types string, loc ...any) {
 			for _, name := range slices.Sorted(maps.Keys(object)) {
 				c.value(object[name], member, at(name)...)
 			}
-		case want == "message" && isObject:
-			role := fmt.Sprint(object["role"])
-			if form := modelForms["message "+role]; form != "" {
-				c.object(object, form, at(role)...)
+		case (want == "message" || want == "chunk") && isObject:
+			by := map[string]string{"message": "role", "chunk": "type"}[want]
+			tag := fmt.Sprint(object[by])
+			if form := modelForms[want+" "+tag]; form != "" {
+				c.object(object, form, at(tag)...)
 			} else {
-				c.bad("Input tag '"+role+"' found using 'role' does not match any of the expected tags", v, loc...)
+				c.bad("Input tag '"+tag+"' found using '"+by+"' does not match any of the expected tags", v, loc...)
 			}
 		case modelForms[want] != "" && isObject:
 			form := modelForms[want]
@@ -1345,6 +1405,7 @@ func TestModelServerRefuses(t *testing.T) {
 	const result = `{"role":"tool","tool_call_id":"aaaaaaaa1","name":"f","content":"ok"}`
 	const call = `{"id":"aaaaaaaa1","type":"function","index":0,"function":{"name":"f","arguments":"{}"}}`
 	const tools = `"tools":[{"type":"function",`
+	const picture = `{"type":"image_url","image_url":{"url":"data:image/png;base64,` + scriptPNG + `"}}`
 	_, tool, _ := strings.Cut(good, `"tools":[`)
 	tool, _, _ = strings.Cut(tool, `],"messages"`)
 	for _, test := range []struct {
@@ -1405,6 +1466,16 @@ func TestModelServerRefuses(t *testing.T) {
 		{result, result + "," + result, "400 Duplicate tool call id"},
 		{`"tool_call_id":"aaaaaaaa1",`, ``, "400 Tool call id has to be defined"},
 		{`"tool_call_id":"aaaaaaaa1"`, `"tool_call_id":"1"`, "400 3280"},
+		{`"content":"v"`, `"content":[{"type":"text","text":"v"},` + picture + `]`, ""},
+		{`"content":"v"`, `"content":[` + strings.Repeat(picture+",", 7) + picture + `]`, ""},
+		{`"content":"v"`, `"content":[` + strings.Repeat(picture+",", 8) + picture + `]`, "400 max is 8"},
+		{`"content":"v"`, `"content":[` + strings.Replace(picture, "png", "gif", 1) + `]`, "400 could not be loaded"},
+		{`"content":"v"`, `"content":[` + strings.Replace(picture, ";base64", "", 1) + `]`, "400 could not be loaded"},
+		{`"content":"v"`, `"content":[{"type":"image_url","image_url":"data:application/pdf;base64,JVBERi0="}]`,
+			"400 could not be loaded"},
+		{`"content":"v"`, `"content":[{"type":"image_url","image_url":{"uri":"x"}}]`, `422 "image_url","url"]`},
+		{`"content":"v"`, `"content":[{"type":"image","data":"x"}]`, "422 Input tag 'image'"},
+		{`"content":"v"`, `"content":[{"type":"text","text":"v","cache":1}]`, "422 cache"},
 		{`"tool_call_id":"aaaaaaaa1","name":"f"`, `"tool_call_id":"aaaaaaaa1","name":"a/b"`, "400 Function name was a/b"},
 	} {
 		t.Run(test.new, func(t *testing.T) {

@@ -7,7 +7,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -212,11 +211,17 @@ func (s *sampling) add(role string, content SampleContent) error {
 			results++
 		case block.Type == "tool_use", block.Type == "tool_result":
 			err = fmt.Errorf("a %s is not the %s's", block.Type, role)
-		case block.Type == "image" && role == "user":
-			url := "data:" + block.MIMEType + ";base64," + base64.StdEncoding.EncodeToString(block.Data)
-			chunks = append(chunks, map[string]any{"type": "image_url", "image_url": map[string]string{"url": url}})
 		default:
-			text := ModelText(&ToolResult{Content: content[i : i+1]})
+			part := &ToolResult{Content: content[i : i+1]}
+			text, images := ModelContent(part, nil)
+			if len(images) > 0 && role == "user" {
+				url := map[string]string{"url": images[0]}
+				chunks = append(chunks, map[string]any{"type": "image_url", "image_url": url})
+				continue
+			}
+			if len(images) > 0 {
+				text = ModelText(part)
+			}
 			texts = append(texts, text)
 			chunks = append(chunks, map[string]any{"type": "text", "text": text})
 		}

@@ -797,6 +797,7 @@ func (s *script) startModel(file string) error {
 	}
 	var replies []modelReply
 	var rest modelReply
+	models := ""
 	for block := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
 		reply := scriptReply{s, strings.Split(block, "\n")}
 		for _, line := range reply.lines {
@@ -804,7 +805,9 @@ func (s *script) startModel(file string) error {
 				return fmt.Errorf("the model cannot do this: %s", line)
 			}
 		}
-		if reply.lines[0] == "always" {
+		if list, ok := strings.CutPrefix(block, "models "); ok {
+			models = list
+		} else if reply.lines[0] == "always" {
 			rest = reply
 		} else {
 			replies = append(replies, reply)
@@ -814,7 +817,7 @@ func (s *script) startModel(file string) error {
 	s.t.Cleanup(s.end) // before the server's own end, which waits for its replies
 	s.model.mu.Lock()  // for the race detector, which does not know that another process sends the requests
 	defer s.model.mu.Unlock()
-	s.model.Rest = rest
+	s.model.Rest, s.model.Models = rest, models
 	s.env["MISTRAL_BASE_URL"], s.env["MISTRAL_API_KEY"] = s.model.URL, scriptKey
 	return nil
 }
@@ -842,6 +845,7 @@ func (s *script) endModel() error {
 //	hold NAME           answer when the script releases NAME
 //	stall               stream the text and do not end
 //	always              (first) for every request after the other replies
+//	models JSON         (first) no reply: the list of models that the server has
 //
 // or one of unauthorized, toolong, ratelimited SECONDS, unknown MODEL, page STATUS, error STATUS JSON (its message),
 // which are failures. $RESULT is the last message of the request without the space around it, $WORK the script's
@@ -852,7 +856,7 @@ type scriptReply struct {
 }
 
 var scriptReplyLine = regexp.MustCompile(`^(always|stall|unauthorized|toolong|text|` +
-	`(finish|notools|hold|text|ratelimited|unknown) .*|calls \d+ \S+ .*|call \S+ .*|page \d+|error \d+ .*)$`)
+	`(finish|notools|hold|text|ratelimited|unknown|models) .*|calls \d+ \S+ .*|call \S+ .*|page \d+|error \d+ .*)$`)
 
 func (r scriptReply) reply(w http.ResponseWriter, request *modelRequest) {
 	fill := strings.NewReplacer("$RESULT", strings.TrimSpace(request.Last()), "$WORK", r.s.work).Replace
