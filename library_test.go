@@ -1517,9 +1517,9 @@ func splitWords(text string) (all []string) {
 }
 
 func TestKeyTerms(t *testing.T) {
-	assert.DeepEqual(t, keyTerms("How does a call find its answer? A call!"), []string{"answer", "cal", "find"})
-	assert.DeepEqual(t, keyTerms("to be or not to be"), []string{"be", "not", "or", "to"})
-	assert.Equal(t, len(keyTerms("?")), 0)
+	assert.DeepEqual(t, KeyTerms("How does a call find its answer? A call!"), []string{"answer", "cal", "find"})
+	assert.DeepEqual(t, KeyTerms("to be or not to be"), []string{"be", "not", "or", "to"})
+	assert.Equal(t, len(KeyTerms("?")), 0)
 }
 
 // libFind returns all hits.

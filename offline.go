@@ -11,59 +11,44 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
-// Offline is an http.RoundTripper that serves POST …/chat/completions, whole or as a stream, without a network. It
-// is no language model. It sends the last user message to a search tool, once, and quotes the best passages of the
-// result. It prefers prose to code with a comment above it, and that to other code.
+// Offline is an http.RoundTripper that answers requests for chat completions without a network, as an API that does
+// not stream. It is no language model. It sends each part of the last user message to a search tool, and quotes the
+// best passages of what that finds.
 type Offline struct{}
 
 // RoundTrip fails only if the request's body or context does. An invalid request gets an error response of the API.
 func (Offline) RoundTrip(r *http.Request) (*http.Response, error) {
-	var body []byte
-	if r.Body != nil {
-		var err error
-		body, err = io.ReadAll(r.Body)
-		r.Body.Close()
-		if err != nil {
-			return nil, err
-		}
-	}
-	if err := r.Context().Err(); err != nil {
+	in := cmp.Or[io.ReadCloser](r.Body, http.NoBody)
+	defer in.Close()
+	body, err := io.ReadAll(in)
+	if err := cmp.Or(err, r.Context().Err()); err != nil {
 		return nil, err
 	}
 	var request offlineRequest
-	status, problem := http.StatusBadRequest, ""
-	switch err := json.Unmarshal(body, &request); {
-	case !strings.HasSuffix(r.URL.Path, "/chat/completions"):
-		status, problem = http.StatusNotFound, r.URL.Path+" not found: use /chat/completions"
-	case r.Method != http.MethodPost:
-		status, problem = http.StatusMethodNotAllowed, "the method must be POST"
-	case err != nil:
-		problem = "invalid request: " + err.Error()
-	case request.question() == "":
-		problem = "messages: a user message is required, and the last must be the user's or a tool's"
+	status, answer := http.StatusBadRequest, map[string]any{
+		"object": "error", "message": "messages: a user message is required", "type": "invalid_request_error",
 	}
-	header := http.Header{"Content-Type": {"application/json"}}
-	switch {
-	case problem != "":
-		body = offlineJSON(map[string]any{
-			"object": "error", "message": problem, "type": "invalid_request_error", "param": nil, "code": nil,
-		})
-	case request.Stream:
-		status, body = http.StatusOK, offlineStream(request.reply())
-		header.Set("Content-Type", "text/event-stream")
-	default:
-		reply := request.reply()
-		status, body = http.StatusOK, offlineFrame("chat.completion", "message", reply, offlineFinish(reply))
+	if err := json.Unmarshal(body, &request); err != nil {
+		answer["message"] = "invalid request: " + err.Error()
+	} else if parts, results := request.question(); len(parts) > 0 {
+		reply, finish := request.reply(parts, results), "stop"
+		if len(reply.ToolCalls) > 0 {
+			finish = "tool_calls"
+		}
+		status, answer = http.StatusOK, map[string]any{
+			"id": "offline", "object": "chat.completion", "model": "offline", "usage": Usage{},
+			"choices": []any{map[string]any{"index": 0, "message": reply, "finish_reason": finish}},
+		}
 	}
+	body, _ = PlainJSON(answer) // it has an encoding
 	return &http.Response{
-		Status: fmt.Sprintf("%d %s", status, http.StatusText(status)), StatusCode: status,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+		Status: http.StatusText(status), StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
 	}, nil
 }
 
@@ -74,55 +59,115 @@ type offlineRequest struct {
 		Function Function `json:"function"`
 	} `json:"tools"`
 	ToolChoice json.RawMessage `json:"tool_choice"`
-	Stream     bool            `json:"stream"`
 }
 
-// question returns the last user message on one line, or "" if the request is invalid.
-func (r *offlineRequest) question() string {
-	last := len(r.Messages) - 1
-	if last < 0 || r.Messages[last].Role != "user" && r.Messages[last].Role != "tool" {
-		return ""
-	}
-	for _, m := range slices.Backward(r.Messages) {
-		if m.Role == "user" {
-			return cmp.Or(strings.Join(strings.Fields(m.Content.Text()), " "), "?")
+// question returns the parts of the last user message, if there is one, and the results of the calls since then.
+func (r *offlineRequest) question() (parts []string, results []ChatMessage) {
+	for _, m := range r.Messages {
+		switch m.Role {
+		case "user":
+			parts, results = offlineParts(strings.Join(strings.Fields(m.Content.Text()), " ")), nil
+		case "tool":
+			results = append(results, m)
 		}
 	}
-	return ""
+	return parts, results
 }
 
-// reply calls a search tool, or quotes the result of the call.
-func (r *offlineRequest) reply() ChatMessage {
-	question, last := r.question(), r.Messages[len(r.Messages)-1]
-	if last.Role == "tool" {
-		return ChatMessage{Role: "assistant", Content: TextContent(offlineQuote(last, question))}
+var (
+	offlineNext    = regexp.MustCompile(`(?i)(?:[.?!;]|,? and) ((?:what|how|why|where|who|which|can|do|does|is)\b)`)
+	offlineRefer   = regexp.MustCompile(`(?i) (?:it|one|them)\b`)                  // to the question before
+	offlineEnd     = regexp.MustCompile("[^\\d\\s][.!?][)\"*_]*\\s|\\|\\n|```\\n") // a sentence, a row, a block of code
+	offlineHeading = regexp.MustCompile(`^(?:#.*\n\s*)+`)
+	offlineHead    = regexp.MustCompile(`^(?:(?://|#).*\n)*.*`) // a declaration's first line, and the comment above it
+)
+
+// offlineParts splits a text into at most three questions. One that says nothing itself is part of the one before it.
+func offlineParts(text string) (parts []string) {
+	for i, part := range strings.SplitN(offlineNext.ReplaceAllString(text, "\n$1"), "\n", 3) {
+		switch part = strings.ReplaceAll(part, "\n", " "); {
+		case i == 0:
+			parts = append(parts, cmp.Or(part, "?"))
+		case offlineAlike(part, text) == 0:
+			parts[len(parts)-1] += " " + part
+		case offlineRefer.MatchString(part):
+			parts = append(parts, parts[len(parts)-1]+" "+part)
+		default:
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// offlineAlike returns how many of the terms of two texts they have in common: 1 for all, 0 for none.
+func offlineAlike(a, b string) float64 {
+	common, terms, others := 0, KeyTerms(a), KeyTerms(b)
+	for _, term := range terms {
+		if slices.Contains(others, term) {
+			common++
+		}
+	}
+	return float64(2*common) / float64(max(1, len(terms)+len(others)))
+}
+
+// reply quotes the results, or searches for each part of the question: in prose if the tool can do that, then, without
+// an answer, in everything.
+func (r *offlineRequest) reply(parts []string, results []ChatMessage) ChatMessage {
+	message, answer, missed := ChatMessage{Role: "assistant"}, "", ""
+	for i, result := range results[max(0, len(results)-len(parts)):] {
+		if quote := offlineQuote(result, parts[i], 3/len(parts)); quote == "" {
+			missed += fmt.Sprintf("Nothing was found for %q.\n", parts[i])
+		} else if !strings.Contains(answer, quote) {
+			answer += quote
+		}
 	}
 	for _, t := range r.Tools {
-		var schema struct{ Required []string }
+		var schema struct {
+			Required   []string
+			Properties map[string]json.RawMessage
+		}
 		_ = json.Unmarshal(t.Function.Parameters, &schema) // an invalid schema requires nothing
 		isSearch := strings.Contains(strings.ToLower(t.Function.Name), "search") && len(schema.Required) == 1
-		if isSearch && string(r.ToolChoice) != `"none"` {
-			return ChatMessage{Role: "assistant", Content: TextContent(""), ToolCalls: []ToolCall{{
-				ID:        fmt.Sprintf("call%05d", len(r.Messages)), // nine characters, unique in the history
-				Name:      t.Function.Name,
-				Arguments: string(offlineJSON(map[string]string{schema.Required[0]: question})),
-			}}}
+		proseFirst := schema.Properties["source_filter"] != nil
+		done := answer != "" || len(results) > len(parts) || len(results) > 0 && !proseFirst
+		if done || !isSearch || string(r.ToolChoice) == `"none"` {
+			continue
 		}
+		for i, part := range parts {
+			arguments := map[string]string{schema.Required[0]: part}
+			if proseFirst && len(results) == 0 {
+				arguments["source_filter"] = "*.md"
+			}
+			id := fmt.Sprintf("call%04d%d", len(r.Messages), i) // nine characters, unique in the history
+			text, _ := PlainJSON(arguments)                     // they have an encoding
+			message.ToolCalls = append(message.ToolCalls, ToolCall{ID: id, Name: t.Function.Name, Arguments: string(text)})
+		}
+		return message
 	}
-	return ChatMessage{Role: "assistant", Content: TextContent("No tool here is a search with one required argument.\n")}
+	switch {
+	case answer != "":
+		answer += missed
+	case len(results) == 0:
+		answer = "No tool here is a search with one required argument.\n"
+	default:
+		answer = "Nothing was found that fits. Try other words. With no server configured, these have answers:\n\n" +
+			"- What can this program do?\n- What is MCP?\n- How do I set up a server?\n- What happens on Ctrl-C?\n"
+	}
+	message.Content = TextContent(strings.TrimSpace(answer))
+	return message
 }
 
 // offlinePassage is a passage as search_chunks returns it.
 type offlinePassage struct {
-	Text       string
-	Source     string
-	StartLine  int `json:"start_line"`
-	Similarity float64
+	Text, Source string
+	StartLine    int `json:"start_line"`
+	EndLine      int `json:"end_line"`
+	Similarity   float64
 }
 
-// offlineQuote quotes the three best passages of a search result with their sources. Any other result is quoted as a
-// passage of its own.
-func offlineQuote(result ChatMessage, question string) string {
+// offlineQuote quotes the best passages of a search result with their sources: the best one, what goes on from it, and
+// what is nearly as good. Any other result is quoted as it is.
+func offlineQuote(result ChatMessage, question string, most int) (quote string) {
 	text := strings.TrimSpace(result.Content.Text())
 	var found struct {
 		Results    []offlinePassage
@@ -131,87 +176,55 @@ func offlineQuote(result ChatMessage, question string) string {
 	if json.Unmarshal([]byte(text), &found) != nil || found.Results == nil && found.TotalCount == nil {
 		found.Results = []offlinePassage{{Text: text}}
 	}
-	// A passage with the question in quotation marks shows how to ask it and does not answer it.
 	passages := slices.DeleteFunc(found.Results, func(p offlinePassage) bool {
-		return p.Text == "" || strings.Contains(p.Text, `"`+question+`"`)
+		isPart := strings.HasPrefix(p.Text, "\t")                                   // of a declaration
+		return p.Text == "" || isPart || strings.Contains(p.Text, `"`+question+`"`) // which shows how to ask
 	})
-	slices.SortStableFunc(passages, func(a, b offlinePassage) int { return cmp.Compare(b.weight(), a.weight()) })
-	var b strings.Builder
-	for i, p := range passages {
-		if i == 3 || p.weight() < passages[0].weight()/2 {
-			break
+	for i, p := range passages { // a heading that is much of the question weighs more
+		passages[i].Similarity *= 1 + 2*offlineAlike(question, offlineHeading.FindString(p.Text))
+		if path.Ext(p.Source) == ".go" { // prose comes first
+			passages[i].Similarity *= 0.8
 		}
-		b.WriteString(cmp.Or(p.Source, result.Name))
+	}
+	slices.SortStableFunc(passages, func(a, b offlinePassage) int { return cmp.Compare(b.Similarity, a.Similarity) })
+	for _, p := range passages {
+		first := passages[0]
+		goesOn := p.StartLine > first.EndLine && p.StartLine < first.EndLine+3 && p.Text[0] != '#'
+		fits := p.Source == first.Source && (goesOn || p.Similarity >= 0.9*first.Similarity)
+		if most == 0 || !fits || 0 < p.Similarity && p.Similarity < 0.4 { // what fits a little has 0.4
+			continue
+		}
+		most--
+		quote += cmp.Or(p.Source, result.Name)
 		if p.StartLine > 0 {
-			fmt.Fprintf(&b, ":%d", p.StartLine)
+			quote += fmt.Sprintf(":%d", p.StartLine)
 		}
-		b.WriteString("\n    " + strings.ReplaceAll(offlineCut(p.Text), "\n", "\n    ") + "\n\n")
+		quote += "\n\n" + offlineCut(p.Text, p.Source) + "\n\n"
 	}
-	return cmp.Or(b.String(), "The search found nothing. Try other words.\n")
+	return quote
 }
 
-// weight is the similarity, higher for prose and lower for code without a comment above it.
-func (p offlinePassage) weight() float64 {
+// offlineCut returns a text as markdown. One that is too long ends after a sentence, a row of a table or a block of
+// code; a declaration, after its first line.
+func offlineCut(text, source string) string {
+	const most = 1600 // bytes
+	language, end := strings.TrimPrefix(path.Ext(source), "."), 0
 	switch {
-	case path.Ext(p.Source) == ".md":
-		return 1.5 * p.Similarity
-	case path.Ext(p.Source) == ".go" && !strings.HasPrefix(p.Text, "//"):
-		return 0.7 * p.Similarity
+	case language != "" && language != "md" && language != "txt":
+		if len(text) > most {
+			text = offlineHead.FindString(text) + "\n…"
+		}
+		fence := strings.Repeat("`", 3+min(1, strings.Count(text, "```")))
+		return fence + language + "\n" + text + "\n" + fence
+	case len(text) <= most:
+		return text
 	}
-	return p.Similarity
-}
-
-// offlineCut cuts a text after sixteen lines or 1200 bytes.
-func offlineCut(text string) string {
-	lines := strings.SplitAfter(text, "\n")
-	short := strings.Join(lines[:min(16, len(lines))], "")
-	short = strings.ToValidUTF8(short[:min(1200, len(short))], "")
-	if len(short) < len(text) {
-		return strings.TrimSpace(short) + " […]"
+	for _, at := range offlineEnd.FindAllStringIndex(text[:most], -1) {
+		inRow := text[strings.LastIndexByte(text[:at[0]], '\n')+1] == '|' && text[at[0]] != '|'
+		if !inRow && strings.Count(text[:at[1]], "```")%2 == 0 {
+			end = at[1]
+		}
 	}
-	return text
-}
-
-// offlineStream encodes a reply as server-sent events: the text by lines, a tool call as a whole.
-func offlineStream(reply ChatMessage) []byte {
-	var b bytes.Buffer
-	send := func(delta map[string]any, finish any) {
-		fmt.Fprintf(&b, "data: %s\n\n", offlineFrame("chat.completion.chunk", "delta", delta, finish))
-	}
-	send(map[string]any{"role": "assistant", "content": ""}, nil)
-	for line := range strings.Lines(reply.Content.Text()) {
-		send(map[string]any{"content": line}, nil)
-	}
-	end := map[string]any{"content": ""}
-	if len(reply.ToolCalls) > 0 {
-		end["tool_calls"] = reply.ToolCalls
-	}
-	send(end, offlineFinish(reply))
-	b.WriteString("data: [DONE]\n\n")
-	return b.Bytes()
-}
-
-// offlineFrame encodes a message or a part of one. The last part has a finish reason, and a usage of no tokens.
-func offlineFrame(object, part string, message, finish any) []byte {
-	frame := map[string]any{
-		"id": "offline", "object": object, "created": time.Now().Unix(), "model": "offline",
-		"choices": []any{map[string]any{"index": 0, part: message, "finish_reason": finish}},
-	}
-	if finish != nil {
-		frame["usage"] = Usage{}
-	}
-	return offlineJSON(frame)
-}
-
-func offlineFinish(reply ChatMessage) string {
-	if len(reply.ToolCalls) > 0 {
-		return "tool_calls"
-	}
-	return "stop"
-}
-
-// offlineJSON encodes a value that always has an encoding.
-func offlineJSON(v any) []byte {
-	b, _ := PlainJSON(v)
-	return b
+	text = strings.TrimSpace(strings.ToValidUTF8(text[:cmp.Or(end, strings.LastIndexByte(text[:most], ' ')+1, most)], ""))
+	return text + strings.Repeat("\n```", strings.Count(text, "```")%2) + "\n\n…"
 }

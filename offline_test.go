@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -55,33 +57,106 @@ func offlineTalk(t *testing.T, history []ChatMessage, question, result string) [
 }
 
 func TestOfflineQuotes(t *testing.T) {
-	long := `{"results":[{"text":"` + strings.Repeat(`a line\n`, 20) + `","source":"a.txt"}]}`
-	head := strings.TrimSuffix(strings.Repeat("    a line\n", 16), "\n") + " […]\n\n"
-	const nothing = "The search found nothing. Try other words.\n"
+	lines := strings.Repeat("One thing. Another `a.b` thing, e.g\\n", 60)
+	sentences := strings.ReplaceAll(lines[:44*37], `\n`, "\n") + "One thing."
+	rows := strings.Repeat("| a cell. More | b |\\n", 90)
+	row := strings.ReplaceAll(rows[:76*22], `\n`, "\n")
+	block := "```sh\\n" + strings.Repeat("A line. \\n", 200) + "```\\n"
+	function := "// F does it.\\nfunc F() {\\n" + strings.Repeat("\\tG(1234567890)\\n", 150) + "}\\n"
+	quoted := func(source, text string) string {
+		return `{"results":[{"text":"` + text + `","source":"` + source + `","similarity":0.5}]}`
+	}
+	const nothing = "Nothing was found that fits."
 	for _, test := range []struct{ what, result, want string }{
 		{"nothing", `{"results":[],"total_count":0,"query":"x"}`, nothing},
 		{"no results", `{"results":null,"total_count":0,"query":"x"}`, nothing},
 		{"no text", " \n", nothing},
-		{"an error", "Error: the tool failed", "search\n    Error: the tool failed\n\n"},
-		{"another object", `{"temperature":20}`, "search\n    {\"temperature\":20}\n\n"},
-		{"text", "Tea is a\ndrink.\n", "search\n    Tea is a\n    drink.\n\n"},
-		{"many lines", long, "a.txt\n" + head},
-		{"a long line", strings.Repeat("é", 1000), "search\n    " + strings.Repeat("é", 600) + " […]\n\n"},
+		{"what hardly fits", `{"results":[{"text":"Far off.","source":"d.md","similarity":0.1}]}`, nothing},
+		{"an error", "Error: the tool failed", "search\n\nError: the tool failed"},
+		{"another object", `{"temperature":20}`, "search\n\n{\"temperature\":20}"},
+		{"text", "Tea is a\ndrink.\n", "search\n\nTea is a\ndrink."},
+		{"sentences", quoted("a.txt", lines), "a.txt\n\n" + sentences + "\n\n…"},
+		{"rows", quoted("a.md", rows), "a.md\n\n" + row + "\n…"},
+		{"no block in part", quoted("a.md", "Do this. So:\\n\\n"+block), "a.md\n\nDo this.\n\n…"},
+		{"a block alone", quoted("a.md", block),
+			"a.md\n\n```sh\n" + strings.Repeat("A line. \n", 176) + "A line.\n```\n\n…"},
+		{"a long line", strings.Repeat("é", 1000), "search\n\n" + strings.Repeat("é", 800) + "\n\n…"},
+		{"a function", quoted("a.go", `// F has `+"```"+`.\nfunc F() {}`),
+			"a.go\n\n````go\n// F has ```.\nfunc F() {}\n````"},
+		{"a long function", quoted("a.go", function), "a.go\n\n```go\n// F does it.\nfunc F() {\n…\n```"},
+		{"no part of a function", quoted("a.go", `\treturn tea\n}`), nothing},
 		{"without sources", `{"results":[{"text":"1"},{"text":"2"},{"text":""},{"text":"3"},{"text":"4"}]}`,
-			"search\n    1\n\nsearch\n    2\n\nsearch\n    3\n\n"},
-		{"prose first", `{"results":[{"text":"func F() {}","source":"a.go","start_line":2,"similarity":0.6},` +
-			`{"text":"// G does it.","source":"b.go","start_line":3,"similarity":0.5},` +
-			`{"text":"It is done.","source":"docs/c.md","start_line":4,"similarity":0.4},` +
-			`{"text":"Far off.","source":"d.md","similarity":0.1}]}`,
-			"docs/c.md:4\n    It is done.\n\nb.go:3\n    // G does it.\n\na.go:2\n    func F() {}\n\n"},
+			"search\n\n1\n\nsearch\n\n2\n\nsearch\n\n3"},
+		{"a heading first, and prose", `{"results":[` +
+			`{"text":"// F is tea.","source":"a.go","start_line":2,"similarity":0.6},` +
+			`{"text":"It is tea.","source":"a.md","start_line":4,"similarity":0.7},` +
+			`{"text":"## What is tea?\n\nA drink.","source":"b.md","start_line":5,"similarity":0.5},` +
+			`{"text":"# A pot of tea\n\nWhat it is in.","source":"c.md","similarity":0.5}]}`,
+			"b.md:5\n\n## What is tea?\n\nA drink."},
+		{"what belongs together", `{"results":[{"text":"It goes on.","source":"a.md","start_line":9,"similarity":0.41},` +
+			`{"text":"# Tea\n\nA drink.","source":"a.md","start_line":5,"end_line":7,"similarity":0.6},` +
+			`{"text":"# Cold tea\n\nIt too.","source":"a.md","start_line":30,"similarity":0.8},` +
+			`{"text":"# Tea\n\nElsewhere.","source":"b.md","start_line":3,"similarity":0.6},` +
+			`{"text":"Far from it.","source":"a.md","start_line":50,"similarity":0.41}]}`,
+			"a.md:30\n\n# Cold tea\n\nIt too.\n\na.md:5\n\n# Tea\n\nA drink."},
+		{"the same section", `{"results":[{"text":"It goes on.","source":"a.md","start_line":9,"similarity":0.41},` +
+			`{"text":"# Tea\n\nA drink.","source":"a.md","start_line":5,"end_line":7,"similarity":0.6}]}`,
+			"a.md:5\n\n# Tea\n\nA drink.\n\na.md:9\n\nIt goes on."},
 		{"not the question itself", `{"results":[{"text":"$ go run . \"What is tea?\"","source":"README.md"},` +
-			`{"text":"Tea is a drink.","source":"tea.md"}]}`, "tea.md\n    Tea is a drink.\n\n"},
+			`{"text":"Tea is a drink.","source":"tea.md"}]}`, "tea.md\n\nTea is a drink."},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			history := offlineTalk(t, nil, "What is tea?", test.result)
-			assert.Equal(t, history[3].Content.Text(), test.want)
+			if answer := history[3].Content.Text(); test.want == nothing {
+				assert.Assert(t, strings.HasPrefix(answer, nothing), answer)
+			} else {
+				assert.Equal(t, answer, test.want)
+			}
 		})
 	}
+}
+
+func TestOfflineParts(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                               "?",
+		"What is tea?":                   "What is tea?",
+		"what is tea and how is it made": "what is tea|what is tea how is it made",
+		"What is tea, and where can I buy coffee?":           "What is tea|where can I buy coffee?",
+		"Tea is cold. What can I do?":                        "Tea is cold What can I do?",
+		"Who is it? What is tea? How is coffee made? Where?": "Who is it|What is tea|How is coffee made Where?",
+	} {
+		assert.Equal(t, strings.Join(offlineParts(text), "|"), want)
+	}
+}
+
+// A question in two parts gets two answers. A search that can be told to searches prose first, and if that has no
+// answer everything.
+func TestOfflineSearchesProseFirst(t *testing.T) {
+	r := &ChatRequest{Tools: []Function{{Name: "search", Parameters: json.RawMessage(
+		`{"properties":{"source_filter":{"type":"string"}},"required":["query"]}`)}}}
+	ask := func(text string) {
+		r.Messages = append(r.Messages, ChatMessage{Role: "user", Content: TextContent(text)})
+	}
+	step := func(results ...string) (arguments []string) {
+		for i, result := range results {
+			id := r.Messages[len(r.Messages)-1-i].ToolCalls[i].ID
+			r.Messages = append(r.Messages, ChatMessage{Role: "tool", ToolCallID: id, Content: TextContent(result)})
+		}
+		answer := offlineAsk(t, r)
+		r.Messages = append(r.Messages, answer)
+		for _, call := range answer.ToolCalls {
+			arguments = append(arguments, call.Arguments)
+		}
+		return arguments
+	}
+	const none = `{"results":[],"total_count":0}`
+	ask("What is tea, and where is cocoa?")
+	assert.DeepEqual(t, step(), []string{
+		`{"query":"What is tea","source_filter":"*.md"}`, `{"query":"where is cocoa?","source_filter":"*.md"}`})
+	assert.DeepEqual(t, step(none, none), []string{`{"query":"What is tea"}`, `{"query":"where is cocoa?"}`})
+	assert.Equal(t, len(step(`{"results":[{"text":"A drink.","source":"a"},{"text":"Yes."}]}`, none)), 0)
+	answer := r.Messages[len(r.Messages)-1].Content.Text()
+	assert.Equal(t, answer, "a\n\nA drink.\n\nNothing was found for \"where is cocoa?\".")
 }
 
 // A second question gets a second search, with an id of its own.
@@ -90,7 +165,7 @@ func TestOfflineAnswersTheLastQuestion(t *testing.T) {
 	history = offlineTalk(t, history, "What is tea?", "A drink.")
 	history = offlineTalk(t, history, "What is <coffee>?", "Another.")
 	assert.Assert(t, history[2].ToolCalls[0].ID != history[6].ToolCalls[0].ID)
-	assert.Equal(t, history[8].Content.Text(), "search\n    Another.\n\n")
+	assert.Equal(t, history[8].Content.Text(), "search\n\nAnother.")
 }
 
 func TestOfflineWithoutASearch(t *testing.T) {
@@ -98,13 +173,13 @@ func TestOfflineWithoutASearch(t *testing.T) {
 	none := &ChatRequest{Tools: []Function{search}, ToolChoice: "none"}
 	for _, r := range []*ChatRequest{{}, {Tools: []Function{{Name: "ask"}}}, none} {
 		r.Messages = []ChatMessage{{Role: "user", Content: TextContent(" ")}}
-		assert.Equal(t, offlineAsk(t, r).Content.Text(), "No tool here is a search with one required argument.\n")
+		assert.Equal(t, offlineAsk(t, r).Content.Text(), "No tool here is a search with one required argument.")
 	}
 }
 
 func TestOfflineErrors(t *testing.T) {
 	const path = "http://offline.invalid/v1/chat/completions"
-	const noUser = "messages: a user message is required, and the last must be the user's or a tool's"
+	const noUser = "messages: a user message is required"
 	for _, test := range []struct {
 		method, url, body string
 		status            int
@@ -114,10 +189,8 @@ func TestOfflineErrors(t *testing.T) {
 		{"POST", path, `{"messages":7}`, 400, "invalid request: json: cannot unmarshal"},
 		{"POST", path, `{}`, 400, noUser},
 		{"POST", path, `{"messages":[{"role":"system","content":"x"}]}`, 400, noUser},
-		{"POST", path, `{"messages":[{"role":"user","content":"x"},{"role":"assistant","content":"y"}]}`, 400, noUser},
 		{"POST", path, `{"messages":[{"role":"tool","content":"x"}]}`, 400, noUser},
-		{"GET", path, ``, 405, "the method must be POST"},
-		{"GET", "http://offline.invalid/v1/models", ``, 404, "/v1/models not found: use /chat/completions"},
+		{"GET", path, ``, 400, "invalid request: unexpected end of JSON input"},
 	} {
 		r, err := http.NewRequest(test.method, test.url, strings.NewReader(test.body))
 		assert.NilError(t, err)
@@ -148,16 +221,46 @@ func FuzzOffline(f *testing.F) {
 	f.Add("What is \"tea\"?", `{"results":[{"text":"x","start_line":1e99},7]}`)
 	f.Add("'", `{"results":[{"text":"x","similarity":-1},{"text":"y"}]}`)
 	f.Fuzz(func(t *testing.T, question, result string) {
-		text := offlineQuote(ChatMessage{Role: "tool", Name: "search", Content: TextContent(result)}, question)
-		assert.Assert(t, strings.HasSuffix(text, "\n"))
+		text := offlineQuote(ChatMessage{Role: "tool", Name: "search", Content: TextContent(result)}, question, 3)
+		assert.Assert(t, text == "" || strings.HasSuffix(text, "\n\n"))
+		assert.Assert(t, len(offlineParts(question)) > 0)
 	})
 }
 
-// The README's question, with no key and no network.
-func TestOfflineOverTheOwnSource(t *testing.T) {
-	const question = "How does a call find its answer?"
-	found := libCall(t, SourceLibrary(), "search_chunks", `{"query":"`+question+`"}`)
-	history := offlineTalk(t, nil, question, found.Content[0].Text)
-	assert.Assert(t, is.Regexp(`(?m)^\S+\.(go|md):\d+$`, history[3].Content.Text()))
-	assert.Assert(t, is.Contains(history[3].Content.Text(), "rpc.go:"))
+// TestFirstQuestions asks the program's own pages what people ask first: the right passages must come first.
+func TestFirstQuestions(t *testing.T) {
+	library := SourceLibrary()
+	parameters := json.RawMessage(`{"properties":{"source_filter":{"type":"string"}},"required":["query"]}`)
+	passage := regexp.MustCompile(`(?m)^(\S+\.(?:go|md)):\d+\n\n`)
+	asked := 0
+	for line := range strings.Lines(readText(t, "testdata/questions.txt")) {
+		if line[0] == '#' {
+			continue
+		}
+		fields := strings.Split(strings.TrimSpace(line), " | ")
+		r := &ChatRequest{Tools: []Function{{Name: "search_chunks", Parameters: parameters}}}
+		r.Messages = []ChatMessage{{Role: "user", Content: TextContent(fields[0])}}
+		answer := offlineAsk(t, r)
+		for len(answer.ToolCalls) > 0 {
+			r.Messages = append(r.Messages, answer)
+			for _, call := range answer.ToolCalls {
+				found := libCall(t, library, call.Name, call.Arguments).Content[0].Text
+				r.Messages = append(r.Messages, ChatMessage{Role: "tool", ToolCallID: call.ID, Content: TextContent(found)})
+			}
+			answer = offlineAsk(t, r)
+		}
+		text := answer.Content.Text()
+		if asked++; fields[1] == "nothing" {
+			assert.Check(t, strings.HasPrefix(text, "Nothing was found that fits."), "%s\n\n%s", fields[0], text)
+			continue
+		}
+		places := passage.FindAllStringSubmatchIndex(text, -1)
+		places = append(places, []int{len(text)})
+		for i, want := range slices.Collect(slices.Chunk(fields[1:], 2)) {
+			ok := i < len(places)-1 && text[places[i][2]:places[i][3]] == want[0] &&
+				strings.Contains(text[places[i][1]:places[i+1][0]], want[1])
+			assert.Check(t, ok, "%s\nmust have %s as passage %d:\n\n%s", fields[0], want, i+1, text)
+		}
+	}
+	assert.Equal(t, asked, 43) // of which three have no answer
 }

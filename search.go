@@ -137,7 +137,7 @@ func Search(query string, limit int, least func(source string) float64, indexes 
 	}
 	scores := make([][]float64, len(indexes)) // of the passages of each index; nil if they have no term of the query
 	postings := make([][]posting, len(indexes))
-	for _, term := range keyTerms(query) {
+	for _, term := range KeyTerms(query) {
 		found := 0.0
 		for i, x := range indexes {
 			postings[i] = x.find(term, postings[i][:0])
@@ -255,8 +255,8 @@ func passages(text string, prose bool) []Passage {
 	return all
 }
 
-// keyTerms returns the distinct terms of a query without stop words. A query of stop words alone keeps them.
-func keyTerms(query string) []string {
+// KeyTerms returns the distinct terms of a query without stop words. A query of stop words alone keeps them.
+func KeyTerms(query string) []string {
 	var all []string
 	eachWord(query, func(word []byte) { all = append(all, string(word)) })
 	key := slices.DeleteFunc(slices.Clone(all), isStopWord)
