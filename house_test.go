@@ -522,12 +522,12 @@ func declarations(t *testing.T, path string) map[string]bool {
 type mentions struct {
 	files map[string]map[string]bool // the declarations of each file
 	all   map[string]bool            // of all files together
-	usage string                     // main.go
+	usage string                     // of the program
 	wire  []string                   // the lines of all transcripts, and of the session with an authorization server
 }
 
 func newMentions(t *testing.T) *mentions {
-	m := &mentions{files: make(map[string]map[string]bool), all: make(map[string]bool), usage: readText(t, "main.go")}
+	m := &mentions{files: make(map[string]map[string]bool), all: make(map[string]bool), usage: usage()}
 	paths, err := filepath.Glob("*.go")
 	assert.NilError(t, err)
 	for _, path := range paths {

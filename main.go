@@ -30,59 +30,6 @@ import (
 
 const version = "0.1.0"
 
-const usage = `mcpagent asks a language model a question that it answers with the tools of MCP servers.
-
-  mcpagent "question"          ask once: the answer on stdout, everything else on stderr; text on stdin, if
-                               that is a pipe or a file, is part of the question; what follows -- is no command
-  mcpagent                     on a terminal: a chat; else the same, with the question read from stdin
-  mcpagent tools [SERVER|TOOL] list the tools of every server, or of one; or all that one tool takes
-  mcpagent call TOOL [KEY=VALUE ... | JSON | @FILE | -]   call one tool, no model; KEY=@FILE reads a value from a file
-  mcpagent resources [SERVER]  list their resources
-  mcpagent read URI            print a resource; SERVER:URI where several servers have it
-  mcpagent prompts [SERVER]    list their prompts
-  mcpagent prompt NAME [KEY=VALUE ...]   fill in a prompt and print its messages
-  mcpagent login|logout URL|NAME   log in to a server that asks for it (OAuth), in the browser; or forget the login
-  mcpagent whoami [URL|NAME]   show the logins that are kept: where, with which scopes, until when
-  mcpagent serve [DIR]         be an MCP server on stdio: search over DIR, or over this program's source
-  mcpagent serve -http ADDR [DIR]   the same over HTTP; an ADDR without a host (:8080) is for this machine alone
-  mcpagent version | help
-
-  variable           flag            meaning                                            default
-  MISTRAL_API_KEY                    key of the model's API                             none: the offline stand-in
-  MISTRAL_MODEL      -model, -m      the model's name; ollama:NAME is one of Ollama     mistral-large-latest
-  MISTRAL_BASE_URL                   any chat-completions API (Ollama, vLLM, …)         Mistral's
-  MCP_CONFIG         -config         the servers: a file of mcpServers, as .mcp.json    ./.mcp.json, ~/.mcp.json,
-                                     of most hosts is                                   ~/.mcphost.json, the built-in
-  MCP_TRUST          -trust          1: start the servers of ./.mcp.json without asking  ask on a terminal, else refuse
-  MCP_SERVER         -server         one server instead: its command line, where words  none
-                                     NAME=VALUE set its environment; or its URL
-  MCP_HEADERS                        headers for the URL, one "Name: value" a line      none
-  MCP_PROTOCOL       -protocol       protocol revision to speak                         auto
-  MCP_SYSTEM         -system         system prompt; @FILE reads it from a file          a short one
-  MCP_APPROVE        -approve        calls by the model, and the server's own questions ask on a terminal, else never
-                                     to it: ask, always, never
-  MCP_MAX_TURNS      -max-turns      model turns per question                           20
-  MCP_MAX_REPEATS    -max-repeats    equal calls with equal results, nothing changed    10
-  MCP_MAX_RESULT     -max-result     bytes of a tool's result that the model gets       65536
-  MCP_MAX_SAMPLES    -max-samples    requests of servers to the model per question      20
-  MCP_MAX_QUESTIONS  -max-questions  questions of a server before it answers a request  50
-  MCP_TIMEOUT        -timeout        of a request to a server without progress          30m
-  MCP_START_TIMEOUT  -start-timeout  of a server's start                                30s; 5m where npx, docker
-                                                                                        and the like download it
-  MCP_TRACE          -trace          every message on the wire, and the servers'        off
-                                     stderr: 1 for stderr, or a file
-                     -session        a file with the conversation: it is continued,     none
-                                     and kept there
-                     -o              where images and other bytes go, or else the text  a new file, or stdout
-                     -http           where serve is to listen: HOST:PORT, :PORT         stdio
-                     -max-file       MiB of a file that serve reads, at most; 128       2
-                                     times as much in all, 10,000 times as many files
-                     -json           machine-readable output                            off
-                     -q              nothing but the answer                             off
-
-Exit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, 4 the model failed, 130 interrupted.
-`
-
 const defaultSystem = "You answer questions with the help of tools. Call a tool when it can know what you do not; " +
 	"say which source an answer comes from; say so when the tools do not have it."
 
@@ -227,9 +174,7 @@ type program struct {
 
 func (p *program) run(ctx context.Context, args []string) error {
 	args, err := p.parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		return p.screen.Print(usage)
-	} else if err != nil {
+	if err != nil {
 		return err
 	}
 	name := ""
@@ -237,7 +182,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 		name = args[0]
 	}
 	commands := map[string]func(context.Context, []string) error{
-		"help":      func(context.Context, []string) error { return p.screen.Print(usage) },
+		"help":      p.help,
 		"version":   func(context.Context, []string) error { return p.screen.Print(versionLine(debug.ReadBuildInfo())) },
 		"tools":     p.onHost(name, p.listTools),
 		"resources": p.onHost(name, p.listResources),
@@ -315,35 +260,10 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	p.secrets.Add("[key]", p.key)
 	p.baseURL = os.Getenv("MISTRAL_BASE_URL")
 	p.secrets.AddVariable("MISTRAL_BASE_URL", p.baseURL)
-	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	// The third argument, else a usage text, is the name of the variable that sets the flag, too.
-	f.StringVar(&p.model, "model", "mistral-large-latest", "MISTRAL_MODEL")
-	f.StringVar(&p.model, "m", p.model, "")
-	f.StringVar(&p.config, "config", "", "MCP_CONFIG")
-	f.BoolVar(&p.trust, "trust", false, "MCP_TRUST")
-	f.StringVar(&p.server, "server", "", "MCP_SERVER")
-	f.Func("protocol", "MCP_PROTOCOL", oneOf(&p.protocol, append([]string{"auto"}, Revisions()...)...))
-	f.StringVar(&p.system, "system", defaultSystem, "MCP_SYSTEM")
-	f.Func("approve", "MCP_APPROVE", oneOf(&p.approve, "ask", "always", "never"))
-	f.Func("max-turns", "MCP_MAX_TURNS", number(&p.maxTurns, 20))
-	f.Func("max-repeats", "MCP_MAX_REPEATS", number(&p.maxRepeats, 10))
-	f.Func("max-result", "MCP_MAX_RESULT", number(&p.maxResult, 65536))
-	f.Func("max-samples", "MCP_MAX_SAMPLES", number(&p.maxSamples, 20))
-	f.Func("max-questions", "MCP_MAX_QUESTIONS", number(&p.maxQuestions, 50))
-	f.Func("timeout", "MCP_TIMEOUT", duration(&p.timeout, 30*time.Minute))
-	f.Func("start-timeout", "MCP_START_TIMEOUT", duration(&p.start, 0)) // 0: Server's own bounds
-	f.StringVar(&p.trace, "trace", "", "MCP_TRACE")
-	f.StringVar(&p.session, "session", "", "")
-	f.StringVar(&p.output, "o", "", "")
-	f.Func("http", "", p.listenAt)
-	f.Func("max-file", "", number(&p.maxFile, 0)) // 0: Library's own bound
-	f.BoolVar(&p.json, "json", false, "")
-	f.BoolVar(&p.quiet, "q", false, "")
-	showVersion := f.Bool("version", false, "")
+	f := p.flags()
 	for len(args) > 0 {
 		if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
-			return nil, err
+			return slices.Concat([]string{"help"}, rest, f.Args()), nil
 		} else if err != nil {
 			return nil, usageError("%w", err)
 		}
@@ -357,20 +277,52 @@ func (p *program) parse(args []string) (rest []string, err error) {
 			rest, args = append(rest, args[0]), args[1:]
 		}
 	}
-	if *showVersion {
+	if f.Lookup("version").Value.String() == "true" {
 		return []string{"version"}, nil
 	}
 	instead := map[string]string{"m": "model", "server": "config", "config": "server"}
 	given := make(map[string]bool)
 	f.Visit(func(f *flag.Flag) { given[f.Name], given[instead[f.Name]] = true, true })
 	f.VisitAll(func(f *flag.Flag) {
-		if text := os.Getenv(f.Usage); text != "" && !given[f.Name] && p.badVariable == nil {
+		variable, _, _ := strings.Cut(f.Usage, " ")
+		if text := os.Getenv(variable); text != "" && !given[f.Name] && p.badVariable == nil {
 			if err := f.Value.Set(text); err != nil {
-				p.badVariable = usageError("%s: %q: %w", f.Usage, text, err)
+				p.badVariable = usageError("%s: %q: %w", variable, text, err)
 			}
 		}
 	})
 	return rest, nil
+}
+
+// flags returns the flags. The usage of each begins with the variable that sets it, too, if there is one. A 0 leaves a
+// bound to what it is for.
+func (p *program) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&p.model, "model", "mistral-large-latest", "MISTRAL_MODEL mistral-large-latest, ollama:NAME, …")
+	f.StringVar(&p.model, "m", p.model, " the same as -model")
+	f.StringVar(&p.config, "config", "", "MCP_CONFIG a file of mcpServers (./.mcp.json, ~/.mcp.json, ~/.mcphost.json)")
+	f.BoolVar(&p.trust, "trust", false, "MCP_TRUST 1: start the servers of ./.mcp.json without asking")
+	f.StringVar(&p.server, "server", "", "MCP_SERVER one server instead: its URL, or [NAME=VALUE ...] COMMAND [ARG ...]")
+	f.Func("protocol", "MCP_PROTOCOL revision (auto)", oneOf(&p.protocol, append([]string{"auto"}, Revisions()...)...))
+	f.StringVar(&p.system, "system", defaultSystem, "MCP_SYSTEM the system prompt; @FILE reads it from a file")
+	f.Func("approve", "MCP_APPROVE calls: ask, always, never", oneOf(&p.approve, "ask", "always", "never"))
+	f.Func("max-turns", "MCP_MAX_TURNS model turns per question (20)", number(&p.maxTurns, 20))
+	f.Func("max-repeats", "MCP_MAX_REPEATS equal calls with equal results (10)", number(&p.maxRepeats, 10))
+	f.Func("max-result", "MCP_MAX_RESULT bytes of a result that the model gets (65536)", number(&p.maxResult, 65536))
+	f.Func("max-samples", "MCP_MAX_SAMPLES servers' requests to the model per question (20)", number(&p.maxSamples, 20))
+	f.Func("max-questions", "MCP_MAX_QUESTIONS of a server, during a request to it (50)", number(&p.maxQuestions, 50))
+	f.Func("timeout", "MCP_TIMEOUT of a request without progress (30m)", duration(&p.timeout, 30*time.Minute))
+	f.Func("start-timeout", "MCP_START_TIMEOUT of a server's start (30s; 5m for npx, docker, …)", duration(&p.start, 0))
+	f.StringVar(&p.trace, "trace", "", "MCP_TRACE all messages, and servers' stderr: 1 for stderr, or a file")
+	f.StringVar(&p.session, "session", "", " a file with the conversation: it is continued, and kept there")
+	f.StringVar(&p.output, "o", "", " a file for images and other bytes, or else the text; - for stdout")
+	f.Func("http", " where serve listens: HOST:PORT, or :PORT for this machine alone (stdio)", p.listenAt)
+	f.Func("max-file", " MiB of a file that serve reads, of all together 128 times as much (2)", number(&p.maxFile, 0))
+	f.BoolVar(&p.json, "json", false, " machine-readable output")
+	f.BoolVar(&p.quiet, "q", false, " nothing but the answer")
+	f.Bool("version", false, " the same as version")
+	return f
 }
 
 // check reports what is wrong with the options, and reads what they refer to. help, version and serve do not need it.

@@ -48,7 +48,8 @@ func TestSchemaTypesWords(t *testing.T) {
 		"s":{"type":"string"},"i":{"type":"integer"},"n":{"type":"number"},"b":{"type":"boolean"},"o":{"type":"object"},
 		"a":{"type":"array","items":{"type":"string"}},"ai":{"type":"array","items":{"type":"integer"}},
 		"aa":{"type":"array","items":{"type":"array","items":{"type":"integer"}}},"any":{},"list":{"type":"array"},
-		"maybe":{"anyOf":[{"type":"integer"},{"type":"null"}]},"si":{"type":["string","integer"]},"is":{"type":["integer","string"]},
+		"maybe":{"anyOf":[{"type":"integer"},{"type":"null"}]},"si":{"type":["string","integer"]},
+		"is":{"type":["integer","string"]},
 		"e":{"enum":["a","1",1,null]},"es":{"type":"string","enum":["a","b"]},"c":{"const":"x"},
 		"ref":{"$ref":"#/$defs/R"},"all":{"allOf":[{"$ref":"#/$defs/R"}],"description":"x"},"loop":{"$ref":"#/$defs/L"}},
 		"$defs":{"R":{"type":"integer"},"L":{"type":"array","items":{"$ref":"#/$defs/L"}}}}`)}
@@ -58,10 +59,13 @@ func TestSchemaTypesWords(t *testing.T) {
 		{"i", "1e3", ""}, {"i", "05", ""}, {"i", "", ""}, {"i", "true", ""}, {"i", `"5"`, ""},
 		{"n", "5.5", "5.5"}, {"n", "1e3", "1e3"}, {"n", ".5", ""}, {"n", "NaN", ""}, {"b", "true", "true"}, {"b", "yes", ""},
 		{"o", `{"a":1}`, `{"a":1}`}, {"o", "[]", ""}, {"o", "{", ""},
-		{"a", "x", `["x"]`}, {"a", "x|5", `["x","5"]`}, {"a", `["x", 5]`, `["x",5]`}, {"a", "[x", ""}, {"a", "[x]|[y]", `["[x]","[y]"]`},
-		{"ai", "1|2", "[1,2]"}, {"ai", "1|x", ""}, {"aa", "1", "[[1]]"}, {"aa", "[1]|[2]", "[[1],[2]]"}, {"list", "1|x", `[1,"x"]`},
+		{"a", "x", `["x"]`}, {"a", "x|5", `["x","5"]`}, {"a", `["x", 5]`, `["x",5]`}, {"a", "[x", ""},
+		{"a", "[x]|[y]", `["[x]","[y]"]`},
+		{"ai", "1|2", "[1,2]"}, {"ai", "1|x", ""}, {"aa", "1", "[[1]]"}, {"aa", "[1]|[2]", "[[1],[2]]"},
+		{"list", "1|x", `[1,"x"]`},
 		{"any", "5", "5"}, {"any", "five", `"five"`}, {"any", "[5]", "[5]"}, {"any", "x|y", ""},
-		{"maybe", "5", "5"}, {"maybe", "null", "null"}, {"maybe", "x", ""}, {"si", "5", `"5"`}, {"is", "5", "5"}, {"is", "x", `"x"`},
+		{"maybe", "5", "5"}, {"maybe", "null", "null"}, {"maybe", "x", ""}, {"si", "5", `"5"`}, {"is", "5", "5"},
+		{"is", "x", `"x"`},
 		{"e", "a", `"a"`}, {"e", "1", `"1"`}, {"e", "null", "null"}, {"e", "b", ""}, {"es", "b", `"b"`}, {"es", "c", ""},
 		{"c", "x", `"x"`}, {"c", "y", ""}, {"ref", "5", "5"}, {"ref", "x", ""}, {"all", "5", "5"}, {"all", "x", ""},
 		{"loop", "[]", "[]"}, {"none", "x", ""},
@@ -77,7 +81,8 @@ func TestSchemaTypesWords(t *testing.T) {
 	}
 	_, err := toolSchema(tool).object(map[string][]string{"loop": {"x"}})
 	assert.NilError(t, err) // as deep as it is read, it can be anything
-	open := toolSchema(&Tool{InputSchema: json.RawMessage(`{"additionalProperties":{"type":"integer"},"required":["a","b"]}`)})
+	open := toolSchema(&Tool{InputSchema: json.RawMessage(
+		`{"additionalProperties":{"type":"integer"},"required":["a","b"]}`)})
 	object, err := open.object(map[string][]string{"a": {"x"}, "b": {"1"}, "c": {"2"}})
 	assert.ErrorContains(t, err, "a has the type integer", string(object))
 	object, err = open.object(map[string][]string{"a": {"1"}, "b": {"1"}, "c": {"2"}})
