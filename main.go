@@ -166,7 +166,7 @@ type program struct {
 	processes sync.Map                                // of servers: *Stdio, also those that have ended
 	logs      map[string]*serverLog                   // by the server's name
 	logins    map[string]*login                       // by the server's name
-	lists     sync.Map                                // of models, by their address: modelList
+	lists     sync.Map                                // of models, by the API's address: []ModelInfo
 
 	mu       sync.Mutex        // guards reported, and model in a chat
 	reported map[string]string // by a server's name: the error that the user has been shown

@@ -338,23 +338,6 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 	return c.send(ctx, strings.Join(messages, "\n\n"), images...)
 }
 
-func (c *chat) chooseModel(_ context.Context, name string) error {
-	if name != "" {
-		c.choose(name)
-	}
-	model := c.mistral()
-	if model.Model == offline {
-		c.say(offline + ", the built-in stand-in: another model needs MISTRAL_API_KEY, or MISTRAL_BASE_URL; " +
-			ollama + "NAME needs neither")
-		return nil
-	}
-	endpoint, err := model.Endpoint()
-	if err == nil {
-		c.say(model.Model + " at " + endpoint.Host)
-	}
-	return err
-}
-
 func (c *chat) showUsage(context.Context, string) error {
 	c.say("last question: " + tokens(c.agent.Usage) + "\nall questions: " + tokens(c.usage))
 	c.say("the conversation: " + Plural(len(c.agent.History), "message"))

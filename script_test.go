@@ -799,15 +799,17 @@ func (s *script) startModel(file string) error {
 	var rest modelReply
 	models := ""
 	for block := range strings.SplitSeq(strings.Trim(text, "\n"), "\n\n") {
+		if list, ok := strings.CutPrefix(block, "models "); ok {
+			models = list
+			continue
+		}
 		reply := scriptReply{s, strings.Split(block, "\n")}
 		for _, line := range reply.lines {
 			if !scriptReplyLine.MatchString(line) {
 				return fmt.Errorf("the model cannot do this: %s", line)
 			}
 		}
-		if list, ok := strings.CutPrefix(block, "models "); ok {
-			models = list
-		} else if reply.lines[0] == "always" {
+		if reply.lines[0] == "always" {
 			rest = reply
 		} else {
 			replies = append(replies, reply)
@@ -856,7 +858,7 @@ type scriptReply struct {
 }
 
 var scriptReplyLine = regexp.MustCompile(`^(always|stall|unauthorized|toolong|text|` +
-	`(finish|notools|hold|text|ratelimited|unknown|models) .*|calls \d+ \S+ .*|call \S+ .*|page \d+|error \d+ .*)$`)
+	`(finish|notools|hold|text|ratelimited|unknown) .*|calls \d+ \S+ .*|call \S+ .*|page \d+|error \d+ .*)$`)
 
 func (r scriptReply) reply(w http.ResponseWriter, request *modelRequest) {
 	fill := strings.NewReplacer("$RESULT", strings.TrimSpace(request.Last()), "$WORK", r.s.work).Replace
