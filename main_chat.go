@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -42,7 +42,7 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 	c := &chat{program: p, host: host, view: p.newView(host), session: session, usage: session.Usage}
 	c.agent, c.answers = p.newAgent(host, c.view)
 	c.agent.History = session.History
-	c.agent.OnText = c.view.Text
+	c.agent.OnText, c.screen.Keep = c.view.Text, true
 	defer p.turn.Store(nil)
 	c.say(fmt.Sprintf("mcpagent %s with %s; /help shows the commands, Ctrl-D quits", version, c.mistral().Model))
 	for {
@@ -52,6 +52,8 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 			return context.Cause(ctx)
 		case err == io.EOF:
 			return nil
+		case err != nil && c.giveUpLogins(): // which says so
+			continue
 		case err != nil:
 			c.interrupted = true
 			c.say("(Ctrl-C once more, Ctrl-D or /quit ends the chat)")
@@ -213,9 +215,11 @@ type chatCommand struct {
 
 func chatCommands() []chatCommand {
 	return []chatCommand{
-		{"tools", "[SERVER]", "list the tools of every server, or of one", (*chat).listTools},
+		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; or show a tool", (*chat).listTools},
 		{"servers", "", "list the servers and their state", (*chat).listServers},
-		{"reconnect", "SERVER", "start a server again, now", (*chat).reconnect},
+		{"reconnect", "[SERVER ...]", "start servers again, now: without a name, those that are not running",
+			(*chat).reconnect},
+		{"show", "[N]", "show all of a result that was cut, or of the last one", (*chat).show},
 		{"resource", "[[SERVER:]URI]", "add a resource to the next question, or list them", (*chat).resource},
 		{"prompt", "[NAME KEY=VALUE ...]", "ask with a prompt of a server, or list them", (*chat).askPrompt},
 		{"model", "[NAME]", "show the model, or choose another", (*chat).chooseModel},
@@ -241,15 +245,32 @@ func (c *chat) help(context.Context, string) error {
 	return nil
 }
 
-func (c *chat) listTools(ctx context.Context, server string) error {
-	return c.program.listTools(ctx, c.host, strings.Fields(server)...)
+func (c *chat) listTools(ctx context.Context, name string) error {
+	if name == "" {
+		return c.program.listTools(ctx, c.host)
+	}
+	return c.program.listTools(ctx, c.host, name)
+}
+
+func (c *chat) show(ctx context.Context, number string) error {
+	about, text, err := c.screen.Kept(number)
+	if err != nil {
+		return err
+	}
+	return c.terminal.Page(ctx, about, text)
 }
 
 func (c *chat) listServers(ctx context.Context, _ string) error {
+	c.showServers(ctx)
+	return nil
+}
+
+// showServers lists the servers of these names, or all if there are none.
+func (c *chat) showServers(ctx context.Context, names ...string) {
 	soon, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
-	_, _ = c.host.Tools(soon) // so that they are counted; a failure is in the status
-	for _, s := range c.host.Status() {
+	_, _ = c.host.Tools(soon, names...) // so that they are counted; a failure is in the status
+	for _, s := range statusOf(c.host, names) {
 		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
 		line := fmt.Sprintf("%s: %s, MCP %s, %s", s.Name, name, s.Info.ProtocolVersion, Plural(s.Tools, "tool"))
 		pause := time.Until(s.Retry).Round(time.Second)
@@ -268,29 +289,47 @@ func (c *chat) listServers(ctx context.Context, _ string) error {
 		}
 		c.screen.Show(Look{Max: maxShown}, line)
 	}
-	return nil
 }
 
-func (c *chat) reconnect(ctx context.Context, server string) error {
-	if server == "" && len(c.servers) > 1 {
-		return fmt.Errorf("/reconnect takes the name of a server: %s", strings.Join(ServerNames(c.servers), ", "))
-	}
-	if l := c.logins[cmp.Or(server, c.servers[0].Name)]; l != nil {
-		if r := l.asking.Load(); r != nil {
-			c.screen.Show(Look{}, *r.text.Load())
-			return nil
+// reconnect starts servers again, and waits for them: those of these names, or else those that are not running, or the
+// only one.
+func (c *chat) reconnect(ctx context.Context, args string) error {
+	names, known := strings.Fields(args), ServerNames(c.servers)
+	for _, s := range c.host.Status() {
+		if args == "" && (len(known) == 1 || s.Err != nil && s.Err != ErrStarting && s.Err != ErrListing) {
+			names = append(names, s.Name)
 		}
-		l.failed.Store(nil)
+	}
+	if len(names) == 0 {
+		return fmt.Errorf("all servers are running, or starting; /reconnect starts again one of: %s",
+			strings.Join(known, ", "))
 	}
 	starting, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	c.prompting.Store(&end)
 	defer c.prompting.Store(nil)
-	err := c.host.Restart(starting, server)
-	if err != nil && context.Cause(starting) != errInterjected { // which goes on beside the chat
-		return err
+	c.view.Begin("")
+	c.view.Watch(ToolCall{Name: "starting " + strings.Join(names, ", ")})
+	var work sync.WaitGroup
+	for _, name := range names {
+		if l := c.logins[name]; l != nil {
+			if r := l.asking.Load(); r != nil {
+				c.screen.Show(Look{}, *r.text.Load())
+				continue
+			}
+			l.failed.Store(nil)
+		}
+		work.Go(func() { // a start that is not waited for to its end goes on beside the chat
+			if err := c.host.Restart(starting, name); err != nil && starting.Err() == nil {
+				c.screen.Show(Look{Style: Red, Max: maxShown}, err.Error())
+			} else {
+				c.showServers(ctx, name)
+			}
+		})
 	}
-	return c.listServers(ctx, "")
+	work.Wait()
+	c.view.End()
+	return nil
 }
 
 func (c *chat) resource(ctx context.Context, name string) error {
@@ -301,7 +340,7 @@ func (c *chat) resource(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c.screen.Preview(text)
+	c.screen.Preview(name, text)
 	c.attached, c.images = append(c.attached, text), images
 	c.say(fmt.Sprintf("(%s for the next question)", Plural(len(text), "byte")))
 	return nil
@@ -331,7 +370,7 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 		if len(result.Messages) > 1 {
 			message = m.Role + ": " + message
 		}
-		c.screen.Preview(message)
+		c.screen.Preview(words[0], message)
 		messages = append(messages, message)
 	}
 	c.screen.Show(Look{}, "")
@@ -410,10 +449,10 @@ func (p *program) newView(host *Host) *View {
 	} else if p.json {
 		save = nil
 	}
-	return &View{Screen: p.screen, Quiet: p.quiet, Save: save, Name: func(function string) string {
-		t, err := host.Tool(function)
+	return &View{Screen: p.screen, Quiet: p.quiet, Save: save, MaxResult: p.maxResult, Name: func(name string) string {
+		t, err := host.Tool(name)
 		if err != nil {
-			return function
+			return name
 		}
 		return t.Server + ":" + t.Tool.Name
 	}}

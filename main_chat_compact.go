@@ -16,9 +16,9 @@ import (
 const (
 	keptTurns     = 2         // that a summary leaves as they are
 	minSummarized = 250       // tokens; a summary of fewer would be no gain
-	maxTranscript = 256 << 10 // bytes that are summarized by a model whose context is not known; else two a token
+	maxTranscript = 256 << 10 // bytes to be summarized where the model's context is not known; else two for each token
 	minTranscript = 4 << 10   // bytes that any model takes
-	smallContext  = 3000      // tokens; below, no API is asked what its model takes
+	minContext    = 3000      // tokens that any model takes, so that its API is not asked before
 )
 
 const summarize = "You write the summary of a conversation between a user and a model that calls tools. The model " +
@@ -29,62 +29,80 @@ const summarize = "You write the summary of a conversation between a user and a 
 // compact puts the model's own summary in place of the oldest turns. It stands there as the model's answer: what a
 // tool said, and the summary repeats, must not become the user's words. If it fails, the history is as it was.
 func (c *chat) compact(ctx context.Context, _ string) error {
-	history := c.agent.History
-	old := oldTurns(history)
-	before := roughTokens(history[:old])
+	old, kept := splitTurns(c.agent.History)
+	before := roughTokens(old)
 	switch {
 	case c.mistral().Model == offline:
 		return errors.New("the built-in stand-in cannot write a summary")
 	case before < minSummarized:
-		c.say(fmt.Sprintf("(the conversation is too short to compact: about %s)", Plural(roughTokens(history), "token")))
-		return nil
+		return fmt.Errorf("the conversation is too short: what a summary would replace has about %s",
+			Plural(before, "token"))
 	}
 	c.view.Begin(c.mistral().Model)
-	summary, err := c.summary(ctx, history[:old])
-	c.view.End()
-	if err != nil {
-		return agentError(fmt.Errorf("/compact: the conversation stays as it was: %w", err))
+	model, _ := c.modelInfo(ctx, c.mistral().Model)
+	var answer *ChatResponse
+	var err error
+	for text := transcript(old, cmp.Or(model.Context*2, maxTranscript)); ; text = transcript(old, len(text)/2) {
+		answer, err = c.agent.Model.Complete(ctx, &ChatRequest{Messages: []ChatMessage{
+			{Role: "system", Content: TextContent(summarize)}, {Role: "user", Content: TextContent(text)},
+		}}, nil)
+		if !isTooLong(err) || len(text) <= minTranscript {
+			break
+		}
 	}
+	c.view.End()
+	summary := ""
+	if err == nil {
+		summary = strings.TrimSpace(answer.Message.Content.Text())
+	}
+	switch {
+	case err == nil && answer.CutOff():
+		err = ErrCutOff
+	case err == nil && summary == "":
+		err = ErrNoAnswer
+	}
+	if err != nil {
+		return agentError(fmt.Errorf("the conversation stays as it was: %w", err))
+	}
+	c.agent.Usage = answer.Usage
+	c.usage.Add(answer.Usage)
 	c.agent.History = slices.Concat([]ChatMessage{
 		{Role: "user", Content: TextContent("Write a summary of our conversation so far, to take its place.")},
 		{Role: "assistant", Content: TextContent(summary)},
-	}, history[old:])
-	c.screen.Preview(summary)
+	}, kept)
+	c.screen.Preview("the summary", summary)
 	c.say(fmt.Sprintf("(a summary of about %s is in place of the first %s, about %d; %s after them: as before)",
-		Plural(len(summary)/4, "token"), Plural(old, "message"), before, Plural(len(history)-old, "message")))
+		Plural(len(summary)/4, "token"), Plural(len(old), "message"), before, Plural(len(kept), "message")))
 	return c.keep(c.session, c.agent)
 }
 
 // offerCompact says that the conversation nearly fills the model's context.
 func (c *chat) offerCompact(ctx context.Context) {
-	if c.answers.context < smallContext {
-		return
-	}
-	if model, _ := c.modelInfo(ctx, c.mistral().Model); model.Context > 0 && c.answers.context > model.Context*3/4 {
-		c.say(fmt.Sprintf("(the conversation takes %d of the model's %d tokens: /compact puts a summary in place of its "+
-			"oldest part)", c.answers.context, model.Context))
+	if used := c.answers.context; used > minContext {
+		model, _ := c.modelInfo(ctx, c.mistral().Model)
+		if model.Context > 0 && used > model.Context*3/4 {
+			c.say(fmt.Sprintf("(the conversation takes %d of the model's %d tokens: /compact puts a summary in place of "+
+				"its oldest part)", used, model.Context))
+		}
 	}
 }
 
-// oldTurns returns how many messages a summary is to replace: all but those of the last turns, and also of these what
-// would be more than half of the conversation.
-func oldTurns(history []ChatMessage) int {
-	old, turns := len(history), 0
-	for i := len(history) - 1; i > 0 && turns < keptTurns; i-- {
-		if history[i].Role != "user" || history[i-1].Role != "assistant" { // not the beginning of a turn
-			continue
-		}
-		if turns++; roughTokens(history[i:]) <= roughTokens(history)/2 {
-			old = i
+// splitTurns returns the messages that a summary is to replace, and those of the last turns, as far as these are not
+// more than half of the conversation.
+func splitTurns(history []ChatMessage) (old, kept []ChatMessage) {
+	at, turns := len(history), 0
+	for i := at - 1; i > 0 && turns < keptTurns; i-- {
+		if history[i].Role == "user" && history[i-1].Role == "assistant" { // the beginning of a turn
+			if turns++; roughTokens(history[i:]) <= roughTokens(history[:i]) {
+				at = i
+			}
 		}
 	}
-	return old
+	return history[:at], history[at:]
 }
 
 // roughTokens estimates how many tokens messages have.
-func roughTokens(messages []ChatMessage) (tokens int) {
-	return len(transcript(messages, math.MaxInt)) / 4
-}
+func roughTokens(messages []ChatMessage) int { return len(transcript(messages, math.MaxInt)) / 4 }
 
 // transcript is what a model reads of messages, clipped to limit bytes, and no message to more than a quarter of them.
 func transcript(messages []ChatMessage, limit int) string {
@@ -96,32 +114,4 @@ func transcript(messages []ChatMessage, limit int) string {
 		}
 	}
 	return Clip(b.String(), limit)
-}
-
-// summary asks the model for a summary, of less where the API says that it is too long.
-func (c *chat) summary(ctx context.Context, messages []ChatMessage) (string, error) {
-	model, _ := c.modelInfo(ctx, c.mistral().Model)
-	for limit := cmp.Or(model.Context*2, maxTranscript); ; {
-		text := transcript(messages, limit)
-		answer, err := c.agent.Model.Complete(ctx, &ChatRequest{Messages: []ChatMessage{
-			{Role: "system", Content: TextContent(summarize)}, {Role: "user", Content: TextContent(text)},
-		}}, nil)
-		if isTooLong(err) && len(text) > minTranscript {
-			limit = min(limit, len(text)) / 2
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		c.agent.Usage = answer.Usage
-		c.usage.Add(answer.Usage)
-		summary := strings.TrimSpace(answer.Message.Content.Text())
-		switch {
-		case answer.CutOff():
-			return "", ErrCutOff
-		case summary == "":
-			return "", ErrNoAnswer
-		}
-		return summary, nil
-	}
 }

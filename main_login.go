@@ -26,6 +26,9 @@ import (
 const loginTime = 10 * time.Minute // for a person to log in
 const pageTime = 2 * time.Second   // for a page to reach the browser
 
+// errGivenUp ends a login that its person does not want any more.
+var errGivenUp = errors.New("it was given up")
+
 // errInterjected ends a chat's prompt, so that what waits for it is shown.
 var errInterjected = errors.New("there is something to show")
 
@@ -188,6 +191,7 @@ type loginQuestion struct {
 	state  string // of the authorization request
 	since  time.Time
 	answer chan url.Values // one slot
+	giveUp context.CancelCauseFunc
 }
 
 func (r *redirect) URI() string { return r.uri.String() }
@@ -198,11 +202,13 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, errors.New("the address of the login is not one of http or https")
 	}
+	ctx, giveUp := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, loginTime, fmt.Errorf("nobody has logged in within %s", loginTime))
 	var pasting sync.WaitGroup
 	defer pasting.Wait()
 	defer cancel()
-	q := &loginQuestion{u.Query().Get("state"), time.Now(), make(chan url.Values, 1)}
+	defer giveUp(nil)
+	q := &loginQuestion{u.Query().Get("state"), time.Now(), make(chan url.Values, 1), giveUp}
 	if r.question.Swap(q) == nil {
 		r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime, ConnState: r.connState}
 		r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
@@ -213,6 +219,9 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	}
 	if text += ":\n" + address; r.terminal.Interactive() {
 		text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() + "?…"
+		if r.chatting {
+			text += "\nCtrl-C gives the login up."
+		}
 	}
 	r.text.Store(&text)
 	r.asking.Store(r)
@@ -234,6 +243,17 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// giveUpLogins ends the logins that somebody is asked for, and reports whether there were any.
+func (p *program) giveUpLogins() (any bool) {
+	for _, l := range p.logins {
+		if r := l.asking.Load(); r != nil {
+			r.question.Load().giveUp(errGivenUp)
+			any = true
+		}
+	}
+	return any
 }
 
 // pasted takes a line that is where a login ends, and reports whether it was one.

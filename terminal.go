@@ -389,6 +389,25 @@ func (t *Terminal) pages(ctx context.Context, rows []string, size int) (last []s
 	return rows, nil
 }
 
+// Page shows a text, as much of it at once as the window has room for. about stands above it.
+func (t *Terminal) Page(ctx context.Context, about, text string) error {
+	ctx, unlock, err := t.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	of := passage{Look{Style: Bold, Max: maxShownError}, about}
+	rows := t.screen.rows([]passage{of, {Look{Frame: lineMark, Exact: true}, text}})
+	rows, err = t.pages(ctx, rows, max(t.screen.Rows()-1, 1))
+	if errors.Is(err, errDeclined) || errors.Is(err, io.EOF) { // the user has seen enough
+		return nil
+	}
+	if err == nil {
+		t.screen.showLines(t.screen.user, above(rows, ""))
+	}
+	return err
+}
+
 // above puts rows and a question into one text, so that nothing else comes between them.
 func above(rows []string, question rendered) rendered {
 	return rendered(strings.Join(append(slices.Clip(rows), string(question)), "\n"))

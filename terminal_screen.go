@@ -30,6 +30,7 @@ type Screen struct {
 	Answers bool       // stdout is a terminal
 	Columns func() int // of the window, as it is now
 	Rows    func() int
+	Keep    bool // what Preview cuts, for Kept
 
 	stderr, stdout io.Writer
 	user           io.Writer // gets the questions: stderr, or else the terminal; see openUser
@@ -42,6 +43,14 @@ type Screen struct {
 	held     []piece    // written while the question is open
 	heldSize int        // of them, in bytes
 	last     paragraph
+	cut      int               // how many texts Preview has cut
+	kept     [maxKept]keptText // the last of them
+}
+
+// keptText is a text of which only the beginning was shown.
+type keptText struct {
+	number      int
+	about, text string
 }
 
 // rendered is a text that may be written: it comes from Screen.render, or is a constant.
@@ -81,7 +90,7 @@ type Look struct {
 	Exact bool  // lines are not folded, so that no white space is lost
 
 	// Frame, if not "", is the label of a peer's text that the user decides on. The text is shown whole, with nothing
-	// hidden in it; see frame.
+	// hidden in it, or with Exact as it is; see frame.
 	Frame string
 }
 
@@ -94,6 +103,9 @@ type passage struct {
 const (
 	maxHeld    = 1 << 20 // bytes that wait for a question to be answered; what comes then interrupts it
 	maxPreview = 4       // lines of a text of which only the beginning is shown
+
+	maxKept     = 20      // texts that Preview has cut
+	maxKeptText = 4 << 20 // bytes of each
 )
 
 // NewScreen returns the screen of a program. What its terminal can do is taken from the environment: NO_COLOR
@@ -136,7 +148,7 @@ func (s *Screen) openUser() bool {
 func (s *Screen) render(look Look, text string) rendered {
 	text = s.Secrets.Mask(text)
 	if look.Frame != "" {
-		return rendered(frame(look.Frame, text, s.Columns()))
+		return rendered(frame(look, text, s.Columns()))
 	}
 	text = Visible(text)
 	if look.Max > 0 {
@@ -167,19 +179,46 @@ func (s *Screen) Show(look Look, text string) { s.showLines(s.stderr, s.render(l
 // tell shows a text that belongs to a question, where that is asked.
 func (s *Screen) tell(look Look, text string) { s.showLines(s.user, s.render(look, text)+"\n") }
 
-// Preview shows the first lines of a text, each cut to the window.
-func (s *Screen) Preview(text string) {
+// Preview shows the first lines of a text, each cut to the window. With Keep, a text of which that is not all gets a
+// number, for Kept.
+func (s *Screen) Preview(about, text string) {
 	text = strings.TrimSpace(s.Secrets.Mask(text)) // some secrets have several lines
 	if text == "" {
 		return
 	}
-	lines := strings.Split(text, "\n")
+	lines, columns := strings.Split(text, "\n"), s.Columns()
 	if more := len(lines) - maxPreview; more > 1 { // a line that says "1 more line" would be no gain
-		lines = append(slices.Clone(lines[:maxPreview]), fmt.Sprintf("… %d more lines", more))
+		lines = append(slices.Clone(lines[:maxPreview]), fmt.Sprintf("… %d more lines", more)+s.keep(about, text))
+	} else if s.Keep && slices.ContainsFunc(lines, func(line string) bool { return width(line) > columns-4 }) {
+		lines = append(lines, "… more"+s.keep(about, text))
 	}
 	for _, line := range lines {
-		s.Show(Look{Style: Faint, Max: s.Columns()}, "    "+line)
+		s.Show(Look{Style: Faint, Max: columns}, "    "+line)
 	}
+}
+
+// keep keeps a text for Kept, and returns how the user asks for it.
+func (s *Screen) keep(about, text string) string {
+	if !s.Keep {
+		return ""
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cut++
+	s.kept[s.cut%maxKept] = keptText{s.cut, about, Clip(text, maxKeptText)}
+	return fmt.Sprintf(": /show %d", s.cut)
+}
+
+// Kept returns a text that was cut, by its number or, if that is "", the last one; and what it is of.
+func (s *Screen) Kept(number string) (about, text string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := strconv.Atoi(cmp.Or(number, strconv.Itoa(s.cut)))
+	kept := s.kept[max(n, 0)%maxKept]
+	if err != nil || kept.number != n || n == 0 {
+		return "", "", fmt.Errorf("there is no such text: the last number is %d, and up to %d are kept", s.cut, maxKept)
+	}
+	return kept.about, kept.text, nil
 }
 
 func (s *Screen) showLines(w io.Writer, lines rendered) {
@@ -396,14 +435,17 @@ const maxIndent = 24
 
 // frame returns a peer's text in rows that fit a window. The label and the marks show which rows are the peer's,
 // whatever it has written.
-func frame(label, text string, columns int) string {
+func frame(look Look, text string, columns int) string {
 	var rows []string
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
-		mark, indent := label, 0
+		mark, indent := look.Frame, 0
 		if rows != nil {
 			mark, indent = lineMark, min(len(line)-len(strings.TrimLeft(line, " ")), maxIndent)
 		}
 		rest := []rune(line[:indent] + exactly(line[indent:]))
+		if look.Exact {
+			rest = []rune(strings.ReplaceAll(Visible(line), "\t", "    "))
+		}
 		for more := true; more; more = len(rest) > 0 {
 			n := rowEnd(rest, columns-width(mark))
 			rows = append(rows, mark+string(rest[:n]))

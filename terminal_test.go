@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -557,7 +558,7 @@ func FuzzApproval(f *testing.F) {
 		names := regexp.MustCompile(`^Call "[^" ]*"( of "[^" ]+")?\? \[y\]es / .* \[p\]lace:$`)
 		assert.Assert(t, names.MatchString(question), "%q", question)
 
-		framed := frame("  tool       ", tool, int(columns))
+		framed := frame(Look{Frame: "  tool       "}, tool, int(columns))
 		whole := strings.TrimPrefix(strings.ReplaceAll(framed, "\n"+foldMark, ""), "  tool       ")
 		for i, line := range strings.Split(strings.ReplaceAll(tool, "\r\n", "\n"), "\n") {
 			got, rest, _ := strings.Cut(whole, "\n"+lineMark)
@@ -650,4 +651,30 @@ func TestViewSmallPieces(t *testing.T) {
 		v.End()
 		assert.Equal(t, strings.Count(out.takes(), "end"), 2, "%q", piece)
 	}
+}
+
+// The last texts that were cut are kept, in bounded memory, without their secrets.
+func TestKept(t *testing.T) {
+	s, out := viewScreen(20, true, "my secret phrase")
+	s.Preview("none", "1\n2\n3\n4\n5\n6")
+	assert.Check(t, is.Contains(out.takes(), "\n    … 2 more lines\n"), "without Keep, no number")
+	s.Keep = true
+	s.Preview("short", "1\n2\n3\n4\n5")
+	assert.Check(t, !strings.Contains(out.takes(), "…"))
+	for i := 1; i <= maxKept+5; i++ {
+		s.Preview(fmt.Sprint("about ", i), fmt.Sprint(i, " my secret phrase, and much more"))
+		assert.Check(t, is.Contains(out.takes(), fmt.Sprintf("\n    … more: /show %d\n", i)))
+	}
+	for number, want := range map[string]int{"": maxKept + 5, "6": 6, "25": 25} {
+		about, text, err := s.Kept(number)
+		assert.NilError(t, err)
+		assert.Equal(t, about+": "+text, fmt.Sprintf("about %d: %[1]d [key], and much more", want))
+	}
+	for _, number := range []string{"5", "26", "0", "-1", "one"} {
+		_, _, err := s.Kept(number)
+		assert.ErrorContains(t, err, "the last number is 25", number)
+	}
+	s.Preview("large", strings.Repeat("x", 2*maxKeptText))
+	_, text, _ := s.Kept("")
+	assert.Check(t, len(text) < maxKeptText+100)
 }

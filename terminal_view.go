@@ -28,6 +28,8 @@ type View struct {
 	// Save, if set, writes an image, or other bytes of a result, to a file, whose name it returns.
 	Save func(data []byte, kind string) (path string, err error)
 
+	MaxResult int // bytes of a result that the model gets; 0 if that is not known
+
 	mu      sync.Mutex // guards the following; held while something is shown
 	calls   []*viewCall
 	model   string      // of this question
@@ -214,6 +216,9 @@ func (v *View) line(columns int, format string, args ...any) {
 func (v *View) ended(e Event) {
 	took := e.Took.Round(time.Millisecond).String()
 	outcome := took + ", " + Plural(len(e.Output.Text), "byte")
+	if v.MaxResult > 0 && len(e.Output.Text) > v.MaxResult {
+		outcome += fmt.Sprintf(", the model gets %d", v.MaxResult)
+	}
 	switch {
 	case e.Took == 0 && e.Err != nil:
 		outcome = "not run"
@@ -224,22 +229,26 @@ func (v *View) ended(e Event) {
 	}
 	result, _ := e.Output.Result.(*ToolResult)
 	s := v.Screen
+	about := fmt.Sprintf("%s (%s) %s", v.name(e.Call.Name), outcome, readableJSON(e.Call.Arguments))
 	switch {
 	case !s.Live && e.Err != nil:
 		v.line(maxShownError, "< %s %s: %s", e.Call.Name, outcome, e.Err)
 	case !s.Live:
-		v.line(0, "< %s %s", e.Call.Name, outcome)
+		v.line(0, "< %s %s%s", e.Call.Name, outcome, s.keep(about, e.Output.Text))
 	default:
 		s.begin(aCall)
 		look, mark := Look{Style: Green, Max: s.Columns()}, "✓"
 		if e.Err != nil {
 			look.Style, mark = Red, "✗"
 		}
-		s.Show(look, fmt.Sprintf("%s %s (%s) %s", mark, v.name(e.Call.Name), outcome, readableJSON(e.Call.Arguments)))
+		s.Show(look, mark+" "+about)
 		if e.Err != nil {
 			s.Show(Look{Max: maxShownError}, "    "+e.Err.Error())
+			if text := e.Err.Error(); s.Keep && width(text) > maxShownError-4 {
+				s.Show(Look{Style: Faint}, "    … more"+s.keep(about, text))
+			}
 		} else {
-			s.Preview(e.Output.Text)
+			s.Preview(about, e.Output.Text)
 		}
 	}
 	if result != nil && v.Save != nil {
