@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -141,20 +142,41 @@ func (p *program) systemPrompt(host *Host) string {
 	return strings.TrimSpace(p.system + "\n\n" + host.Instructions())
 }
 
-// glance is how long a chat waits for its servers before it opens.
-const glance = time.Second
+const (
+	glance = time.Second            // for which the list of servers waits for them
+	moment = 100 * time.Millisecond // nobody notices it
+)
 
 // startFor starts the servers for a question, or for a chat, which opens while they start.
 func (p *program) startFor(ctx context.Context, host *Host, chat bool) error {
 	if !chat {
 		return p.startServers(ctx, host)
 	}
-	soon, cancel := context.WithTimeout(ctx, glance)
+	soon, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
-	if host.Start(soon); ctx.Err() != nil {
+	if _, _ = host.Tools(soon); ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	return p.absent(host.Status())
+}
+
+// watch says of each server that is still starting when it is ready, or why it is not, until the chat is done.
+func (p *program) watch(ctx context.Context, host *Host) (done func()) {
+	ctx, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	for _, name := range starting(host.Status()) {
+		work.Go(func() {
+			_, _ = host.Tools(ctx, name)
+			switch status := statusOf(host, []string{name}); {
+			case ctx.Err() != nil:
+			case status[0].Err == nil:
+				p.screen.Show(Look{Style: Faint}, fmt.Sprintf("server %s is ready: %s", name, Plural(status[0].Tools, "tool")))
+			default:
+				p.tellAbsent(status)
+			}
+		})
+	}
+	return func() { stop(); work.Wait() }
 }
 
 const (

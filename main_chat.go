@@ -44,6 +44,7 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 	c.agent.History = session.History
 	c.agent.OnText, c.screen.Keep = c.view.Text, true
 	defer p.turn.Store(nil)
+	defer p.watch(ctx, host)()
 	c.say(fmt.Sprintf("mcpagent %s with %s; /help shows the commands, Ctrl-D quits", version, c.mistral().Model))
 	for {
 		line, err := c.prompt(ctx)
@@ -142,8 +143,8 @@ func (c *chat) question(ctx context.Context, question string) error {
 // send sends a question to the model.
 func (c *chat) send(ctx context.Context, question string, images ...string) error {
 	c.attached, c.images, c.answers.Calls = nil, nil, nil
+	c.startHost(ctx, c.host)
 	c.view.Begin(c.mistral().Model)
-	c.host.Start(ctx)
 	c.agent.System = c.systemPrompt(c.host) // of more servers than before
 	_, err := c.agent.Chat(ctx, question, images...)
 	c.view.End()

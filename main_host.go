@@ -87,11 +87,31 @@ func (p *program) startServers(ctx context.Context, host *Host, names ...string)
 			return usageError("there is no server %q; the servers are: %s", name, strings.Join(known, ", "))
 		}
 	}
-	err := p.withLogins(ctx, host, func() error { host.Start(ctx, names...); return context.Cause(ctx) })
+	err := p.withLogins(ctx, host, func() error { p.startHost(ctx, host, names...); return context.Cause(ctx) })
 	if err != nil {
 		return err
 	}
 	return p.absent(statusOf(host, names))
+}
+
+// startHost starts the servers of these names, or all if there are none, as Host.Start does. The status names those
+// that are awaited.
+func (p *program) startHost(ctx context.Context, host *Host, names ...string) {
+	view := &View{Screen: p.screen, Quiet: p.quiet}
+	view.Awaited = func() string { return strings.Join(starting(statusOf(host, names)), ", ") }
+	view.Begin("")
+	defer view.End()
+	host.Start(ctx, names...)
+}
+
+// starting returns the names of the servers that are being started for the first time.
+func starting(status []HostStatus) (names []string) {
+	for _, s := range status {
+		if s.Err == ErrStarting || s.Err == ErrListing {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // statusOf describes the servers of these names, or all if there are none.
@@ -125,12 +145,18 @@ func (p *program) absent(status []HostStatus) error {
 func (p *program) tellAbsent(status []HostStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	late := slices.DeleteFunc(starting(status), func(name string) bool { return p.reported[name] != "" })
 	for _, s := range status {
 		if s.Err == nil || p.reported[s.Name] == s.Err.Error() {
 			continue
 		}
 		p.reported[s.Name] = s.Err.Error()
-		p.screen.Show(Look{Max: maxShown}, p.aboutServer(s))
+		if s.Err != ErrStarting && s.Err != ErrListing {
+			p.screen.Show(Look{Max: maxShown}, p.aboutServer(s))
+		}
+	}
+	if len(late) > 0 {
+		p.screen.Show(Look{Style: Faint, Max: maxShown}, "still starting: "+strings.Join(late, ", "))
 	}
 }
 

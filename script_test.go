@@ -33,7 +33,7 @@ import (
 //
 // Words of a command are quoted as in 'it”s'. $NAME outside of quotes is a variable; where a regexp is expected, it
 // stands for itself. In a regexp ^ and $ match at lines. A FILE can also be stdout, stderr, all (both, and the logs
-// and the file trace), text (stdout or the terminal, without what draws) or
+// and the file trace), text (stdout or the terminal, without what draws and what is said of slow starts) or
 // requestN (the Nth request to the model, as JSON, with its Authorization header as member "authorization").
 //
 //	each NAME VALUE...          run the script once for each value
@@ -528,7 +528,8 @@ func (s *script) read(name string) (string, error) {
 		return all, nil
 	case name == "text":
 		text := cmp.Or(s.program.stdout.String(), s.program.shown())
-		return regexp.MustCompile("\r[^\r\n]*\x1b\\[K|\x1b\\[\\d*[mK]|\r").ReplaceAllString(text, ""), nil
+		text = regexp.MustCompile("\r[^\r\n]*\x1b\\[K|\x1b\\[\\d*[mK]|\r").ReplaceAllString(text, "")
+		return regexp.MustCompile(`(?m)^(still starting: |server \S+ is ready: ).*\n`).ReplaceAllString(text, ""), nil
 	}
 	text, err := os.ReadFile(s.path(name))
 	return string(text), err

@@ -25,6 +25,9 @@ type View struct {
 	Quiet  bool                         // show nothing but the text
 	Name   func(function string) string // how a function is shown: its server and tool; nil: by its own name
 
+	// Awaited, if set, returns which servers are awaited, in place of the model; "" for none.
+	Awaited func() string
+
 	// Save, if set, writes an image, or other bytes of a result, to a file, whose name it returns.
 	Save func(data []byte, kind string) (path string, err error)
 
@@ -321,6 +324,10 @@ func (v *View) draw(frame int) {
 			status += fmt.Sprintf(" (+%d)", others)
 		}
 		status += elapsed(time.Since(c.began)) + c.progress
+	case v.Awaited != nil:
+		if servers := v.Awaited(); servers != "" && frame > 0 { // a start that nobody notices is not shown
+			status = spinner + " starting " + servers + elapsed(time.Since(v.waiting))
+		}
 	case !v.waiting.IsZero():
 		status = spinner + " " + v.model + elapsed(time.Since(v.waiting))
 	}
