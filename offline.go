@@ -181,7 +181,11 @@ func offlineQuote(result ChatMessage, question string, most int) (quote string) 
 		return p.Text == "" || isPart || strings.Contains(p.Text, `"`+question+`"`) // which shows how to ask
 	})
 	for i, p := range passages { // a heading that is much of the question weighs more
-		passages[i].Similarity *= 1 + 2*offlineAlike(question, offlineHeading.FindString(p.Text))
+		alike := 0.0
+		for _, part := range offlineParts(offlineHeading.FindString(p.Text)) {
+			alike = max(alike, offlineAlike(question, part))
+		}
+		passages[i].Similarity *= 1 + 2*alike
 		if path.Ext(p.Source) == ".go" { // prose comes first
 			passages[i].Similarity *= 0.8
 		}
