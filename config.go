@@ -57,7 +57,7 @@ func ParseConfig(text []byte, lookup func(name string) (value string, ok bool), 
 	text = bytes.TrimPrefix(text, []byte("\ufeff")) // Notepad's
 	plain := withoutComments(text)
 	if err := json.Unmarshal(plain, new(json.RawMessage)); err != nil {
-		return nil, cmp.Or(otherFormat(text), configSyntaxError(text, err))
+		return nil, configSyntaxError(text, err)
 	}
 	var known struct {
 		Inputs []Input
@@ -473,31 +473,20 @@ func withoutComments(text []byte) []byte {
 	return text
 }
 
-// What is TOML and YAML, as far as the name of the first server, or without a name. JSON begins with {.
-var (
-	tomlText = regexp.MustCompile(`(?ms)\A([^{].*?)??^\s*\[+mcp_servers(?:\.["']?|\]\].*?name\s*=\s*["'])([\w-]+)|` +
-		`\A([^{].*)?^\s*\[+[\w."'-]+\]+\s*$`)
-	yamlText = regexp.MustCompile(`(?ms)\A([^{].*?)??^(?:mcpServers|servers|extensions):\s+["']?([\w-]+)["']?:|` +
-		`\A([^{].*)?^[\w-]+:\s`)
-)
+// otherText matches YAML, and TOML, of which the group is the last table. JSON begins otherwise.
+var otherText = regexp.MustCompile(`(?ms)\A(?:[^{].*)?^(?:(\s*\[+[\w."'-]+\]+\s*$)|["']?[\w-]+["']?:(?:\s|\z))`)
 
-// otherFormat says what to do about a configuration in TOML or YAML; it is nil for another text.
-func otherFormat(text []byte) error {
-	text = bytes.TrimSpace(text)
-	about, m := "it is TOML, and not JSON: write each of the mcp_servers", tomlText.FindSubmatch(text)
-	if m == nil {
-		about = "it is YAML, and not JSON: write each server (goose's cmd is command, its envs are env, its uri is url)"
-		m = yamlText.FindSubmatch(text)
-	}
-	if m == nil {
-		return nil
-	}
-	return fmt.Errorf(`%s into an object: {"mcpServers": {"%s": {"command": "npx", "args": ["-y", "PACKAGE"], `+
-		`"env": {"NAME": "VALUE"}}}}`, about, cmp.Or(string(m[2]), "NAME"))
-}
-
-// configSyntaxError adds the position to an error of encoding/json. Lines, and columns in characters, count from 1.
+// configSyntaxError adds the position to an error of encoding/json, unless the text has another format. Lines, and
+// columns in characters, count from 1.
 func configSyntaxError(text []byte, err error) error {
+	if m := otherText.FindSubmatch(bytes.TrimSpace(text)); m != nil {
+		format := "YAML (goose's cmd is command, its envs are env, its uri is url)"
+		if m[1] != nil {
+			format = "TOML"
+		}
+		return fmt.Errorf(`it is %s, and not JSON: write each server into an object, as in {"mcpServers": {"NAME": `+
+			`{"command": "npx", "args": ["-y", "PACKAGE"], "env": {"KEY": "VALUE"}}}}`, format)
+	}
 	syntax := new(json.SyntaxError)
 	_ = errors.As(err, &syntax)        // a json.RawMessage has no other errors
 	at := max(0, int(syntax.Offset)-1) // Offset counts the byte that is wrong
