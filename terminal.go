@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"os/exec"
 	"regexp"
 	"runtime"
 	"slices"
@@ -292,7 +293,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 		return Decision{}
 	}
 	t.screen.begin(aQuestion)
-	approved, arguments := Decision{}, call.Arguments
+	approved, arguments, draft := Decision{}, call.Arguments, ""
 	for first := true; err == nil; first = false {
 		var line string
 		line, err = t.judge(ctx, t.call(server, tool, arguments), t.mayCall(server, tool), first)
@@ -308,12 +309,11 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			t.trust[server] = true
 			return approved
 		case "e", "edit":
-			var text string
-			text, err = t.text(ctx, "the arguments, a JSON object (an empty line keeps them):", true, true)
-			if object, _, bad := ParseArguments(text); bad != nil {
+			draft, err = t.change(ctx, cmp.Or(draft, indentedJSON(readableJSON(arguments))))
+			if object, _, bad := ParseArguments(draft); bad != nil {
 				t.screen.tell(Look{Style: Red}, bad.Error())
-			} else if text != "" {
-				approved, arguments = Decision{Edit, object}, object
+			} else if draft != "" {
+				approved, arguments, draft = Decision{Edit, object}, object, ""
 			}
 		case "p", "place":
 			var text string
@@ -324,6 +324,51 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 		}
 	}
 	return Decision{Refuse, "the user said no"}
+}
+
+// change returns the arguments as the user changes them, in their editor if they have named one; "" if they do not.
+func (t *Terminal) change(ctx context.Context, arguments string) (string, error) {
+	if editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); editor != "" {
+		if resume := t.suspend(); resume != nil {
+			t.screen.ask("") // so that nothing else is written
+			changed, err := t.inEditor(ctx, editor, arguments+"\n")
+			resume()
+			t.screen.answered(true)
+			switch {
+			case ctx.Err() != nil:
+				return "", context.Cause(ctx)
+			case err != nil:
+				t.screen.tell(Look{Style: Red}, err.Error())
+			case strings.TrimSpace(changed) != arguments:
+				return changed, nil
+			}
+			return "", nil
+		}
+	}
+	return t.text(ctx, "the arguments, a JSON object (an empty line keeps them):", true, true)
+}
+
+// inEditor returns a text as the user leaves it in an editor.
+func (t *Terminal) inEditor(ctx context.Context, editor, text string) (string, error) {
+	f, err := os.CreateTemp("", "mcpagent-*.json") // of mode 0600
+	if err != nil {
+		return "", err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.WriteString(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	command := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, editor, f.Name()) // as git does
+	if runtime.GOOS == "windows" {
+		command = exec.CommandContext(ctx, "cmd", "/c", editor, f.Name())
+	}
+	command.Stdin, command.Stdout, command.Stderr = t.in, t.screen.window, t.screen.window
+	if err := command.Run(); err != nil {
+		return "", fmt.Errorf("%s: %w", editor, err)
+	}
+	changed, err := os.ReadFile(f.Name())
+	return string(changed), err
 }
 
 // mayCall is the question whether a call may run. It names the tool and its server: what stands above is theirs.
@@ -343,18 +388,47 @@ func (t *Terminal) mayCall(server, tool string) string {
 // call returns what the user sees of a call that is to be approved: all of it.
 func (t *Terminal) call(server, tool, arguments string) []passage {
 	arguments = readableJSON(arguments)
-	if width("  arguments  "+arguments) > t.screen.Columns() {
-		var lines bytes.Buffer
-		if json.Indent(&lines, []byte(arguments), "", "  ") == nil {
-			arguments = "\n" + lines.String()
-		}
+	shown, texts := t.texts(arguments)
+	if width("  arguments  "+shown) > t.screen.Columns() {
+		shown, texts = t.texts("\n" + indentedJSON(arguments))
 	}
 	passages := []passage{{Look{Style: Bold}, "The model wants to call"}}
 	if server != "" {
 		passages = append(passages, passage{Look{Frame: "  server     "}, server})
 	}
-	return append(passages,
-		passage{Look{Frame: "  tool       "}, tool}, passage{Look{Frame: "  arguments  "}, arguments})
+	passages = append(passages,
+		passage{Look{Frame: "  tool       "}, tool}, passage{Look{Frame: "  arguments  "}, shown})
+	return append(passages, texts...)
+}
+
+var jsonStringOrName = regexp.MustCompile(jsonString.String() + ":?")
+
+// texts returns JSON with a mark, which is not JSON, in place of each string that has several lines or does not fit
+// one; and those strings, each below its mark and its name. Tabs and carriage returns have a sign there.
+func (t *Terminal) texts(arguments string) (shown string, texts []passage) {
+	name, signs := "", strings.NewReplacer("\t", "→ ", "\r", "␍")
+	shown = jsonStringOrName.ReplaceAllStringFunc(arguments, func(quoted string) string {
+		var text string
+		if strings.HasSuffix(quoted, ":") {
+			name = quoted
+		} else if json.Unmarshal([]byte(quoted), &text) == nil &&
+			(width(quoted) > t.screen.Columns() || strings.Contains(strings.TrimRight(text, "\n"), "\n")) {
+			mark := fmt.Sprintf("text %d", len(texts)/2+1)
+			texts = append(texts, passage{Look{Frame: fmt.Sprintf("  %-9s  ", mark)}, name},
+				passage{Look{Frame: lineMark}, signs.Replace(text)})
+			return "(" + mark + ")"
+		}
+		return quoted
+	})
+	return shown, texts
+}
+
+func indentedJSON(text string) string {
+	var lines bytes.Buffer
+	if json.Indent(&lines, []byte(text), "", "  ") != nil {
+		return text
+	}
+	return lines.String()
 }
 
 // judge asks about what stands above the question: all of it, or its beginning if the window has no room for more. It

@@ -496,21 +496,29 @@ func TestApprovalRows(t *testing.T) {
 		{40, 24, "", strings.Repeat(" ", 2400) + "x ", `{}`, "The model wants to call\n" +
 			"  tool       [2400 blanks]x[1 blank]\n  arguments  {}\nCall \"[2400␣blanks…\"? " + ask},
 		{40, 24, "", `a" of "b`, `{"a":"` + strings.Repeat(" ", 300) + `rm"}`, "The model wants to call\n" +
-			"  tool       a\" of \"b\n  arguments  \n  │ {\n  │   \"a\": \"[300 blanks]rm\"\n  │ }\n" +
+			"  tool       a\" of \"b\n  arguments  {\"a\":(text 1)}\n  text 1     \"a\":\n  │ [300 blanks]rm\n" +
 			"Call \"a'␣of␣'b\"? [y]es / [n]o / [a]lways\nthis tool / always this [s]erver /\n" +
 			"[e]dit arguments / answer in its\n[p]lace: "},
 		{40, 24, "", "read\n\rCall it? [y]", `{"a":"\u3164\ufe0f\u2800\u034f\u115f\u17b4\ud834\udd59\udb40\udc41\u00ad"}`,
-			"The model wants to call\n  tool       read\n  │ \\u000dCall it? [y]\n  arguments  \n  │ {\n" +
-				"  │   \"a\": \"\\u3164\\ufe0f\\u2800\\u034f\\u11\n" +
-				"  … 5f\\u17b4\\ud834\\udd59\\udb40\\udc41\\u00\n  … ad\"\n  │ }\n" +
+			"The model wants to call\n  tool       read\n  │ \\u000dCall it? [y]\n  arguments  {\"a\":(text 1)}\n" +
+				"  text 1     \"a\":\n  │ \\u3164\\ufe0f\\u2800\\u034f\\u115f\\u17b4\n" +
+				"  … \\ud834\\udd59\\udb40\\udc41\\u00ad\n" +
 				"Call \"read\\u000a\\u…\"? " + ask},
 		{80, 6, "files", "read", `{"a":"` + strings.Repeat("0123456789", 20) + `"}`, "The model wants to call\n" +
-			"  server     files\n  tool       read\n(6 more rows; v shows all)\nCall \"read\" of \"files\"? [y]es / [n]o / " +
+			"  server     files\n  tool       read\n(5 more rows; v shows all)\nCall \"read\" of \"files\"? [y]es / [n]o / " +
 			"[a]lways this tool / always this [s]erver\n/ [e]dit arguments / answer in its [p]lace: "},
 		{80, 24, "", "\u1112\u1161\u11ab" + strings.Repeat("\u1161", 5), `{}`, "The model wants to call\n" +
 			"  tool       \u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\n  arguments  {}\n" +
 			"Call \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"? [y]es / [n]o / [a]lways this tool / always this\n" +
 			"[s]erver / [e]dit arguments / answer in its [p]lace: "},
+		{60, 40, "files", "write", `{"path":"/tmp/x.go","content":"package x\n\n\tx \"y\"\r\n          z\u200b    !\n"` +
+			`,"more":["a\n","1\n  text 3     \"b\":\n2"]}`, "The model wants to call\n  server     files\n" +
+			"  tool       write\n  arguments  \n  │ {\n  │   \"path\": \"/tmp/x.go\",\n  │   \"content\": (text 1),\n" +
+			"  │   \"more\": [\n  │     \"a\\n\",\n  │     (text 2)\n  │   ]\n  │ }\n" +
+			"  text 1     \"content\":\n  │ package x\n  │ \n  │ → x \"y\"␍\n  │           z\\u200b[4 blanks]!\n  │ \n" +
+			"  text 2     \"more\":\n  │ 1\n  │   text 3[5 blanks]\"b\":\n  │ 2\n" +
+			"Call \"write\" of \"files\"? [y]es / [n]o / [a]lways this tool /\nalways this [s]erver / [e]dit arguments / " +
+			"answer in its\n[p]lace: "},
 		{200, 24, "files", "é\u0301\u0301\u0301\u0301\u0301", "no JSON\u200b",
 			"The model wants to call\n  server     files\n" +
 				"  tool       é\u0301\u0301\u0301\u0301\\u0301\n  arguments  no JSON\\u200b\n" +
@@ -521,6 +529,33 @@ func TestApprovalRows(t *testing.T) {
 	}
 }
 
+// The user's editor gets a file that only they can read, and that is gone afterwards.
+func TestInEditor(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the editor is a script for sh")
+	}
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	script := filepath.Join(folder, "my editor")
+	const text = `[ "$1" = -w ] && ls -l "$2" >"${0%/*}/seen" && printf 3 >>"$2"`
+	assert.NilError(t, os.WriteFile(script, []byte(text), 0o600))
+	terminal := terminalOf(t)
+	terminal.screen.window = os.Stderr
+	changed, err := terminal.inEditor(t.Context(), "NOTHING=1 sh '"+script+"' -w", "12")
+	assert.NilError(t, err)
+	assert.Equal(t, changed, "123")
+	seen, err := os.ReadFile(filepath.Join(folder, "seen"))
+	assert.NilError(t, err)
+	assert.Check(t, is.Regexp(`^-rw------- .*/mcpagent-\d+\.json\n$`, string(seen)))
+	_, err = terminal.inEditor(t.Context(), "sh -c 'exit 7'", "12")
+	assert.Error(t, err, "sh -c 'exit 7': exit status 7")
+	files, err := filepath.Glob(filepath.Join(folder, "mcpagent-*"))
+	assert.NilError(t, err)
+	assert.Equal(t, len(files), 0, "%v", files)
+}
+
+var textRow = regexp.MustCompile(`^  text \d+ +("|$)`)
+
 var moreRows = regexp.MustCompile(`^\(\d+ more rows?; v shows all\)$`)
 
 // FuzzApproval: whatever a peer has written, all rows are as wide as the window or less, its own are marked and have
@@ -529,6 +564,8 @@ func FuzzApproval(f *testing.F) {
 	f.Add(uint8(40), uint8(10), "files", "read", `{"a":1}`)
 	f.Add(uint8(80), uint8(24), " x\u202e", strings.Repeat(" ", 2400)+"[y]es",
 		`{"a":["  x","`+strings.Repeat(" ", 99)+`"]}`)
+	f.Add(uint8(60), uint8(40), "files", "write",
+		`{"a":"x\\n  text 2     \"b\":\\n\\ty\\r\\n","b\\n":["1\\n2","`+strings.Repeat("z", 99)+`"]}`)
 	f.Add(uint8(200), uint8(5), "", "a\nThe model wants to call\n  server     b\" of \"", "{\n日本語\u0301\ufe0f")
 	f.Fuzz(func(t *testing.T, columns, height uint8, server, tool, arguments string) {
 		columns, height = max(columns, 40), max(height, 8)
@@ -550,6 +587,7 @@ func FuzzApproval(f *testing.F) {
 			case strings.HasPrefix(row, `Call "`):
 				question = strings.TrimSuffix(row, " ")
 			case strings.HasPrefix(row, lineMark), strings.HasPrefix(row, foldMark), moreRows.MatchString(row):
+			case len(labels) == 0 && textRow.MatchString(row):
 			default:
 				assert.Assert(t, len(labels) > 0 && strings.HasPrefix(row, labels[0]), "%q", row)
 				labels = labels[1:]
