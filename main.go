@@ -146,6 +146,7 @@ type program struct {
 	timeout, start time.Duration
 	trace          string
 	json, quiet    bool
+	raw            bool
 	literal        bool  // the arguments are a question, whatever they look like
 	badVariable    error // which help, version and serve do not need
 
@@ -321,6 +322,7 @@ func (p *program) flags() *flag.FlagSet {
 	f.Func("max-file", " MiB of a file that serve reads, of all together 128 times as much (2)", number(&p.maxFile, 0))
 	f.BoolVar(&p.json, "json", false, " machine-readable output")
 	f.BoolVar(&p.quiet, "q", false, " nothing but the answer")
+	f.BoolVar(&p.raw, "raw", false, " answers as they come, on a terminal, too: markdown is not laid out")
 	f.Bool("version", false, " the same as version")
 	return f
 }

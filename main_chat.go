@@ -444,17 +444,18 @@ func (c *chat) load(_ context.Context, path string) error {
 
 // newView shows what agents do with the host.
 func (p *program) newView(host *Host) *View {
-	save := SaveFile
+	v := &View{Screen: p.screen, Quiet: p.quiet, Raw: p.raw, Save: SaveFile, MaxResult: p.maxResult}
 	if p.output != "" {
-		save = p.save
+		v.Save = p.save
 	} else if p.json {
-		save = nil
+		v.Save = nil
 	}
-	return &View{Screen: p.screen, Quiet: p.quiet, Save: save, MaxResult: p.maxResult, Name: func(name string) string {
+	v.Name = func(name string) string {
 		t, err := host.Tool(name)
 		if err != nil {
 			return name
 		}
 		return t.Server + ":" + t.Tool.Name
-	}}
+	}
+	return v
 }

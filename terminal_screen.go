@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -38,7 +37,8 @@ type Screen struct {
 
 	mu       sync.Mutex // guards the following; held during a write
 	status   rendered   // on the last line; empty if there is none
-	open     bool       // the last text did not end its line
+	open     bool       // the last text, written or held, did not end its line
+	broken   bool       // another text has ended that line
 	asking   bool       // a question is open
 	held     []piece    // written while the question is open
 	heldSize int        // of them, in bytes
@@ -77,10 +77,13 @@ type Style string
 
 // The styles, all of them: nothing else has a color.
 const (
-	Bold  Style = "\x1b[1m"
-	Faint Style = "\x1b[2m"
-	Red   Style = "\x1b[31m" // errors, and calls that failed
-	Green Style = "\x1b[32m" // calls that succeeded
+	Bold   Style = "\x1b[1m"
+	Faint  Style = "\x1b[2m"
+	Italic Style = "\x1b[3m"
+	Red    Style = "\x1b[31m" // errors, and calls that failed
+	Green  Style = "\x1b[32m" // calls that succeeded
+	Cyan   Style = "\x1b[36m" // code
+	plain  Style = "\x1b[0m"  // ends all styles
 )
 
 // Look is how a text is shown.
@@ -101,6 +104,7 @@ type passage struct {
 }
 
 const (
+	maxWord    = 1 << 10 // bytes of a word that are kept together
 	maxHeld    = 1 << 20 // bytes that wait for a question to be answered; what comes then interrupts it
 	maxPreview = 4       // lines of a text of which only the beginning is shown
 
@@ -155,8 +159,7 @@ func (s *Screen) render(look Look, text string) rendered {
 		text = fit(text, look.Max)
 	}
 	if s.Live && !look.Exact {
-		w := wrapper{columns: s.Columns()}
-		text = w.wrap(text) + w.end()
+		text = fold(text, s.Columns())
 	}
 	return s.style(look.Style, rendered(text))
 }
@@ -170,7 +173,7 @@ func (s *Screen) style(style Style, text rendered) rendered {
 	if !s.Color || style == "" || text == "" {
 		return text
 	}
-	return rendered(style) + text + "\x1b[0m"
+	return rendered(style) + text + rendered(plain)
 }
 
 // Show shows a text, with the end of its line, on stderr.
@@ -224,8 +227,9 @@ func (s *Screen) Kept(number string) (about, text string, err error) {
 func (s *Screen) showLines(w io.Writer, lines rendered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open && !s.asking {
-		_ = s.write(piece{w, "\n"})
+	if s.open {
+		s.hold(piece{w, "\n"})
+		s.broken = true
 	}
 	s.hold(piece{w, lines})
 }
@@ -244,19 +248,26 @@ func (s *Screen) Print(text string) error {
 // PrintJSON prints JSON, with escapes for what steers a terminal: so it stays the same JSON.
 func (s *Screen) PrintJSON(text string) error { return s.Print(escape(text, steers)) }
 
-// stream writes a piece of a text, of which another writer has taken out the secrets, to stdout. end is for the last.
-func (s *Screen) stream(w *wrapper, text string, end bool) {
-	if s.Answers {
-		text = w.wrap(Visible(text))
-		if end {
-			text += w.end()
-		}
-	}
-	if end {
-		text += "\n"
-	}
+// stream writes a piece of a text, of which another writer has taken out the secrets, to stdout; m, if not nil, lays
+// it out. end is for the last.
+func (s *Screen) stream(m *markdown, text string, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.Answers {
+		text = Visible(text)
+	}
+	if m != nil {
+		if m.window = s.Columns(); s.broken {
+			m.resume()
+		}
+		text = m.write(text)
+		if end {
+			text += m.end()
+		}
+	}
+	if s.broken = false; end {
+		text += "\n"
+	}
 	s.hold(piece{s.stdout, rendered(text)})
 }
 
@@ -264,6 +275,7 @@ func (s *Screen) stream(w *wrapper, text string, end bool) {
 func (s *Screen) hold(p piece) {
 	if s.asking && s.heldSize+len(p.text) <= maxHeld {
 		s.held, s.heldSize = append(s.held, p), s.heldSize+len(p.text)
+		s.open = p.text != "" && !strings.HasSuffix(string(p.text), "\n") || p.text == "" && s.open
 		return
 	}
 	_ = s.write(p)
@@ -338,10 +350,10 @@ func (s *Screen) ask(text rendered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open { // of an answer that is still being streamed
-		text = "\n" + text
+		text, s.broken = "\n"+text, true
 	}
 	_ = s.write(piece{s.user, text})
-	s.status, s.asking = "", true
+	s.status, s.asking, s.open = "", true, false // the answer ends the line
 }
 
 // Asking reports whether a question is open.
@@ -523,77 +535,142 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// bullet matches the word that begins an item of a list.
-var bullet = regexp.MustCompile(`^([-*•–]|\d+\.)$`)
-
-// wrapper breaks lines between words, and indents what follows like the beginning. It leaves alone what has a layout
-// of its own: code between fences, tables, and lines that begin with a tab.
-type wrapper struct {
+// folder breaks lines between words, and begins the rows that follow below the beginning of the text. It holds back a
+// word, and breaks after which nothing has come.
+type folder struct {
 	columns int
 	out     strings.Builder
 	word    strings.Builder
-	gap     []byte // the white space before it
-	column  int    // where the gap begins
-	indent  int    // of the lines that follow, so that those of a list stand below each other
-	begun   bool   // the line has a word
-	fenced  bool   // between two fences
-	asIs    bool   // the line has a layout of its own
+	wide    int   // the columns of the word
+	style   Style // of its last character
+	gap     int   // blanks before it
+	breaks  int   // before it
+	column  int   // where the gap begins
+	hang    string
+	hung    int  // the columns of hang, which the rows that follow begin with
+	long    bool // the word has no room in a row, and has begun
+	last    rune
+	address bool // the word has :/ in it
 }
 
-// wrap returns what can be shown of the text so far: all but its last word, which may go on.
-func (w *wrapper) wrap(text string) string {
-	w.out.Reset()
+// put adds text to a line.
+func (f *folder) put(text string, style Style) {
 	for _, r := range text {
-		switch r {
-		case '\n':
-			w.place()
-			w.out.WriteByte('\n')
-			w.gap, w.column, w.indent, w.begun, w.asIs = nil, 0, 0, false, w.fenced
-		case ' ', '\t':
-			w.place()
-			w.gap = append(w.gap, byte(r))
-		default:
-			w.word.WriteRune(r)
+		if f.address = r != ' ' && (f.address || f.last == ':' && r == '/'); r == ' ' || r == '\t' {
+			f.place()
+			f.long = false
+			if f.gap++; r == '\t' {
+				f.gap += 3 - (f.column+f.gap-1)%4
+			}
+			f.last = r
+			continue
+		}
+		// Chinese and Japanese have no blanks between words.
+		if unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana) && !unicode.In(f.last, unicode.Ps, unicode.Pi) {
+			f.place()
+			f.long = false
+		}
+		if style != f.style {
+			f.word.WriteString(string(f.reset() + style))
+			f.style = style
+		}
+		f.word.WriteRune(r)
+		f.wide, f.last = f.wide+runeWidth(r), r
+		if f.hung+f.wide > f.columns || f.word.Len() > maxWord {
+			f.place()
+			f.long = true
 		}
 	}
-	return w.out.String()
 }
 
-// end returns the last word.
-func (w *wrapper) end() string {
-	w.out.Reset()
-	w.place()
-	return w.out.String()
-}
-
-// place puts the word onto this line or the next.
-func (w *wrapper) place() {
-	word := w.word.String()
-	w.word.Reset()
-	if word == "" {
+// place puts the word onto this row or the next.
+func (f *folder) place() {
+	if f.word.Len() == 0 {
 		return
 	}
-	if !w.begun {
-		w.begun = true
-		w.indent = len(w.gap)
-		switch {
-		case strings.HasPrefix(word, "```"):
-			w.fenced, w.asIs = !w.fenced, true
-		case bullet.MatchString(word):
-			w.indent += width(word) + 1
-		case strings.HasPrefix(word, "|") || bytes.ContainsRune(w.gap, '\t'):
-			w.asIs = true
+	f.flush()
+	if f.column+f.gap+f.wide > f.columns && !f.long {
+		if f.gap = 0; f.column > f.hung {
+			f.out.WriteString("\n" + f.hang)
+			f.column = f.hung
 		}
 	}
-	columns := width(word)
-	if w.column > w.indent && w.column+len(w.gap)+columns > w.columns && !w.asIs {
-		fmt.Fprintf(&w.out, "\n%*s", w.indent, "")
-		w.gap, w.column = nil, w.indent
+	fmt.Fprintf(&f.out, "%*s%s%s", f.gap, "", f.word.String(), f.reset())
+	f.column, f.gap, f.wide, f.style = f.column+f.gap+f.wide, 0, 0, ""
+	f.word.Reset()
+}
+
+func (f *folder) reset() Style {
+	if f.style == "" {
+		return ""
 	}
-	w.out.Write(w.gap)
-	w.out.WriteString(word)
-	w.column += len(w.gap) + columns
-	w.gap = nil
+	return plain
+}
+
+// lead adds a mark at the beginning of a line. The rows that follow begin with it, too, or with blanks.
+func (f *folder) lead(mark string, again bool) {
+	f.flush()
+	f.out.WriteString(mark)
+	columns := width(mark)
+	f.column += columns
+	if f.hung+columns > f.columns/2 {
+		return
+	}
+	if !again {
+		mark = strings.Repeat(" ", columns)
+	}
+	f.hang, f.hung = f.hang+mark, f.hung+columns
+}
+
+// newline ends a line.
+func (f *folder) newline() {
+	f.place()
+	f.breaks++
+	f.gap, f.column, f.hang, f.hung, f.long, f.last, f.address = 0, 0, "", 0, false, 0, false
+}
+
+func (f *folder) flush() {
+	f.out.WriteString(strings.Repeat("\n", f.breaks))
+	f.breaks = 0
+}
+
+// resume goes on after another text has ended the row.
+func (f *folder) resume() {
+	if f.breaks > 0 {
+		f.breaks--
+	} else if f.column > 0 {
+		f.out.WriteString(f.hang)
+		f.column, f.gap = f.hung, 0
+	}
+}
+
+// take returns what has been laid out since it was called last.
+func (f *folder) take() string {
+	out := f.out.String()
+	f.out.Reset()
+	return out
+}
+
+// bullet matches the mark of an item of a list, or a word that could be one; listed with the blanks around it.
+var (
+	bullet = regexp.MustCompile(`^[-+*•–]`)
+	listed = regexp.MustCompile(`^[ \t]*(?:(?:[-+*•–]|\d+\.)[ \t]+)?`)
+)
+
+// fold returns a text of lines that are no wider than a window, if their words are not.
+func fold(text string, columns int) string {
+	f := folder{columns: columns}
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			f.newline()
+		}
+		mark := listed.FindString(line)
+		f.lead(strings.ReplaceAll(mark, "\t", "    "), false)
+		f.put(line[len(mark):], "")
+	}
+	f.place()
+	f.flush()
+	return f.take()
 }
 
 // IsTerminal reports whether a file is a terminal. The null device is a character device, too.

@@ -70,7 +70,13 @@ func TestScreen(t *testing.T) {
 	s.Status("")
 	assert.Equal(t, out.takes(), "", "it is removed already")
 
-	answer := func(text string, end bool) { s.stream(&wrapper{columns: 80}, text+" ", end) }
+	md := newMarkdown(80, false)
+	answer := func(text string, end bool) {
+		s.stream(md, text+" ", end)
+		if end {
+			md = newMarkdown(80, false)
+		}
+	}
 	s.Status("60%")
 	answer("half a", false)
 	s.Status("70%")
@@ -84,7 +90,7 @@ func TestScreen(t *testing.T) {
 	s.Status("90%")
 	s.Show(Look{}, "a note")
 	answer("an", false)
-	answer(" answer", false)
+	answer("answer", false)
 	assert.Equal(t, out.takes(), "", "nothing while a question is open")
 	assert.Assert(t, s.Asking())
 	s.answered(true)
@@ -160,41 +166,6 @@ func TestWidth(t *testing.T) {
 	s, out := viewScreen(20, true)
 	s.Status(strings.Repeat("✅", 20))
 	assert.Equal(t, out.takes(), "\r"+strings.Repeat("✅", 9)+"…\x1b[K")
-}
-
-// Lines are broken between words; what is laid out stays as it is, in whatever pieces it comes.
-func TestFold(t *testing.T) {
-	const text = `The heron waits in water.
-
-- Herons wait in the water,
-  and cranes walk.
-12. Storks do neither.
-    Indented text goes on.
-| a table | that is | too wide |
-	tabs stay as they are, too
-` + "```\ncode  is  as  it  is, however long\n```\nabcdefghijklmnopqrstuvwxyz is long.\n\n" +
-		"日本語日本語 日本語日本語\n"
-	const want = `The heron waits in
-water.
-
-- Herons wait in the
-  water,
-  and cranes walk.
-12. Storks do
-    neither.
-    Indented text
-    goes on.
-| a table | that is | too wide |
-	tabs stay as they are, too
-` + "```\ncode  is  as  it  is, however long\n```\nabcdefghijklmnopqrstuvwxyz\nis long.\n\n" +
-		"日本語日本語\n日本語日本語\n"
-	for size := 1; size < 30; size++ {
-		w, got := wrapper{columns: 20}, ""
-		for rest := []rune(text); len(rest) > 0; rest = rest[min(size, len(rest)):] {
-			got += w.wrap(string(rest[:min(size, len(rest))]))
-		}
-		assert.Equal(t, got+w.end(), want)
-	}
 }
 
 // The environment says what a terminal can do. What is printed on stdout has no secrets, and only on a terminal no

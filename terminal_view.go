@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // View shows what an agent does: its calls, their progress and results, and the text of the model. On a terminal
@@ -23,6 +24,7 @@ import (
 type View struct {
 	Screen *Screen
 	Quiet  bool                         // show nothing but the text
+	Raw    bool                         // which goes out as it came
 	Name   func(function string) string // how a function is shown: its server and tool; nil: by its own name
 
 	// Awaited, if set, returns which servers are awaited, in place of the model; "" for none.
@@ -39,8 +41,8 @@ type View struct {
 	waiting time.Time   // when the wait for the model began; zero if there is none
 	text    *MaskWriter // takes the secrets out of the model's text, before showText gets it
 	open    bool        // a text has begun
-	blank   []byte      // white space at the end of the text so far, which is not shown if nothing follows
-	wrapper wrapper
+	blank   []byte      // the end of the text so far: white space, not shown if nothing follows, or half a character
+	answer  *markdown   // lays it out; nil if it goes out as it came
 
 	stop func() // ends the spinner; nil if there is none
 }
@@ -112,21 +114,32 @@ func (v *View) Text(piece string) {
 type viewText struct{ *View }
 
 func (v viewText) Write(piece []byte) (int, error) {
-	end := len(bytes.TrimRight(piece, " \r\n\t"))
-	if end == 0 {
+	if len(bytes.TrimRight(piece, " \r\n\t")) == 0 {
 		v.blank = append(v.blank, piece...)
 		return len(piece), nil
 	}
-	text := string(v.blank) + string(piece[:end])
-	v.blank = append(v.blank[:0], piece[end:]...)
+	whole := append(v.blank, piece...)
+	end := len(bytes.TrimRight(whole, " \r\n\t"))
+	for i := end - 1; i >= max(end-utf8.UTFMax, 0); i-- {
+		if utf8.RuneStart(whole[i]) && !utf8.FullRune(whole[i:end]) {
+			end = i // the character has not come whole
+		}
+	}
+	text := string(whole[:end])
+	v.blank = append([]byte(nil), whole[end:]...)
+	if text == "" {
+		return len(piece), nil
+	}
 	if !v.open {
 		v.open, v.waiting = true, time.Time{}
-		v.wrapper = wrapper{columns: min(v.Screen.Columns(), maxAnswerWidth)}
+		if v.answer = nil; v.Screen.Answers && !v.Raw {
+			v.answer = newMarkdown(v.Screen.Columns(), v.Screen.Color)
+		}
 		v.Screen.Status("")
 		v.Screen.begin(aText)
 		text = strings.TrimLeft(text, "\r\n")
 	}
-	v.Screen.stream(&v.wrapper, text, false)
+	v.Screen.stream(v.answer, text, false)
 	return len(piece), nil
 }
 
@@ -134,7 +147,7 @@ func (v viewText) Write(piece []byte) (int, error) {
 func (v *View) endText() {
 	_ = v.text.Close() // which may begin the text
 	if v.open {
-		v.Screen.stream(&v.wrapper, "", true)
+		v.Screen.stream(v.answer, string(bytes.TrimSpace(v.blank)), true)
 	}
 	v.open, v.blank = false, nil
 }

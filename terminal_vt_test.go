@@ -73,21 +73,29 @@ func (v *vt) Style(row, column int) string {
 	return v.screen[row][column].style
 }
 
-// Styled returns all rows, as Text does, with ⟨1;31⟩ where a style begins and ⟨⟩ where it ends.
+// Styled returns all rows, as Text does, with ⟨1;31⟩ where a style begins and ⟨⟩ where it ends. The
+// blanks between two words of the same style are part of it.
 func (v *vt) Styled() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var b strings.Builder
 	for _, row := range slices.Concat(v.above, v.screen) {
-		for len(row) > 0 && row[len(row)-1] == blank {
-			row = row[:len(row)-1]
-		}
-		style := ""
+		style, gap := "", ""
 		for _, c := range append(slices.Clip(row), cell{}) {
-			if c.style != style {
+			if c == blank {
+				gap += " "
+				continue
+			}
+			if c.style != style && style != "" {
+				b.WriteString("⟨⟩")
+			}
+			if c != (cell{}) {
+				b.WriteString(gap)
+			}
+			if c.style != style && c.style != "" {
 				b.WriteString("⟨" + c.style + "⟩")
 			}
-			style = c.style
+			style, gap = c.style, ""
 			b.WriteString(c.text)
 		}
 		b.WriteByte('\n')
@@ -393,7 +401,7 @@ func TestVT(t *testing.T) {
 	_, _ = v.Write([]byte("1\n2\x1b[31;1m3\x1b[22m4\x1b[39m5\n日本語x\n\x1b[?2004h"))
 	assert.DeepEqual(t, v.Rows(), []string{"2345", "日本語x", ""})
 	assert.Equal(t, v.Style(0, 1)+" "+v.Style(0, 2)+" "+v.Style(0, 3), "1;31 31 ")
-	assert.Equal(t, v.Styled(), "1\n2⟨1;31⟩3⟨31⟩4⟨⟩5\n日本語x")
+	assert.Equal(t, v.Styled(), "1\n2⟨1;31⟩3⟨⟩⟨31⟩4⟨⟩5\n日本語x")
 	assert.Assert(t, v.paste && !v.hidden)
 	v.Resize(5, 2)
 	assert.Equal(t, v.Text(), "1\n2345\n日本")
