@@ -24,6 +24,7 @@ import (
 // Config is what a configuration file says.
 type Config struct {
 	Servers  []Server // in the order of the file, those with an Err among them, but not those that are disabled
+	Disabled []string
 	Warnings []string // what has no effect, or perhaps another one than was meant; each names its server
 
 	OAuth map[string]*OAuthConfig // by the name of a server, nil if it says nothing
@@ -111,6 +112,7 @@ func (c *Config) add(
 	r.server.Name = name
 	isObject := eachMember(value, r.field)
 	if r.disabled {
+		c.Disabled = append(c.Disabled, name)
 		return
 	}
 	switch {

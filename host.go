@@ -64,6 +64,8 @@ type HostStatus struct {
 	Tools    int        // of the last list that could be read
 	Restarts int        // that were successful
 
+	Took time.Duration // of the last start that is over
+
 	tools []HostTool
 }
 

@@ -611,6 +611,8 @@ func (s *hosted) status() HostStatus {
 		Tools: len(s.tools), Restarts: max(0, s.starts-1), tools: s.tools}
 	if status.Retry = s.lastStart.Add(pauseAfter(s.tries)); s.starting {
 		status.Retry = s.start.begins
+	} else if s.start != nil {
+		status.Took = s.lastStart.Sub(s.start.begins)
 	}
 	switch {
 	case waits && (s.starting || s.reading != nil):

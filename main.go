@@ -155,6 +155,8 @@ type program struct {
 	oauth   map[string]*OAuthConfig // by the server's name
 	builtIn bool                    // the only server is this program
 
+	disabled []string // servers
+
 	report    *report                                 // of the question, if there is one
 	printed   bool                                    // there is JSON on stdout
 	saved     int                                     // files of -o, with those that failed
@@ -189,6 +191,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 		"resources": p.onHost(name, p.listResources),
 		"prompts":   p.onHost(name, p.listPrompts),
 		"call":      p.call,
+		"servers":   p.onHost(name, p.listServers),
 		"read":      p.read,
 		"prompt":    p.prompt,
 		"login":     p.logIn,

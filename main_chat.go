@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 )
 
 // errQuit ends a chat: the user has asked for it.
@@ -217,7 +216,7 @@ type chatCommand struct {
 func chatCommands() []chatCommand {
 	return []chatCommand{
 		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; or show a tool", (*chat).listTools},
-		{"servers", "", "list the servers and their state", (*chat).listServers},
+		{"servers", "[SERVER]", "show how the servers are", (*chat).listServers},
 		{"reconnect", "[SERVER ...]", "start servers again, now: without a name, those that are not running",
 			(*chat).reconnect},
 		{"show", "[N]", "show all of a result that was cut, or of the last one", (*chat).show},
@@ -261,35 +260,8 @@ func (c *chat) show(ctx context.Context, number string) error {
 	return c.terminal.Page(ctx, about, text)
 }
 
-func (c *chat) listServers(ctx context.Context, _ string) error {
-	c.showServers(ctx)
-	return nil
-}
-
-// showServers lists the servers of these names, or all if there are none.
-func (c *chat) showServers(ctx context.Context, names ...string) {
-	soon, cancel := context.WithTimeout(ctx, glance)
-	defer cancel()
-	_, _ = c.host.Tools(soon, names...) // so that they are counted; a failure is in the status
-	for _, s := range statusOf(c.host, names) {
-		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
-		line := fmt.Sprintf("%s: %s, MCP %s, %s", s.Name, name, s.Info.ProtocolVersion, Plural(s.Tools, "tool"))
-		pause := time.Until(s.Retry).Round(time.Second)
-		switch {
-		case s.Err == nil:
-		case s.Running || s.Err == ErrStarting || s.Err == ErrWaiting:
-			line = fmt.Sprintf("%s: %v", s.Name, s.Err)
-		case s.Starting && pause <= 0:
-			line = fmt.Sprintf("%s: not running: %v; it is being started again", s.Name, s.Err)
-		default:
-			line = fmt.Sprintf("%s: not running: %v; it is tried again in %s, or now with /reconnect %s",
-				s.Name, s.Err, max(pause, 0), s.Name)
-		}
-		if s.Restarts > 0 {
-			line += ", restarted " + Plural(s.Restarts, "time")
-		}
-		c.screen.Show(Look{Max: maxShown}, line)
-	}
+func (c *chat) listServers(ctx context.Context, server string) error {
+	return c.program.listServers(ctx, c.host, strings.Fields(server)...)
 }
 
 // reconnect starts servers again, and waits for them: those of these names, or else those that are not running, or the
@@ -324,7 +296,7 @@ func (c *chat) reconnect(ctx context.Context, args string) error {
 			if err := c.host.Restart(starting, name); err != nil && starting.Err() == nil {
 				c.screen.Show(Look{Style: Red, Max: maxShown}, err.Error())
 			} else {
-				c.showServers(ctx, name)
+				_ = c.program.listServers(ctx, c.host, name) // whose state says what failed
 			}
 		})
 	}

@@ -262,6 +262,99 @@ func (p *program) read(ctx context.Context, args []string) error {
 	})
 }
 
+// serverReport is what servers -json prints of a server.
+type serverReport struct {
+	Name      string          `json:"name"`
+	Start     string          `json:"start,omitempty"` // its command line or URL
+	Disabled  bool            `json:"disabled,omitempty"`
+	Running   bool            `json:"running"`
+	Error     string          `json:"error,omitempty"` // with what to do about it
+	Info      *Implementation `json:"server,omitempty"`
+	Protocol  string          `json:"protocol,omitempty"`
+	Seconds   float64         `json:"seconds"` // that the start took
+	Tools     int             `json:"tools"`
+	Prompts   int             `json:"prompts"`
+	Resources int             `json:"resources"` // with templates of more
+}
+
+// listServers shows how the servers are. A chat does not wait for those that need long. Elsewhere it is an error if
+// none is running.
+func (p *program) listServers(ctx context.Context, host *Host, names ...string) error {
+	limit := time.Hour
+	if p.chatting {
+		limit = glance
+	}
+	soon, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_ = p.withLogins(soon, host, func() error { _, err := host.Tools(soon, names...); return err }) // see the status
+	status := statusOf(host, names)
+	if len(status) == 0 {
+		return p.noServer(names[0])
+	}
+	reports, lines := make([]serverReport, len(status)), make([]string, len(status))
+	var work sync.WaitGroup
+	counting, end := context.WithTimeout(ctx, limit)
+	defer end()
+	for i, s := range status {
+		work.Go(func() { reports[i], lines[i] = p.aboutStatus(counting, host, s) })
+	}
+	work.Wait()
+	for _, name := range p.disabled {
+		if len(names) == 0 {
+			reports, lines = append(reports, serverReport{Name: name, Disabled: true}), append(lines, name+": disabled\n")
+		}
+	}
+	show := func() error { return p.screen.Print(strings.Join(lines, "")) }
+	if p.json {
+		show = func() error { return p.printJSON(reports) }
+	}
+	err := show()
+	if !p.chatting && !slices.ContainsFunc(status, func(s HostStatus) bool { return s.Running }) {
+		err = exitWith(exitStart, "no server is running")
+	}
+	return err
+}
+
+// aboutStatus describes a server.
+func (p *program) aboutStatus(ctx context.Context, host *Host, s HostStatus) (r serverReport, text string) {
+	r = serverReport{Name: s.Name, Running: s.Running, Tools: s.Tools, Seconds: s.Took.Seconds()}
+	for _, server := range p.servers {
+		if server.Name == s.Name && server.Err == nil {
+			r.Start = startLine(&server)
+		}
+	}
+	if s.Err != nil {
+		r.Error = strings.TrimPrefix(p.aboutServer(s), "server "+s.Name+": ")
+	}
+	if s.Running {
+		r.Info, r.Protocol = &s.Info.Implementation, s.Info.ProtocolVersion
+		prompts, _ := p.askServer(ctx, host, s.Name, promptEntries) // none of a server that cannot list them
+		resources, _ := p.askServer(ctx, host, s.Name, resourceEntries)
+		r.Prompts, r.Resources = len(prompts), len(resources)
+	}
+	pause := time.Until(s.Retry).Round(time.Second)
+	switch {
+	case s.Err == nil:
+		era := map[bool]string{true: "stateless", false: "handshake"}[s.Info.Stateless()]
+		text = fmt.Sprintf("%s, MCP %s (%s), %s, %s, %s, started in %s", strings.TrimSpace(r.Info.Name+" "+r.Info.Version),
+			r.Protocol, era, Plural(r.Tools, "tool"), Plural(r.Prompts, "prompt"), Plural(r.Resources, "resource"),
+			s.Took.Round(time.Millisecond))
+	case s.Running || s.Err == ErrStarting || s.Err == ErrWaiting:
+		text = r.Error
+	case !p.chatting:
+		text = "not running: " + r.Error
+	case s.Starting && pause <= 0:
+		text = "not running: " + r.Error + "; it is being started again"
+	default:
+		text = fmt.Sprintf("not running: %s; it is tried again in %s, or now with /reconnect %s",
+			r.Error, max(pause, 0), s.Name)
+	}
+	if s.Restarts > 0 {
+		text += ", restarted " + Plural(s.Restarts, "time")
+	}
+	return r, Clip(s.Name+": "+text, maxShown) + "\n" + indented(r.Start, "    ")
+}
+
 // contentsText is what a model reads of resources.
 func contentsText(contents []ResourceContents) string { return ModelText(contentsResult(contents)) }
 

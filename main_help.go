@@ -36,6 +36,9 @@ prompts [SERVER]            list the prompts of every server, or of one
 prompt NAME [KEY=VALUE ...] fill in a prompt, and print its messages
     SERVER:NAME where several servers have it. Values are texts.
       mcpagent prompt issues:triage label=bug
+servers [SERVER]            show how each server is started, whether it runs, what it speaks
+    Where one does not run, why, and what to do. The exit status is 1 if none runs.
+      mcpagent servers -json
 login URL|NAME              log in to a server that asks for it (OAuth), in the browser
       mcpagent login https://mcp.example.com/mcp
 logout URL|NAME             forget a login

@@ -83,8 +83,8 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 // none is running.
 func (p *program) startServers(ctx context.Context, host *Host, names ...string) error {
 	for _, name := range names {
-		if known := ServerNames(p.servers); !slices.Contains(known, name) {
-			return usageError("there is no server %q; the servers are: %s", name, strings.Join(known, ", "))
+		if !slices.Contains(ServerNames(p.servers), name) {
+			return p.noServer(name)
 		}
 	}
 	err := p.withLogins(ctx, host, func() error { p.startHost(ctx, host, names...); return context.Cause(ctx) })
@@ -112,6 +112,10 @@ func starting(status []HostStatus) (names []string) {
 		}
 	}
 	return names
+}
+
+func (p *program) noServer(name string) error {
+	return usageError("there is no server %q; the servers are: %s", name, strings.Join(ServerNames(p.servers), ", "))
 }
 
 // statusOf describes the servers of these names, or all if there are none.
@@ -301,7 +305,7 @@ func (p *program) configure(ctx context.Context) error {
 	for _, warning := range config.Warnings {
 		p.note("%s: %s", file, warning)
 	}
-	p.oauth = config.OAuth
+	p.oauth, p.disabled = config.OAuth, config.Disabled
 	if p.servers = config.Servers; len(p.servers) == 0 {
 		return fmt.Errorf("%s has no servers, or none that is enabled", file)
 	}

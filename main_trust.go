@@ -86,17 +86,12 @@ func describe(s *Server, o *OAuthConfig) string {
 	for _, variable := range s.Command.Env {
 		words = append(words, word(variable))
 	}
-	if s.URL != "" {
-		words = append(words, word(s.URL))
+	if words = append(words, startLine(s)); s.URL != "" {
 		for _, name := range slices.Sorted(maps.Keys(s.Header)) {
 			words = append(words, "with the header", word(name+": "+strings.Join(s.Header[name], ", ")))
 		}
 		if o != nil {
 			words = append(words, "with oauth", word(o.Text))
-		}
-	} else {
-		for _, argument := range append([]string{s.Command.Path}, s.Command.Args...) {
-			words = append(words, word(argument))
 		}
 	}
 	if s.Command.Dir != "" {
@@ -109,6 +104,18 @@ func describe(s *Server, o *OAuthConfig) string {
 		words = append(words, "and does not ask before it calls", word(strings.Join(s.AutoApprove, ", ")))
 	}
 	return strings.Join(words, " ")
+}
+
+// startLine is the URL of a server, or its command line.
+func startLine(s *Server) string {
+	if s.URL != "" {
+		return word(s.URL)
+	}
+	line := word(s.Command.Path)
+	for _, argument := range s.Command.Args {
+		line += " " + word(argument)
+	}
+	return line
 }
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,.*/~-]+$`)
