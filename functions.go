@@ -339,6 +339,9 @@ func ShowImages(messages []ChatMessage, most int, why string) (shown []ChatMessa
 	for _, m := range messages {
 		count += len(m.Images)
 	}
+	if count == 0 {
+		return messages, 0
+	}
 	chunk := func(kind string, value any) any { return map[string]any{"type": kind, kind: value} }
 	var ofTools []any // chunks
 	left, result := count-most, 0

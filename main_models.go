@@ -77,7 +77,7 @@ func (c *chat) chooseModel(ctx context.Context, name string) error {
 	current, known := FindModel(models, model.Model)
 	if name != "" && !known && len(models) > 0 {
 		c.choose(before)
-		return fmt.Errorf("%s has no model %s%s; /model lists them", endpoint.Host, model.Model, alike(model.Model, models))
+		return fmt.Errorf("%s has no model %s%s /model lists them", endpoint.Host, model.Model, alike(model.Model, models))
 	}
 	c.say(model.Model + " at " + endpoint.Host)
 	if err != nil {
@@ -112,19 +112,16 @@ func offered(models []ModelInfo) (list []ModelInfo) {
 	return list
 }
 
-// alike asks whether a name was meant to be one of the models that are near to it, or have it in their names.
+// alike asks, after a name, whether that of a model which is near to it, or has it in its own, was meant.
 func alike(name string, models []ModelInfo) string {
-	var names, near []string
-	for _, m := range offered(models) {
-		if names = append(names, m.ID); strings.Contains(strings.Join(append(m.Aliases, m.ID), " "), name) {
+	var near []string
+	for _, m := range models {
+		if !m.Hidden && (strings.Contains(m.ID, name) || isNear(2, name, m.ID)) && len(near) < 5 {
 			near = append(near, m.ID)
 		}
 	}
-	if n := nearest(name, names); n != "" {
-		near = []string{n}
+	if near == nil {
+		return ";"
 	}
-	if len(near) == 0 {
-		return ""
-	}
-	return ": did you mean " + strings.Join(near[:min(len(near), 5)], " or ") + "?"
+	return ": did you mean " + strings.Join(near, " or ") + "?"
 }
