@@ -281,7 +281,8 @@ type scriptPeer struct {
 	name  string                   // if set, the server has something that no other has
 	tells bool                     // what it is asked, on stderr
 
-	confused atomic.Bool // by server/discover
+	confused atomic.Bool  // by server/discover
+	session  atomic.Int64 // over HTTP: the one that has not expired
 }
 
 // say is a text of the server, about what has the name.
@@ -328,6 +329,12 @@ func (p *scriptPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Method     string
 	}
 	_ = json.NewDecoder(r.Body).Decode(&m)
+	session := fmt.Sprint("s", p.session.Load())
+	if had := r.Header.Get("Mcp-Session-Id"); had != "" && had != session {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Mcp-Session-Id", session)
 	if m.ID == nil {
 		w.WriteHeader(http.StatusAccepted)
 		return

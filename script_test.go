@@ -44,6 +44,7 @@ import (
 //	model FILE                  a new model server; its replies: see scriptReplies
 //	reached NAME, release NAME  wait until the model holds a reply there; let it answer
 //	gossip                      a server at http://$GOSSIP that repeats the Authorization header
+//	expire                      ends its session
 //	protected                   the same at $PROTECTED for those who have logged in; its tokens are hidden, as by hide
 //	visit URL FILE              open an address as a browser does, and keep the page that it ends at
 //	consent URL NAME            open it, and keep the address that the browser is then sent to
@@ -239,6 +240,7 @@ type script struct {
 	started *programRun // the last one that "start" started
 	hidden  []string
 	oauth   *oauthServer // nil if there is none
+	gossip  *scriptPeer  // nil if there is none
 	model   *modelServer
 	over    chan struct{} // closed by end
 	end     func()        // lets all replies of the models end
@@ -310,7 +312,7 @@ func (s *script) do(line string) error {
 	form, ok := map[string]string{
 		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1",
 		"mkdir": "1 1", "cp": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
-		"reached": "1 1", "release": "1 1", "gossip": "0 0", "stdin": "1 1",
+		"reached": "1 1", "release": "1 1", "gossip": "0 0", "expire": "0 0", "stdin": "1 1",
 		"protected": "0 0", "visit": "2 2", "consent": "2 2", "refuse": "0 0",
 		"mcpagent": "0 99 !", "start": "1 99", "back": "0 0",
 		"terminal": "2 99", "expect": "1 2", "type": "1 1", "key": "1 1", "say": "1 1", "signal": "1 2", "wait": "0 0",
@@ -358,9 +360,13 @@ func (s *script) do(line string) error {
 		close(s.gate(line))
 		return nil
 	case "gossip":
-		server := httptest.NewServer(new(scriptPeer))
+		s.gossip = new(scriptPeer)
+		server := httptest.NewServer(s.gossip)
 		s.t.Cleanup(server.Close)
 		s.env["GOSSIP"] = strings.TrimPrefix(server.URL, "http://")
+		return nil
+	case "expire":
+		s.gossip.session.Add(1)
 		return nil
 	case "protected":
 		s.oauth = startOAuthServer(s.t, new(scriptPeer))
