@@ -4,10 +4,9 @@
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"encoding/base64"
 	"io"
-	"maps"
 	"net/url"
 	"regexp"
 	"slices"
@@ -201,9 +200,6 @@ func withoutEscapes(text string) string {
 
 // Mask returns a text with marks in the place of the secrets.
 func (s *Secrets) Mask(text string) string {
-	if s.current() == nil {
-		return text
-	}
 	var out strings.Builder
 	w := s.Writer(&out)
 	for piece := range slices.Chunk([]byte(text), 64<<10) { // of a long text little is held twice
@@ -317,7 +313,7 @@ type reading struct {
 }
 
 func (r *reading) next(m *MaskWriter, c char) {
-	if r.node == 0 && m.table.first[c.b] == 0 {
+	if r.node == 0 && !m.table.first[c.b] {
 		return
 	}
 	r.node = m.table.next(r.node, c.b)
@@ -331,8 +327,10 @@ func (r *reading) next(m *MaskWriter, c char) {
 
 // begun returns where a secret may have begun of which the end was not read yet, or else the end of the text.
 func (r *reading) begun(m *MaskWriter) int {
-	if open := m.table.nodes[r.node].open; open > 0 {
-		return r.starts[len(r.starts)-open]
+	for node := r.node; node != 0; node = m.table.nodes[node].fail {
+		if n := &m.table.nodes[node]; n.isOpen {
+			return r.starts[len(r.starts)-n.depth]
+		}
 	}
 	return m.read
 }
@@ -363,10 +361,7 @@ func (u *unescaper) next(c char, unescaped func(char)) {
 
 // unescape decodes the beginning of a text, and returns how many bytes that was: 0 if it may go on.
 func unescape(text []byte) (decoded string, size int) {
-	prefix := 0
-	for prefix < len(text) && prefix < 8 && text[prefix] == '\\' {
-		prefix++
-	}
+	prefix := min(8, len(text)-len(bytes.TrimLeft(text, `\`)))
 	digits := 4
 	switch {
 	case text[0] == ' ':
@@ -380,14 +375,13 @@ func unescape(text []byte) (decoded string, size int) {
 	}
 	first := prefix + 1
 	hex := text[first:min(first+digits, len(text))]
+	code, err := strconv.ParseUint(string(hex), 16, 16)
 	switch {
-	case len(hex) > 0 && !isHex(hex):
+	case len(hex) > 0 && err != nil:
 		return string(text[prefix:first]), first
 	case len(hex) < digits:
 		return "", 0
-	}
-	code, _ := strconv.ParseUint(string(hex), 16, 16)
-	if digits == 2 {
+	case digits == 2:
 		return string([]byte{byte(code)}), first + digits
 	}
 	return string(rune(code)), first + digits
@@ -396,72 +390,57 @@ func unescape(text []byte) (decoded string, size int) {
 // secretTable finds all secrets in one pass over a text (Aho and Corasick, 1975). Each of its nodes is the beginning
 // of a secret; the first is the empty one.
 type secretTable struct {
-	nodes []secretNode
-	first [256]int // the nodes of one byte, found without a search; 0 for none
+	nodes  []secretNode
+	longer map[secretStep]int // the node with one byte more
+	first  [256]bool          // the bytes with which secrets begin: most texts have few of them
+}
+
+type secretStep struct {
+	node int
+	b    byte
 }
 
 type secretNode struct {
-	b      byte   // the last byte of the beginning
 	depth  int    // the length of the beginning
-	longer []int  // the nodes with one byte more; most have one
+	isOpen bool   // whether it is the beginning of a longer one
 	fail   int    // the longest other node that this one ends with
 	secret int    // the length of the longest secret that this one ends with, 0 for none
 	mark   string // of that
-	open   int    // the length of the longest end that is the beginning of a longer secret
 }
 
 func newSecretTable(marks map[string]string) *secretTable {
-	t := &secretTable{nodes: make([]secretNode, 1)}
-	for _, text := range slices.Sorted(maps.Keys(marks)) {
-		node := 0
-		for i := range len(text) {
-			next := t.longer(node, text[i])
+	t := &secretTable{nodes: make([]secretNode, 1), longer: make(map[secretStep]int)}
+	at := make(map[string]int) // the nodes of the beginnings of all texts that are longer
+	for text := range marks {
+		at[text], t.first[text[0]] = 0, true
+	}
+	for depth := 1; len(at) > 0; depth++ { // the shorter nodes first: those that longer ones end with
+		for text, node := range at {
+			step := secretStep{node, text[depth-1]}
+			next := t.longer[step]
 			if next == 0 {
 				next = len(t.nodes)
-				t.nodes = append(t.nodes, secretNode{b: text[i], depth: i + 1})
-				t.nodes[node].open, t.nodes[node].longer = i, append(t.nodes[node].longer, next)
-				if node == 0 {
-					t.first[text[i]] = next
+				added := secretNode{depth: depth}
+				if node != 0 {
+					added.fail = t.next(t.nodes[node].fail, step.b)
+					added.secret, added.mark = t.nodes[added.fail].secret, t.nodes[added.fail].mark
 				}
+				t.nodes[node].isOpen, t.longer[step] = true, next
+				t.nodes = append(t.nodes, added)
 			}
-			node = next
-		}
-		t.nodes[node].secret, t.nodes[node].mark = len(text), marks[text]
-	}
-	for queue := []int{0}; len(queue) > 0; queue = queue[1:] { // the shorter nodes first
-		for _, next := range t.nodes[queue[0]].longer {
-			node := &t.nodes[next]
-			if queue[0] != 0 {
-				node.fail = t.next(t.nodes[queue[0]].fail, node.b)
+			if at[text] = next; depth == len(text) {
+				t.nodes[next].secret, t.nodes[next].mark = depth, marks[text]
+				delete(at, text)
 			}
-			fail := &t.nodes[node.fail]
-			if node.secret == 0 {
-				node.secret, node.mark = fail.secret, fail.mark
-			}
-			node.open = cmp.Or(node.open, fail.open)
-			queue = append(queue, next)
 		}
 	}
 	return t
 }
 
-// longer returns the node with one byte more, 0 if there is none.
-func (t *secretTable) longer(node int, b byte) int {
-	if node == 0 {
-		return t.first[b]
-	}
-	for _, next := range t.nodes[node].longer {
-		if t.nodes[next].b == b {
-			return next
-		}
-	}
-	return 0
-}
-
 // next returns the longest node that a node with one more byte ends with.
 func (t *secretTable) next(node int, b byte) int {
 	for {
-		if next := t.longer(node, b); next != 0 || node == 0 {
+		if next := t.longer[secretStep{node, b}]; next != 0 || node == 0 {
 			return next
 		}
 		node = t.nodes[node].fail
