@@ -20,6 +20,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -72,27 +73,20 @@ func (h *LibraryHTTP) Serve(ctx context.Context, listener net.Listener) error {
 		Handler: mux, ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
 		ErrorLog: log.New(io.Discard, "", 0), // it reports the errors of clients, who get a response
 	}
-	failed := make(chan error, 1)
-	go func() {
-		defer close(failed)
-		failed <- server.Serve(listener)
-	}()
-	var err error
-	select {
-	case err = <-failed:
-	case <-ctx.Done():
-		err = context.Cause(ctx)
-	}
+	ctx, end := context.WithCancelCause(ctx)
+	var serving sync.WaitGroup
+	serving.Go(func() { end(server.Serve(listener)) })
+	<-ctx.Done()
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
 	if server.Shutdown(leave) != nil {
 		_ = server.Close() // ends the ctx of every request
 	}
-	<-failed
+	serving.Wait()
 	for range maxPosts { // with all slots taken no request is running, and none can start
 		h.slots <- struct{}{}
 	}
-	return err
+	return context.Cause(ctx)
 }
 
 // ServeHTTP takes one message, or a batch. It returns after the response was written or the client has gone.
@@ -115,41 +109,36 @@ func (h *LibraryHTTP) serve(a *httpAnswer, r *http.Request) error {
 		return httpErrorf(http.StatusUnsupportedMediaType, "Content-Type must be application/json, not %q", kind)
 	}
 	body := http.MaxBytesReader(a.w, r.Body, maxPost)
-	text, err := io.ReadAll(io.LimitReader(body, smallPost))
-	if err == nil && len(text) == smallPost {
-		if !enter(h.large) {
-			return busy(a, maxLarge, "long messages are being read")
+	var text bytes.Buffer
+	_, err := text.ReadFrom(io.LimitReader(body, smallPost))
+	if err == nil && text.Len() == smallPost {
+		if err := a.enter(h.large, "long messages are being read"); err != nil {
+			return err
 		}
 		defer func() { <-h.large }()
-		var rest []byte
-		rest, err = io.ReadAll(body)
-		text = append(text, rest...)
+		_, err = text.ReadFrom(body)
 	}
 	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
 		return httpErrorf(http.StatusRequestEntityTooLarge, "the message is longer than %d bytes", maxPost)
 	} else if err != nil {
 		return httpErrorf(http.StatusBadRequest, "incomplete message: %v", err)
 	}
-	if !enter(h.slots) {
-		return busy(a, maxPosts, "requests are running")
+	if err := a.enter(h.slots, "requests are running"); err != nil {
+		return err
 	}
 	defer func() { <-h.slots }()
-	return h.answer(a, r, text)
+	return h.answer(a, r, text.Bytes())
 }
 
-// enter takes a slot without waiting, and reports whether one was free.
-func enter(slots chan struct{}) bool {
+// enter takes a slot without waiting. It is an error if none is free.
+func (a *httpAnswer) enter(slots chan struct{}, taken string) error {
 	select {
 	case slots <- struct{}{}:
-		return true
+		return nil
 	default:
-		return false
+		a.w.Header().Set("Retry-After", "1")
+		return httpErrorf(http.StatusServiceUnavailable, "%d %s: try again", cap(slots), taken)
 	}
-}
-
-func busy(a *httpAnswer, limit int, what string) error {
-	a.w.Header().Set("Retry-After", "1")
-	return httpErrorf(http.StatusServiceUnavailable, "%d %s: try again", limit, what)
 }
 
 // answer answers the one request of a POST, or those of a batch. The responses to a batch are a stream, each sent as
