@@ -179,10 +179,7 @@ func (p *program) watch(ctx context.Context, host *Host) (done func()) {
 	return func() { stop(); work.Wait() }
 }
 
-const (
-	sessionWait = 5 * time.Minute        // for a session that another process has locked
-	sessionPoll = 100 * time.Millisecond // between two tries
-)
+const sessionWait = 5 * time.Minute // for a session that another process has locked
 
 // resume locks and returns the conversation of -session, an empty one if there is no such file yet. It waits up to
 // patience for another program that has locked it.
@@ -191,25 +188,17 @@ func (p *program) resume(ctx context.Context, patience time.Duration) (*Session,
 	if p.session == "" {
 		return new(Session), nil
 	}
-	late := time.Now().Add(patience)
-	for told := false; ; told = true {
-		release, err := LockSession(p.session)
-		if err == nil {
-			p.release = release
-			break
-		}
-		if !errors.Is(err, ErrSessionBusy) || !time.Now().Before(late) {
-			return nil, fmt.Errorf("-session: %w", err)
-		}
-		if !told {
-			p.note("waiting for another mcpagent, which has the session %s open", p.session)
-		}
-		select {
-		case <-time.After(sessionPoll):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	release, err := LockSession(p.session)
+	if errors.Is(err, ErrSessionBusy) && patience > 0 {
+		p.note("waiting for another mcpagent, which has the session %s open", p.session)
+		waiting, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		release, err = AwaitSession(waiting, p.session)
 	}
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("-session: %w", err))
+	}
+	p.release = release
 	session, err := LoadSession(p.session)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

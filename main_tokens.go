@@ -13,10 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"time"
 )
-
-const loginPoll = 50 * time.Millisecond // between two tries to lock a file
 
 // loginFile is the OAuthStore of one server: a file that only its owner can read, in a folder of the same kind.
 type loginFile struct{ path, resource string }
@@ -44,20 +41,11 @@ func newLoginFile(resource string, c *OAuthConfig) (*loginFile, error) {
 
 // Lock is OAuthStore.Lock.
 func (f *loginFile) Lock(ctx context.Context) (unlock func(), err error) {
-	for {
-		unlock, err = LockSession(f.path)
-		switch {
-		case err == nil:
-			return unlock, nil
-		case !errors.Is(err, ErrSessionBusy): // then nobody can write here, and Save says why
-			return func() {}, nil
-		}
-		select {
-		case <-time.After(loginPoll):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("%s: %w", f.path, ErrSessionBusy)
-		}
+	unlock, err = AwaitSession(ctx, f.path)
+	if err != nil && !errors.Is(err, ErrSessionBusy) { // then nobody can write here, and Save says why
+		return func() {}, nil
 	}
+	return unlock, err
 }
 
 // Load is OAuthStore.Load. It is an error if there is something else than a login, which is not replaced then.

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 // sessionVersion is the version of the files that are written. A later version may add members; what cannot be read
 // without knowing more gets a new number.
 const sessionVersion = 1
+
+const sessionPoll = 50 * time.Millisecond // between two tries to lock a session
 
 // NewerSessionError reports a file that was written by a later program.
 type NewerSessionError struct{ Version int }
@@ -40,12 +43,11 @@ type Session struct {
 
 // SessionLock returns the path of the lock of a session. It is the same whatever path leads to the session.
 func SessionLock(path string) string {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target
-	}
 	folder, name := filepath.Split(path)
-	if target, err := filepath.EvalSymlinks(filepath.Clean(folder)); err == nil {
-		folder = target
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		folder, name = filepath.Split(target)
+	} else if target, err = filepath.EvalSymlinks(filepath.Clean(folder)); err == nil {
+		folder = target // of a session that is not written yet
 	}
 	if absolute, err := filepath.Abs(folder); err == nil {
 		folder = absolute
@@ -56,14 +58,27 @@ func SessionLock(path string) string {
 // LockSession locks a session for this process, until release. The error wraps ErrSessionBusy if another process has
 // locked it.
 func LockSession(path string) (release func(), err error) {
-	var f *os.File
 	if err = isFile(path); err == nil || errors.Is(err, fs.ErrNotExist) {
-		f, err = lockFile(SessionLock(path))
+		release, err = lockFile(SessionLock(path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", path, err)
 	}
-	return func() { unlockFile(f) }, nil
+	return release, nil
+}
+
+// AwaitSession is LockSession, which it tries until ctx ends while another process has the session.
+func AwaitSession(ctx context.Context, path string) (release func(), err error) {
+	for {
+		if release, err = LockSession(path); !errors.Is(err, ErrSessionBusy) {
+			return release, err
+		}
+		select {
+		case <-time.After(sessionPoll):
+		case <-ctx.Done():
+			return nil, err
+		}
+	}
 }
 
 // isFile returns an error if a path leads to a pipe, a device or a folder: reading one might never end.

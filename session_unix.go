@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// lockFile makes and locks a file, or returns ErrSessionBusy. A lock ends with its process, so a file that was left
-// behind is not locked.
-func lockFile(path string) (*os.File, error) {
+// lockFile makes and locks a file until unlock, or returns ErrSessionBusy. A lock ends with its process, so a file
+// that was left behind is not locked.
+func lockFile(path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -22,7 +22,10 @@ func lockFile(path string) (*os.File, error) {
 		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
 			ours, failed := f.Stat()
 			if there, err := os.Stat(path); err == nil && failed == nil && os.SameFile(ours, there) {
-				return f, nil
+				return func() {
+					_ = os.Remove(path) // while it is locked: afterwards it might be another process's
+					_ = f.Close()
+				}, nil
 			}
 		}
 		f.Close()
@@ -32,10 +35,4 @@ func lockFile(path string) (*os.File, error) {
 			return nil, err
 		}
 	} // it was removed between the two: try again
-}
-
-// unlockFile removes the file while it is locked: afterwards it might be another process's.
-func unlockFile(f *os.File) {
-	_ = os.Remove(f.Name())
-	_ = f.Close()
 }
