@@ -59,8 +59,8 @@ func offlineTalk(t *testing.T, history []ChatMessage, question, result string) [
 func TestOfflineQuotes(t *testing.T) {
 	lines := strings.Repeat("One thing. Another `a.b` thing, e.g\\n", 60)
 	sentences := strings.ReplaceAll(lines[:44*37], `\n`, "\n") + "One thing."
-	rows := strings.Repeat("| a cell. More | b |\\n", 90)
-	row := strings.ReplaceAll(rows[:76*22], `\n`, "\n")
+	rows := strings.Repeat("| a cell. More | bb |\\n", 90)
+	row := strings.ReplaceAll(rows[:72*23], `\n`, "\n")
 	block := "```sh\\n" + strings.Repeat("A line. \\n", 200) + "```\\n"
 	function := "// F does it.\\nfunc F() {\\n" + strings.Repeat("\\tG(1234567890)\\n", 150) + "}\\n"
 	quoted := func(source, text string) string {
@@ -93,6 +93,8 @@ func TestOfflineQuotes(t *testing.T) {
 			`{"text":"## What is tea?\n\nA drink.","source":"b.md","start_line":5,"similarity":0.5},` +
 			`{"text":"# A pot of tea\n\nWhat it is in.","source":"c.md","similarity":0.5}]}`,
 			"b.md:5\n\n## What is tea?\n\nA drink."},
+		{"prose first", `{"results":[{"text":"// F does it.","source":"a.go","similarity":0.6},` +
+			`{"text":"It is done.","source":"a.md","similarity":0.5}]}`, "a.md\n\nIt is done."},
 		{"what belongs together", `{"results":[{"text":"It goes on.","source":"a.md","start_line":9,"similarity":0.41},` +
 			`{"text":"# Tea\n\nA drink.","source":"a.md","start_line":5,"end_line":7,"similarity":0.6},` +
 			`{"text":"# Cold tea\n\nIt too.","source":"a.md","start_line":30,"similarity":0.8},` +
