@@ -65,6 +65,7 @@ func main() { os.Exit(run()) }
 func run() int {
 	screen := NewScreen(os.Stderr, os.Stdout)
 	p := &program{screen: screen, secrets: screen.Secrets, terminal: NewTerminal(os.Stdin, screen)}
+	defer p.terminal.Close() // after a panic, too
 	log.SetFlags(0)
 	log.SetOutput(writeFunc(func(text []byte) (int, error) { // of net/http, which repeats what a server sends
 		p.note("%s", bytes.TrimSpace(text))
@@ -89,6 +90,7 @@ func run() int {
 		cancel() // the first Ctrl-C cancels what is running, and the servers are asked to end
 		<-signals
 		p.killServers() // the next one ends both, whatever they do
+		p.terminal.Close()
 		os.Exit(exitInterrupted)
 	}()
 	err := p.run(ctx, os.Args[1:])

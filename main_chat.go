@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // errQuit ends a chat: the user has asked for it.
@@ -44,6 +45,9 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 	c.agent.OnText, c.screen.Keep = c.view.Text, true
 	defer p.turn.Store(nil)
 	defer p.watch(ctx, host)()
+	var done func()
+	c.terminal.Complete, done = c.completion(ctx)
+	defer done()
 	c.say(fmt.Sprintf("mcpagent %s with %s; /help shows the commands, Ctrl-D quits", version, c.mistral().Model))
 	for {
 		line, err := c.prompt(ctx)
@@ -93,7 +97,9 @@ func (c *chat) prompt(ctx context.Context) (line string, err error) {
 	for err == nil && strings.TrimSpace(line) == "" {
 		c.screen.Show(Look{}, "")
 		open, end := context.WithCancelCause(reading)
-		c.prompting.Store(&end)
+		if !c.terminal.Edits() {
+			c.prompting.Store(&end)
+		}
 		line, err = c.terminal.Prompt(open, "> ")
 		c.prompting.Store(nil)
 		if end(nil); err == errInterjected {
@@ -113,10 +119,10 @@ func (c *chat) do(ctx context.Context, line string) error {
 	if text, ok := strings.CutPrefix(line, "//"); ok {
 		line = " /" + text
 	}
-	switch {
-	case c.pasted(line):
+	if c.pasted(line) {
 		return nil
-	case !strings.HasPrefix(line, "/"):
+	}
+	if c.terminal.Remember(line); !strings.HasPrefix(line, "/") {
 		return c.question(ctx, strings.TrimSpace(line))
 	}
 	name, args, _ := strings.Cut(line[1:], " ")
@@ -207,6 +213,55 @@ func (c *chat) attachment(ctx context.Context, name string, images []string) (st
 // say shows what the program itself says.
 func (c *chat) say(text string) { c.screen.Show(Look{Style: Faint}, text) }
 
+// completion returns what a word may become: a command, a server after it, or @SERVER:URI. The resources are listed
+// beside it, until done.
+func (c *chat) completion(ctx context.Context) (complete func(text string) []string, done func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var known atomic.Pointer[[]string]
+	var lister sync.WaitGroup
+	listing := make(chan struct{}, 1) // has one while the resources are being listed
+	list := func() {
+		soon, cancel := context.WithTimeout(ctx, glance)
+		defer cancel()
+		var uris []string
+		for _, s := range c.host.Status() {
+			if client, err := c.host.Client(soon, s.Name); s.Err == nil && err == nil {
+				resources, _ := client.ListResources(soon)
+				for _, r := range resources {
+					uris = append(uris, "@"+s.Name+":"+r.URI)
+				}
+			}
+		}
+		known.Store(&uris)
+		<-listing
+	}
+	complete = func(text string) (words []string) {
+		word := text[strings.LastIndexAny(text, " \t\n")+1:]
+		switch {
+		case strings.HasPrefix(word, "@"):
+			select {
+			case listing <- struct{}{}: // for the next Tab
+				lister.Go(list)
+			default:
+			}
+			if uris := known.Load(); uris != nil {
+				words = *uris
+			}
+		case strings.HasPrefix(text, "/") && word != text:
+			words = ServerNames(c.servers)
+		case strings.HasPrefix(text, "/"):
+			for _, command := range chatCommands() {
+				words = append(words, "/"+command.name)
+			}
+		}
+		return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, word) })
+	}
+	return complete, func() {
+		cancel()
+		lister.Wait()
+	}
+}
+
 // chatCommand is a command after a slash.
 type chatCommand struct {
 	name, args, what string
@@ -238,9 +293,9 @@ func (c *chat) help(context.Context, string) error {
 		usage := strings.TrimSpace("/" + command.name + " " + command.args)
 		c.screen.Show(Look{Exact: true}, fmt.Sprintf("%-28s  %s", usage, command.what))
 	}
-	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line continues it in the " +
-		"next; lines that are pasted together are one question, if the last one ends with a line break, too. " +
-		"A question that begins with a slash needs a space before it.\nCtrl-C cancels what is running and keeps the " +
+	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line, Alt-Enter and Ctrl-J " +
+		"begin a new one. Tab completes commands and resources, Up and Down show what was said before. A question " +
+		"that begins with a slash needs a space before it.\nCtrl-C cancels what is running and keeps the " +
 		"conversation; twice, it ends the chat.")
 	return nil
 }

@@ -406,7 +406,7 @@ func (s *script) do(line string) error {
 	case "expect":
 		return s.expect(words)
 	case "say":
-		return cmp.Or(s.expect([]string{`\n(\x1b\[1m)?>(\x1b\[0m)? `}), s.program.keys(words[0]+"\n"))
+		return cmp.Or(s.expect([]string{`(\n|\x1b\[J|\x1b\[\?2004h)(\x1b\[1m)?>(\x1b\[0m)? `}), s.program.keys(words[0]+"\n"))
 	case "type":
 		return s.program.keys(words[0] + "\n")
 	case "key":
@@ -534,7 +534,7 @@ func (s *script) read(name string) (string, error) {
 		return all, nil
 	case name == "text":
 		text := cmp.Or(s.program.stdout.String(), s.program.shown())
-		text = regexp.MustCompile("\r[^\r\n]*\x1b\\[K|\x1b\\[\\d*[mK]|\r").ReplaceAllString(text, "")
+		text = regexp.MustCompile("\r[^\r\n]*\x1b\\[K|[^\n]*\r\x1b\\[J|\x1b\\[[?\\d]*[mKhl]|\r").ReplaceAllString(text, "")
 		return regexp.MustCompile(`(?m)^(still starting: |server \S+ is ready: ).*\n`).ReplaceAllString(text, ""), nil
 	}
 	text, err := os.ReadFile(s.path(name))
@@ -1047,7 +1047,8 @@ func (p *programRun) keys(text string) error {
 	if p.keyboard == nil {
 		return errors.New("there is no terminal")
 	}
-	keys := strings.NewReplacer("^C", "\x03", "^D", "\x04", "^L", "\f", "^[", "\x1b", `\n`, "\n")
+	keys := strings.NewReplacer("^A", "\x01", "^C", "\x03", "^D", "\x04", "^H", "\b", "^J", "\n", "^L", "\f", "^Z", "\x1a",
+		"^[", "\x1b", `\n`, "\r", "\n", "\r") // Enter gives a carriage return
 	_, err := p.keyboard.WriteString(keys.Replace(text))
 	return err
 }

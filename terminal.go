@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/url"
 	"os"
 	"os/exec"
@@ -22,8 +23,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode"
-	"unicode/utf8"
 )
 
 // ErrCancelled is the cause of a question's end when the user cancelled it.
@@ -33,8 +32,8 @@ var errDeclined = errors.New("declined")
 
 // Terminal asks the user, one question at a time. Make one with NewTerminal.
 //
-// The terminal itself edits its lines. What is entered while no question is open is kept for Prompt, and never answers
-// another question: the user had not seen that question yet.
+// What is entered while no question is open is kept for Prompt, and never answers another question: the user had not
+// seen that question yet. Where the terminal does not give the keys one by one, it edits the lines itself.
 type Terminal struct {
 	// Complete, if not nil, returns the words that the last one of a text may become: of what the user types for
 	// Prompt, up to the cursor. It returns at once. It is set before the first question.
@@ -46,21 +45,30 @@ type Terminal struct {
 	start  sync.Once
 	turn   chan struct{}      // one slot, taken while a question is asked
 	typed  chan typedLine     // what the user enters; closed at the end of in
-	next   *typedLine         // read, but not used yet. Owned by the holder of the turn, as are the next three
-	always map[[2]string]bool // server and tool that the user has allowed for good
+	always map[[2]string]bool // server and tool that the user has allowed for good. Owned by the holder of the turn
 	trust  map[string]bool    // servers that the user has allowed all tools of
 	asked  map[string]int     // how often each server has asked
 
 	mu       sync.Mutex         // guards the following
 	life     context.Context    // of the questions that are open or wait for their turn
 	breakOff context.CancelFunc // ends it
+
+	edits   bool       // the terminal gives the keys. Set by begin
+	reading sync.Mutex // held while they are read
+	mode    sync.Mutex // guards restore
+	restore func()     // puts the terminal into the mode that it had; nil if it is in that
+
+	editing sync.Mutex // guards the following; taken before the screen's
+	keys    keys
+	draft   *editor // of what the user says next
+	open    *editor // of the question that is open; nil if there is none
 }
 
 // typedLine is a line that the user has entered.
 type typedLine struct {
-	text string
-	at   time.Time
-	bad  string // why it cannot be what the user meant; "" if it can
+	text  string
+	cells []string // of an editor
+	end   bool     // the user has ended the input instead
 }
 
 // NewTerminal asks on the screen and reads the answers from in.
@@ -73,6 +81,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		always: make(map[[2]string]bool),
 		trust:  make(map[string]bool),
 		asked:  make(map[string]int),
+		draft:  new(editor),
 	}
 	t.user = IsTerminal(in) && screen.openUser()
 	t.life, t.breakOff = context.WithCancel(context.Background())
@@ -82,19 +91,17 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 // Interactive reports whether there is a user to ask.
 func (t *Terminal) Interactive() bool { return t.user }
 
-// pasteGap is the longest time between two lines that were pasted together; nobody types as fast. A last line without
-// its line break is not known yet: the terminal keeps it until Enter, and then it is a question of its own.
-const pasteGap = 15 * time.Millisecond
+// typingGap is the time in which what has been typed arrives.
+const typingGap = 15 * time.Millisecond
 
-// Prompt reads what the user wants to say: a line, more lines after a backslash at the end, or all that was pasted at
-// once. The error is io.EOF, or the cause of ctx.
+// Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of ctx.
 func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
 	ctx, unlock, err := t.lock(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	return t.text(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), true, false)
+	return t.edit(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft, false)
 }
 
 // Input asks for one line, which no history keeps. What is typed is not shown if hidden. The error is io.EOF, or the
@@ -105,12 +112,159 @@ func (t *Terminal) Input(ctx context.Context, question string, hidden bool) (str
 		return "", err
 	}
 	defer unlock()
-	return t.text(ctx, t.screen.render(Look{}, strings.TrimSpace(question)), false, true)
+	return t.edit(ctx, t.screen.render(Look{}, strings.TrimSpace(question)), &editor{single: true, hidden: hidden}, true)
+}
+
+// Remember keeps what the user has said, without secrets, for the key Up.
+func (t *Terminal) Remember(text string) {
+	t.editing.Lock()
+	defer t.editing.Unlock()
+	if t.draft.history != nil {
+		t.draft.history.add(t.screen.Secrets.Mask(text))
+	}
+}
+
+// Edits reports whether the terminal gives the keys. What is shown while Prompt waits then goes above it at once.
+func (t *Terminal) Edits() bool {
+	t.start.Do(t.begin)
+	return t.edits
+}
+
+// Close puts the terminal into the mode that it had. It may be called more than once.
+func (t *Terminal) Close() { _ = t.setMode(false) }
+
+func (t *Terminal) setMode(keys bool) (err error) {
+	t.mode.Lock()
+	defer t.mode.Unlock()
+	if t.restore != nil {
+		_, _ = io.WriteString(t.screen.user, "\x1b[?2004l") // what is pasted looks as if it were typed
+		t.restore()
+		t.restore = nil
+	}
+	if keys {
+		if t.restore, err = changeInput(t.in, true); err == nil {
+			_, _ = io.WriteString(t.screen.user, "\x1b[?2004h")
+		}
+	}
+	return err
 }
 
 // suspend leaves the terminal to another program until resume, which is nil where that cannot be: the program would
 // have to share the keys with a read that has begun.
-func (t *Terminal) suspend() (resume func()) { return nil }
+func (t *Terminal) suspend() (resume func()) {
+	if !t.Edits() {
+		return nil
+	}
+	t.reading.Lock()
+	t.Close()
+	return func() {
+		_ = t.setMode(true)
+		t.reading.Unlock()
+	}
+}
+
+// begin begins to read what is typed.
+func (t *Terminal) begin() {
+	if t.edits = t.user && t.screen.Live && t.setMode(true) == nil; !t.edits {
+		go t.read() // until the end of in: a blocked read of a terminal cannot be interrupted
+		return
+	}
+	t.draft.complete, t.draft.history = t.Complete, openHistory()
+	go t.readKeys() // and the next one until the program ends
+	go onContinue(func() {
+		_ = t.setMode(true)
+		t.press(nil, "\r")
+	})
+}
+
+// readKeys reads all keys. It ends with in.
+func (t *Terminal) readKeys() {
+	defer close(t.typed)
+	defer t.Close()
+	buffer := make([]byte, 64<<10)
+	for {
+		t.reading.Lock()
+		n, err := readKeys(t.in, buffer)
+		t.reading.Unlock()
+		if err != nil {
+			return
+		}
+		t.press(buffer[:n], "")
+	}
+}
+
+// press obeys keys: those of the open question, or of what the user says next. What is edited is drawn again if there
+// are keys, if the window has another size than before, or after begin.
+func (t *Terminal) press(in []byte, begin string) {
+	t.editing.Lock()
+	defer t.editing.Unlock()
+	t.keys.unread = append(t.keys.unread, in...)
+	for key, pasted, ok := t.keys.next(); ok; key, pasted, ok = t.keys.next() {
+		e := cmp.Or(t.open, t.draft)
+		switch key = e.press(key, pasted); key {
+		case '\r', keyClose:
+			select {
+			case t.typed <- typedLine{e.text(len(e.cells)), e.cells, key == keyClose}:
+				e.set(nil, 0)
+				t.open = nil
+			default: // nobody means to type so much ahead
+			}
+		case keyClear:
+			if t.open == t.draft { // else it stands below what the user decides on
+				begin = "\x1b[H\x1b[2J"
+			}
+		case keyStop, keyQuit:
+			t.Close()
+			stopProgram(key)
+			_ = t.setMode(true)
+			begin = "\r"
+		case '\t':
+			words := e.complete(e.text(e.at))
+			if more := len(words) - maxCandidates; more > 0 {
+				words = append(words[:maxCandidates:maxCandidates], fmt.Sprintf("… %d more", more))
+			}
+			t.screen.Show(Look{Style: Faint}, strings.Join(words, "  "))
+		}
+	}
+	if e := t.open; e != nil {
+		columns, rows := t.screen.Columns(), t.screen.Rows()
+		if len(in) > 0 || begin != "" || columns != e.columns || rows != e.size {
+			t.screen.edit(e.draw(columns, rows), begin)
+		}
+	}
+}
+
+const maxCandidates = 40 // that are shown
+
+// editLine asks a question whose answer is edited here.
+func (t *Terminal) editLine(ctx context.Context, question rendered, e *editor) (typedLine, error) {
+	t.editing.Lock()
+	end := strings.LastIndexByte(string(question), '\n') + 1
+	if e.prompt = string(question[end:]) + " "; plainWidth(e.prompt) > t.screen.Columns()-4 {
+		question, end, e.prompt = question+"\n", len(question)+1, ""
+	}
+	t.screen.askAbove(question[:end], e == t.draft)
+	if len(t.typed) == 0 { // else the answer is there
+		t.open = e
+		t.screen.edit(e.draw(t.screen.Columns(), t.screen.Rows()), "")
+	}
+	t.editing.Unlock()
+	line, err := t.take(ctx)
+	t.editing.Lock()
+	defer t.editing.Unlock()
+	t.open = nil
+	switch {
+	case err == nil: // all of it is shown
+		answer := &editor{prompt: e.prompt, hidden: e.hidden, cells: line.cells, at: len(line.cells)}
+		t.screen.edit(answer.draw(t.screen.Columns(), math.MaxInt), "")
+	case e == t.draft && err != ErrCancelled && err != io.EOF: // it stands in the next prompt
+		t.screen.edit(drawing{}, "")
+	default:
+		e.set(nil, 0)
+	}
+	t.screen.answered(true)
+	return line, err
+}
 
 // Break ends the questions that are open and those that wait: their callers get no answer. What was entered and not
 // yet read is dropped, as an interrupt does with the line that is being typed.
@@ -121,6 +275,10 @@ func (t *Terminal) Break(ctx context.Context) {
 	t.mu.Unlock()
 	if _, unlock, err := t.lock(ctx); err == nil {
 		t.drop()
+		t.editing.Lock()
+		t.draft.set(nil, 0)
+		t.keys = keys{}
+		t.editing.Unlock()
 		unlock()
 	}
 }
@@ -146,56 +304,29 @@ func (t *Terminal) lock(ctx context.Context) (_ context.Context, unlock func(), 
 	}
 }
 
-// text asks until what is typed can be taken: a line or, with many, lines that belong together. fresh is as for ask.
+// text asks for a line or, with many, for lines that belong together. fresh is as for ask.
 func (t *Terminal) text(ctx context.Context, prompt rendered, many, fresh bool) (string, error) {
-	for {
-		line, err := t.ask(ctx, prompt, fresh)
-		if err == nil && many {
-			line, err = t.joinLines(ctx, line)
-		}
-		if err != nil || line.bad == "" {
-			return line.text, err
-		}
-		t.screen.tell(Look{Style: Red}, "not taken: "+line.bad)
-		fresh = false
-	}
+	return t.edit(ctx, prompt, &editor{single: !many}, fresh)
 }
 
-// joinLines adds the lines that belong to the first: those after a backslash, and those that were pasted with it.
-func (t *Terminal) joinLines(ctx context.Context, first typedLine) (typedLine, error) {
-	var text strings.Builder
-	for line, bad := first, first.bad; ; bad = cmp.Or(bad, line.bad) {
-		part, continued := strings.CutSuffix(line.text, "\\")
-		text.WriteString(part)
-		if continued {
-			next, err := t.ask(ctx, "…", false)
-			if err != nil {
-				return next, err
-			}
-			line = next
-		} else {
-			soon, cancel := context.WithTimeout(ctx, pasteGap)
-			next, err := t.take(soon)
-			cancel()
-			if err == nil && (next.at.Sub(line.at) > pasteGap || strings.HasPrefix(first.text, "/")) {
-				t.next = &next
-			}
-			if err != nil || t.next != nil {
-				return typedLine{text: text.String(), bad: bad}, nil
-			}
-			line = next
-		}
-		text.WriteByte('\n')
+// edit asks for the text of an editor. Where the terminal edits, a backslash at its end continues a line.
+func (t *Terminal) edit(ctx context.Context, prompt rendered, e *editor, fresh bool) (string, error) {
+	line, err := t.ask(ctx, prompt, e, fresh)
+	text := line.text
+	for err == nil && !t.edits && !e.single && strings.HasSuffix(text, "\\") {
+		line, err = t.ask(ctx, "…", e, false)
+		text = strings.TrimSuffix(text, "\\") + "\n" + line.text
 	}
+	return text, err
 }
 
 // ask shows a question and returns the line that answers it. A fresh answer is one that was typed after the question.
 // When ctx has ended, nobody waits for an answer: the question is not shown.
-func (t *Terminal) ask(ctx context.Context, prompt rendered, fresh bool) (typedLine, error) {
-	t.start.Do(func() { go t.read() }) // until the end of in: a blocked read of a terminal cannot be interrupted
+func (t *Terminal) ask(ctx context.Context, prompt rendered, e *editor, fresh bool) (typedLine, error) {
+	t.start.Do(t.begin)
 	if fresh {
 		select { // by then, what was typed before has arrived
-		case <-time.After(pasteGap):
+		case <-time.After(typingGap):
 		case <-ctx.Done():
 		}
 	}
@@ -207,22 +338,27 @@ func (t *Terminal) ask(ctx context.Context, prompt rendered, fresh bool) (typedL
 			t.screen.tell(Look{Max: 160}, "(ignored, because it was typed before the question: "+dropped+")")
 		}
 	}
+	if t.edits {
+		return t.editLine(ctx, prompt, e)
+	}
+	echoed := true
+	if e.hidden {
+		if restore, err := changeInput(t.in, false); err == nil {
+			defer restore()
+			echoed = false
+		}
+	}
 	t.screen.ask(prompt)
 	line, err := t.take(ctx)
-	t.screen.answered(err == nil)
+	t.screen.answered(err == nil && echoed)
 	return line, err
 }
 
 // take returns the next line, or the cause of ctx.
 func (t *Terminal) take(ctx context.Context) (typedLine, error) {
-	if t.next != nil {
-		line := *t.next
-		t.next = nil
-		return line, nil
-	}
 	select {
 	case line, ok := <-t.typed:
-		if !ok {
+		if !ok || line.end {
 			return line, io.EOF
 		}
 		return line, nil
@@ -233,9 +369,6 @@ func (t *Terminal) take(ctx context.Context) (typedLine, error) {
 
 // drop discards what was typed, and returns it.
 func (t *Terminal) drop() (dropped string) {
-	if t.next != nil {
-		dropped, t.next = t.next.text, nil
-	}
 	for {
 		select {
 		case line, ok := <-t.typed:
@@ -257,29 +390,12 @@ func (t *Terminal) read() {
 		text, err := in.ReadString('\n')
 		if text != "" {
 			text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
-			t.typed <- typedLine{text, time.Now(), notTyped(text)}
+			t.typed <- typedLine{text: text}
 		}
 		if err != nil {
 			return
 		}
 	}
-}
-
-// maxTyped is how many bytes of a line Linux takes from a terminal: it drops the rest in silence. Windows takes long
-// lines; macOS beeps after 1,024 bytes and takes no Enter either, so that no part of the line is sent.
-const maxTyped = 4095
-
-// notTyped returns why a line cannot be what the user meant.
-func notTyped(text string) string {
-	control := func(r rune) bool { return r != '\t' && unicode.IsControl(r) }
-	switch {
-	case runtime.GOOS == "linux" && len(text) >= maxTyped:
-		return fmt.Sprintf("the terminal cuts a line at %d bytes. Break it into shorter ones, each but the last with "+
-			"a backslash at its end, or give a file on stdin", maxTyped)
-	case strings.ContainsFunc(text, control) || !utf8.ValidString(text):
-		return "the line has control characters, as arrow keys and Ctrl-L give them. Type it again"
-	}
-	return ""
 }
 
 // Approve asks whether a call may run, unless the user has allowed it for good.

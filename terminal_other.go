@@ -1,14 +1,25 @@
-// terminal_other.go - the size of a terminal where it cannot be asked for.
+// terminal_other.go - a terminal that cannot be asked for its size or its keys.
 // SPDX-License-Identifier: 0BSD
 
 //go:build !(linux || windows || darwin || freebsd || netbsd || openbsd || dragonfly)
 
 package main
 
-import "os"
+import (
+	"errors"
+	"os"
+)
 
 // windowSize does not know.
 func windowSize(*os.File) (columns, rows int) { return 0, 0 }
 
 // userTerminal is the terminal of the user, whatever the standard streams are.
 const userTerminal = "/dev/tty"
+
+func changeInput(*os.File, bool) (restore func(), err error) { return nil, errors.ErrUnsupported }
+
+func readKeys(f *os.File, buffer []byte) (int, error) { return f.Read(buffer) }
+
+func stopProgram(rune) {}
+
+func onContinue(func()) {}

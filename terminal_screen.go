@@ -21,7 +21,7 @@ import (
 // from what can stand on the last line: a status, which is drawn again and again, or an open question.
 //
 // A text removes the status, which is drawn again below it. What is written while a question is open waits for the
-// answer. All methods may be called from any goroutine.
+// answer, or goes above one that is being edited. All methods may be called from any goroutine.
 type Screen struct {
 	Secrets *Secrets   // taken out of all that is written
 	Live    bool       // stderr is a terminal whose lines can be drawn again
@@ -40,6 +40,8 @@ type Screen struct {
 	open     bool       // the last text, written or held, did not end its line
 	broken   bool       // another text has ended that line
 	asking   bool       // a question is open
+	above    bool       // lines that are written meanwhile go above its answer
+	edited   drawing    // the answer that is being edited; no rows if the terminal does that
 	held     []piece    // written while the question is open
 	heldSize int        // of them, in bytes
 	last     paragraph
@@ -273,7 +275,8 @@ func (s *Screen) stream(m *markdown, text string, end bool) {
 
 // hold writes a piece, or keeps it until the open question is answered. It needs the lock, as does write.
 func (s *Screen) hold(p piece) {
-	if s.asking && s.heldSize+len(p.text) <= maxHeld {
+	above := s.above && s.held == nil && strings.HasSuffix(string(p.text), "\n")
+	if s.asking && !above && s.heldSize+len(p.text) <= maxHeld {
 		s.held, s.heldSize = append(s.held, p), s.heldSize+len(p.text)
 		s.open = p.text != "" && !strings.HasSuffix(string(p.text), "\n") || p.text == "" && s.open
 		return
@@ -285,13 +288,15 @@ func (s *Screen) write(p piece) error {
 	if p.text == "" {
 		return nil
 	}
-	status := s.status
+	status, edited := s.status, s.edited
 	if status != "" {
 		_, _ = io.WriteString(s.stderr, "\r\x1b[K")
 		s.status = ""
 	}
+	s.redraw(drawing{})
 	_, err := io.WriteString(p.w, string(p.text))
 	s.open = !strings.HasSuffix(string(p.text), "\n")
+	s.redraw(edited)
 	if status != "" && !s.open {
 		s.draw(status)
 	}
@@ -356,6 +361,62 @@ func (s *Screen) ask(text rendered) {
 	s.status, s.asking, s.open = "", true, false // the answer ends the line
 }
 
+// askAbove opens a question whose last row is edited. above has lines go above that meanwhile.
+func (s *Screen) askAbove(text rendered, above bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.open {
+		text = "\n" + text
+	}
+	_ = s.write(piece{s.user, text})
+	s.asking, s.above = true, above
+}
+
+// edit draws what is edited of the open question: in place of what is drawn there or, after begin, where that leads.
+func (s *Screen) edit(d drawing, begin string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.asking {
+		return
+	}
+	if begin != "" {
+		s.edited = drawing{}
+		_, _ = io.WriteString(s.user, begin)
+	}
+	s.redraw(d)
+}
+
+// redraw draws an edited text in place of the one before, and of the status. It needs the lock.
+func (s *Screen) redraw(d drawing) {
+	old, out, last := s.edited, "", len(d.rows)-1
+	if old.rows != nil {
+		height := func(row string) int { return max(plainWidth(row)-1, 0)/s.Columns() + 1 } // the window may be narrower now
+		up := height(old.before) - 1
+		for _, row := range old.rows[:old.row] {
+			up += height(row)
+		}
+		out = strings.Replace(fmt.Sprintf("\r\x1b[%dA\x1b[J", up), "\x1b[0A", "", 1)
+	} else if s.status != "" && d.rows != nil {
+		s.status, out = "", "\r\x1b[K"
+	}
+	switch s.edited = d; {
+	case len(old.rows) == 1 && last == 0 && old.before == old.rows[0] && d.before == d.rows[0] &&
+		strings.HasPrefix(d.before, old.before) && d.before != old.before: // typed at the end
+		out = d.before[len(old.before):]
+	case last >= 0:
+		out += strings.Join(d.rows, "\n")
+		if d.row < last {
+			out += fmt.Sprintf("\x1b[%dA", last-d.row)
+		}
+		if d.row < last || d.before != d.rows[last] {
+			out += "\r" + d.before // whose width the terminal knows best
+		}
+	}
+	if out != "" {
+		_, _ = io.WriteString(s.user, out)
+	}
+}
+
 // Asking reports whether a question is open.
 func (s *Screen) Asking() bool {
 	s.mu.Lock()
@@ -363,12 +424,16 @@ func (s *Screen) Asking() bool {
 	return s.asking
 }
 
-// answered closes the question. If the user has answered, their own Enter has ended the line.
+// answered closes the question. If the user has answered, and nothing is edited, their own Enter has ended the line.
 func (s *Screen) answered(entered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking = false
-	if !entered {
+	if below := len(s.edited.rows) - 1 - s.edited.row; below > 0 {
+		_, _ = fmt.Fprintf(s.user, "\x1b[%dB", below)
+	}
+	if s.edited.rows != nil || !entered {
+		s.edited = drawing{}
 		_ = s.write(piece{s.user, "\n"})
 	}
 	s.open = false
@@ -504,6 +569,14 @@ func width(text string) (columns int) {
 		columns += runeWidth(r)
 	}
 	return columns
+}
+
+// plainWidth is the width of a text with styles.
+func plainWidth(text string) int {
+	for _, style := range []Style{Bold, Faint, Red, Green, "\x1b[0m"} {
+		text = strings.ReplaceAll(text, string(style), "")
+	}
+	return width(text)
 }
 
 // runeWidth is how many columns a terminal uses for a character, or more: the selector of the form of an emoji makes

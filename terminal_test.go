@@ -431,7 +431,7 @@ func TestTerminalApprove(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	unlock()
 	for _, fresh := range []bool{true, false} {
-		_, err = terminal.ask(ctx, "?", fresh)
+		_, err = terminal.ask(ctx, "?", new(editor), fresh)
 		assert.ErrorIs(t, err, context.Canceled)
 	}
 	assert.Equal(t, terminal.screen.stderr.(*viewBuffer).takes(), "", "no question that nobody waits for")
@@ -633,8 +633,8 @@ func TestTerminalTypedAhead(t *testing.T) {
 	s, out := viewScreen(80, false)
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // the test types in place of read
-	for i, text := range []string{"one", "two", "three", "four"} {
-		terminal.typed <- typedLine{text, time.Now().Add(time.Duration(i) * 2 * pasteGap), ""} // slower than a paste
+	for _, text := range []string{"one", "two", "three", "four"} {
+		terminal.typed <- typedLine{text: text}
 	}
 	close(terminal.typed)
 	text, err := terminal.Prompt(t.Context(), "> ")

@@ -1,9 +1,10 @@
-// terminal_windows.go - the size of a console, on Windows.
+// terminal_windows.go - the size of a console and its keys, on Windows.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
+	"cmp"
 	"os"
 	"syscall"
 	"unsafe"
@@ -39,3 +40,53 @@ func windowSize(f *os.File) (columns, rows int) {
 	}
 	return int(info.right) - int(info.left) + 1, int(info.bottom) - int(info.top) + 1
 }
+
+// changeInput has a console show nothing of what is typed and, with keys, give each key to readKeys, in the escape
+// sequences that terminals have. Ctrl-C still interrupts.
+func changeInput(f *os.File, keys bool) (restore func(), err error) {
+	const processed, lines, echo, sequences = 1, 2, 4, 0x200 // ENABLE_PROCESSED_INPUT and so on
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	change := func(mode uint32) (before uint32, err error) {
+		failed := raw.Control(func(fd uintptr) {
+			if err = syscall.GetConsoleMode(syscall.Handle(fd), &before); err != nil {
+				return
+			}
+			if mode == 0 {
+				mode = before&^echo | processed
+				if keys {
+					mode = mode&^lines | sequences
+				}
+			}
+			ok, _, failed := syscall.NewLazyDLL("kernel32.dll").NewProc("SetConsoleMode").Call(fd, uintptr(mode))
+			if ok == 0 {
+				err = failed
+			}
+		})
+		return before, cmp.Or(failed, err)
+	}
+	before, err := change(0)
+	return func() { _, _ = change(before) }, err
+}
+
+// readKeys reads what is typed. It returns 0 when nothing was for a while, as a read without an end could not be left
+// for another program that needs the keys.
+func readKeys(f *os.File, buffer []byte) (n int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	event := uint32(syscall.WAIT_FAILED)
+	err = raw.Control(func(fd uintptr) { event, err = syscall.WaitForSingleObject(syscall.Handle(fd), 200) })
+	if err != nil || event == syscall.WAIT_TIMEOUT {
+		return 0, err
+	}
+	return f.Read(buffer)
+}
+
+// A console has no key that stops a program.
+func stopProgram(rune) {}
+
+func onContinue(func()) {}

@@ -1,0 +1,15 @@
+// terminal_bsd.go - what macOS and the BSDs call the requests of terminal_unix.go.
+// SPDX-License-Identifier: 0BSD
+
+//go:build darwin || freebsd || netbsd || openbsd || dragonfly
+
+package main
+
+import "syscall"
+
+// The requests that read and write the mode of a terminal, and a key in it that there is not.
+const (
+	getMode = syscall.TIOCGETA
+	setMode = syscall.TIOCSETA
+	noKey   = 0xFF
+)

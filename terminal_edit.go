@@ -1,0 +1,432 @@
+// terminal_edit.go - the line editor: from keys to a text with a cursor, and to the rows that show it.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// keys takes apart what a terminal sends.
+type keys struct {
+	unread  []byte
+	pasting bool // it is being pasted
+}
+
+// Keys that are no characters have the number of the control character that does the same. With Alt it is negative.
+const (
+	keyStart, keyLeft, keyEnd, keyRight, keyDown, keyUp = 1, 2, 5, 6, 14, 16 // Ctrl-A, B, E, F, N, P
+	keyDelete, keyWordLeft, keyWordRight                = -4, -'b', -'f'
+	keyErase, keyEraseWord, keyEraseLine, keyEraseEnd   = 0x7F, 23, 21, 11  // Backspace, Ctrl-W, U, K
+	keyClose, keyClear, keyYank, keyStop, keyQuit       = 4, 12, 25, 26, 28 // Ctrl-D, L, Y, Z, \
+	keyPaste                                            = utf8.MaxRune + 1
+)
+
+// sequenceKey returns the key with such an end of its escape sequence; 0 if there is none.
+func sequenceKey(end string) rune {
+	return map[string]rune{
+		"A": keyUp, "B": keyDown, "C": keyRight, "D": keyLeft, "H": keyStart, "F": keyEnd,
+		"1~": keyStart, "7~": keyStart, "4~": keyEnd, "8~": keyEnd, "3~": keyDelete, "200~": keyPaste,
+		"1;5C": keyWordRight, "1;3C": keyWordRight, "5C": keyWordRight, "c": keyWordRight,
+		"1;5D": keyWordLeft, "1;3D": keyWordLeft, "5D": keyWordLeft, "d": keyWordLeft, "13;2u": '\n', // Shift-Enter
+	}[end]
+}
+
+// A sequence is that of a key, or the answer of a terminal to another program. Whatever breaks it is a key of its own.
+var (
+	sequence     = regexp.MustCompile(`^\x1b(?:\[\[.?|[\[O]([ -?]*[@-~]?)|[\]P][^A-Za-z[:cntrl:]][^[:cntrl:]]*\a?)`)
+	tornSequence = regexp.MustCompile(`^\x1b+(?:\[\[|[\[O][ -?]*|[\]P](?:[^A-Za-z[:cntrl:]][^[:cntrl:]]*)?)?$`)
+)
+
+const maxSequence = 4096 // bytes; what is longer has no end
+
+// next takes the first key out of what is unread, and what was pasted with keyPaste. ok is false if none is whole.
+func (k *keys) next() (key rune, pasted string, ok bool) {
+	for !k.pasting {
+		size, key := firstKey(k.unread)
+		if size == 0 {
+			return 0, "", false
+		}
+		k.unread, k.pasting = k.unread[size:], key == keyPaste
+		if key != 0 && !k.pasting {
+			return key, "", true
+		}
+	}
+	text, rest, ended := bytes.Cut(k.unread, []byte("\x1b[201~"))
+	if !ended {
+		return 0, "", false
+	}
+	k.unread, k.pasting = slices.Clone(rest), false
+	return keyPaste, string(text), true
+}
+
+// firstKey returns the first key and its size: 0 if it may go on. The key is 0 if it has no meaning.
+func firstKey(in []byte) (size int, key rune) {
+	if !utf8.FullRune(in) || in[0] == '\x1b' && len(in) < maxSequence && tornSequence.Match(in) {
+		return 0, 0
+	}
+	if m := sequence.FindSubmatch(in); m != nil {
+		return len(m[0]), sequenceKey(string(m[1]))
+	}
+	if key, size = utf8.DecodeRune(in); key == utf8.RuneError || key == '\x1b' && (len(in) == 1 || in[1] == '\x1b') {
+		return size, 0
+	} else if key == '\x1b' { // Alt
+		size, key = firstKey(in[1:])
+		return size + min(size, 1), -key
+	}
+	return size, key
+}
+
+// editor is a text that is being edited. It knows no terminal: Terminal gives it the keys, and Screen draws its rows.
+type editor struct {
+	prompt   string // before the text
+	hidden   bool   // the text is not shown
+	single   bool   // it has one line
+	complete func(text string) (candidates []string)
+	history  *history
+
+	cells         []string // what the cursor moves over: a character with its marks, or all of a long text
+	at            int      // the cursor is before this cell
+	erased        []string // what was erased last, if more than one cell
+	tabbed        bool     // the last key was a Tab
+	back          int      // the entry of the history that is shown, counted from its end; 0 is none
+	draft         []string // what was typed before it
+	columns, size int      // of the window for which it was drawn last
+	top           int      // the row that was the first one there
+}
+
+// What is one cell if it comes at once: so many lines, or more bytes; and the longest character with its marks.
+const maxLines, maxText, maxCharacter = 6, 1000, 64
+
+// cellsOf takes a text apart.
+func cellsOf(text string) (cells []string) {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text))
+	if len(text) > maxText || strings.Count(text, "\n") >= maxLines-1 {
+		return []string{text}
+	}
+	begin, last := 0, rune(0)
+	for i, r := range text {
+		if i > 0 && (!joins(text[begin:i], last, r) || i-begin > maxCharacter-utf8.UTFMax) {
+			cells, begin = append(cells, text[begin:i]), i
+		}
+		last = r
+	}
+	return append(cells, text[begin:])[:len(cells)+min(len(text), 1)]
+}
+
+// joins reports whether a character belongs to the text before it, which ends with last.
+func joins(text string, last, r rune) bool {
+	isFlag := func(r rune) bool { return 0x1F1E6 <= r && r <= 0x1F1FF } // half of one
+	if last < ' ' || r < ' ' {
+		return false
+	} else if isFlag(r) {
+		return isFlag(last) && utf8.RuneCountInString(text) == 1
+	}
+	return last == '\u200D' || r == '\uFE0F' || 0x1F3FB <= r && r <= 0x1F3FF || runeWidth(r) == 0
+}
+
+// isLong reports whether a cell is a text, and no character.
+func isLong(cell string) bool {
+	return len(cell) > maxCharacter || len(cell) > 1 && strings.Contains(cell, "\n")
+}
+
+// shown is what is seen of a cell, on one line.
+func (e *editor) shown(cell string) string {
+	switch lines := strings.Count(strings.TrimSuffix(cell, "\n"), "\n") + 1; {
+	case e.hidden || cell == "\n":
+		return ""
+	case cell == "\t":
+		return "    "
+	case isLong(cell) && lines == 1:
+		return "[pasted " + Plural(utf8.RuneCountInString(cell), "character") + "]"
+	case isLong(cell):
+		return "[pasted " + Plural(lines, "line") + "]"
+	}
+	return Visible(cell)
+}
+
+// text is what stands before a cell.
+func (e *editor) text(end int) string { return strings.Join(e.cells[:end], "") }
+
+// set takes another text in place of what is there, and has the cursor at its end.
+func (e *editor) set(cells []string, back int) { e.cells, e.at, e.back = cells, len(cells), back }
+
+// insert puts a text before the cursor.
+func (e *editor) insert(text string) {
+	if e.single {
+		text = strings.NewReplacer("\r\n", " ", "\r", " ", "\n", " ").Replace(strings.TrimRight(text, "\r\n"))
+	}
+	begin := e.at
+	if e.at > 0 && !isLong(e.cells[e.at-1]) && len(text) <= utf8.UTFMax { // it may be a mark of the character before
+		begin--
+		text = e.cells[begin] + text
+	}
+	cells := cellsOf(text)
+	e.cells = slices.Replace(e.cells, begin, e.at, cells...)
+	e.at = begin + len(cells)
+}
+
+// erase takes out the cells between the cursor and another place.
+func (e *editor) erase(to int) {
+	begin, end := min(e.at, to), max(e.at, to)
+	if end-begin > 1 {
+		e.erased = slices.Clone(e.cells[begin:end])
+	}
+	e.cells, e.at = slices.Delete(e.cells, begin, end), begin
+}
+
+// press obeys a key. It returns one that the caller has to obey: Enter, Ctrl-D for the end of the input, Tab when the
+// candidates are to be shown, Ctrl-L, Ctrl-Z or Ctrl-\; else 0.
+func (e *editor) press(key rune, pasted string) rune {
+	tabbed := e.tabbed
+	e.tabbed = key == '\t'
+	switch key {
+	case '\r', '\n', -'\r', -'\n':
+		continued := key == '\r' && e.at > 0 && e.at == len(e.cells) && e.cells[e.at-1] == `\`
+		if e.single || key == '\r' && !continued {
+			return '\r'
+		} else if continued {
+			e.erase(e.at - 1)
+		}
+		e.insert("\n")
+	case keyLeft, keyRight, keyStart, keyEnd, keyWordLeft, keyWordRight:
+		e.at = e.target(key)
+	case keyClose, keyDelete, keyErase, '\b', keyEraseLine, keyEraseEnd, keyEraseWord, -keyErase, -'\b', -'d':
+		if key == keyClose && len(e.cells) == 0 {
+			return key
+		}
+		e.erase(e.target(key))
+	case keyYank:
+		e.cells = slices.Insert(e.cells, e.at, e.erased...)
+		e.at += len(e.erased)
+	case keyUp:
+		e.vertical(-1)
+	case keyDown:
+		e.vertical(1)
+	case keyClear, keyStop, keyQuit:
+		return key
+	case '\t':
+		if e.complete != nil && !e.expand() && tabbed {
+			return key
+		}
+	case keyPaste:
+		e.insert(pasted)
+	default:
+		if key >= ' ' {
+			e.insert(string(key))
+		}
+	}
+	return 0
+}
+
+// target returns where a key moves to, or erases to.
+func (e *editor) target(key rune) int {
+	isWord := func(cell string) bool {
+		return strings.ContainsFunc(cell, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) })
+	}
+	switch key {
+	case keyLeft, keyErase, '\b':
+		return max(e.at-1, 0)
+	case keyStart, keyEraseLine:
+		return e.run(e.at, -1, func(cell string) bool { return cell != "\n" })
+	case keyEnd, keyEraseEnd:
+		return e.run(e.at, 1, func(cell string) bool { return cell != "\n" })
+	case keyEraseWord:
+		return e.run(e.run(e.at, -1, isBlank), -1, func(cell string) bool { return !isBlank(cell) })
+	case keyWordLeft, -keyErase, -'\b':
+		return e.run(e.run(e.at, -1, func(cell string) bool { return !isWord(cell) }), -1, isWord)
+	case keyWordRight, -'d':
+		return e.run(e.run(e.at, 1, func(cell string) bool { return !isWord(cell) }), 1, isWord)
+	}
+	return min(e.at+1, len(e.cells))
+}
+
+func isBlank(cell string) bool { return strings.TrimSpace(cell) == "" }
+
+// run returns where a run of such cells ends.
+func (e *editor) run(at, step int, is func(cell string) bool) int {
+	for next := at + min(step, 0); next >= 0 && next < len(e.cells) && is(e.cells[next]); next += step {
+		at += step
+	}
+	return at
+}
+
+// vertical moves by a row: within the text, else through the history.
+func (e *editor) vertical(step int) {
+	begin, row := e.fold()
+	if to := row + step; to >= 0 && to < len(begin) {
+		column, end := plainWidth(e.row(begin, row, e.at)), len(e.cells)
+		if to+1 < len(begin) {
+			end = begin[to+1] - 1 // the next row begins behind it
+		}
+		for e.at = begin[to]; e.at < end && plainWidth(e.row(begin, to, e.at+1)) <= column; e.at++ {
+		}
+		return
+	}
+	back := e.back - step
+	if e.history == nil || back < 0 || back > len(e.history.entries) {
+		return
+	}
+	if e.back == 0 {
+		e.draft = e.cells
+	}
+	if back == 0 {
+		e.set(e.draft, 0)
+	} else {
+		e.set(cellsOf(e.history.entries[len(e.history.entries)-back]), back)
+	}
+}
+
+// expand completes the word before the cursor as far as all candidates agree. It reports whether that is further.
+func (e *editor) expand() bool {
+	words := e.complete(e.text(e.at))
+	if len(words) == 0 {
+		return false
+	}
+	common := words[0] + " "
+	for _, word := range words[1:] {
+		for !strings.HasPrefix(word, common) {
+			_, size := utf8.DecodeLastRuneInString(common)
+			common = common[:len(common)-size]
+		}
+	}
+	begin := e.run(e.at, -1, func(cell string) bool { return !isBlank(cell) })
+	if len(common) <= len(strings.Join(e.cells[begin:e.at], "")) {
+		return false
+	}
+	e.erase(begin)
+	e.insert(common)
+	return true
+}
+
+// drawing is what is to be seen of an edited text: rows that leave a column of the window for the cursor.
+type drawing struct {
+	rows   []string
+	row    int    // that of the cursor
+	before string // what stands before it there
+}
+
+// draw returns what a window shows. Of a text that is too tall those rows are left out that are far from the cursor.
+func (e *editor) draw(columns, size int) (d drawing) {
+	e.columns, e.size = columns, size
+	begin, row := e.fold()
+	size = min(max(size-1, 1), len(begin))
+	e.top = min(max(e.top, row-size+1), row, len(begin)-size)
+	for i := range size {
+		d.rows = append(d.rows, e.row(begin, e.top+i, append(begin, len(e.cells))[e.top+i+1]))
+	}
+	d.row, d.before = row-e.top, e.row(begin, row, e.at)
+	return d
+}
+
+// lead is what a row begins with: the prompt, or the two blanks below "> ".
+func (e *editor) lead(row int) string {
+	if row == 0 {
+		return e.prompt
+	}
+	return strings.Repeat(" ", min(plainWidth(e.prompt), 2))
+}
+
+// fold returns the first cell of each row, and the row of the cursor.
+func (e *editor) fold() (begin []int, row int) {
+	begin = []int{0}
+	used, indent := plainWidth(e.lead(0)), plainWidth(e.lead(1))
+	for i, cell := range e.cells {
+		columns := width(e.shown(cell))
+		if used+columns >= e.columns && used > indent {
+			begin, used = append(begin, i), indent
+		}
+		if used += columns; cell == "\n" {
+			begin, used = append(begin, i+1), indent
+		}
+	}
+	for row = len(begin) - 1; begin[row] > e.at; row-- {
+	}
+	return begin, row
+}
+
+// row returns what stands in a row before a cell.
+func (e *editor) row(begin []int, row, end int) string {
+	text := e.lead(row)
+	for _, cell := range e.cells[begin[row]:end] {
+		text += e.shown(cell)
+	}
+	return text
+}
+
+// history is what the user has said, the latest last. It is kept in a file that is moved to a second one when it has
+// grown: so programs add to it at once, and none has to lock it.
+type history struct {
+	path    string
+	entries []string
+}
+
+// The bounds of the history: entries, and bytes of an entry in the file and of each file.
+const maxEntries, maxEntry, maxHistory = 1000, 64 << 10, 512 << 10
+
+// openHistory reads the history of the user's programs. One that cannot be read is empty.
+func openHistory() *history {
+	h, folder := new(history), os.Getenv("XDG_STATE_HOME")
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		folder, _ = os.UserConfigDir()
+	} else if home, _ := os.UserHomeDir(); folder == "" && home != "" {
+		folder = filepath.Join(home, ".local", "state")
+	}
+	if !filepath.IsAbs(folder) {
+		return h // which is not kept
+	}
+	h.path = filepath.Join(folder, "mcpagent", "history")
+	for _, file := range []string{h.path + ".old", h.path} {
+		f, err := os.Open(file)
+		if err != nil {
+			continue
+		}
+		text, _ := io.ReadAll(io.LimitReader(f, maxHistory+maxEntry))
+		f.Close()
+		for line := range bytes.Lines(text) {
+			var entry string
+			if json.Unmarshal(line, &entry) == nil {
+				h.entries = append(h.entries, entry)
+			}
+		}
+	}
+	h.entries = h.entries[max(len(h.entries)-maxEntries, 0):]
+	return h
+}
+
+// add keeps a text that has no secrets. That it cannot be written is no error.
+func (h *history) add(text string) {
+	if n := len(h.entries); n > 0 && h.entries[n-1] == text {
+		return
+	}
+	h.entries = append(h.entries, text)[max(len(h.entries)+1-maxEntries, 0):]
+	line, err := PlainJSON(text)
+	if err != nil || len(line) >= maxEntry || os.MkdirAll(filepath.Dir(h.path), 0o700) != nil {
+		return
+	}
+	f, err := os.OpenFile(h.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	_, _ = f.Write(append(line, '\n')) // at once, so that no entry of another program comes between
+	ours, err := f.Stat()
+	if now, failed := os.Stat(h.path); err == nil && failed == nil && ours.Size() > maxHistory && os.SameFile(ours, now) {
+		_ = os.Rename(h.path, h.path+".old")
+	}
+}

@@ -1,0 +1,13 @@
+// terminal_linux.go - what Linux calls the requests of terminal_unix.go.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import "syscall"
+
+// The requests that read and write the mode of a terminal, and a key in it that there is not.
+const (
+	getMode = syscall.TCGETS
+	setMode = syscall.TCSETS
+	noKey   = 0
+)
