@@ -366,7 +366,9 @@ func (s *hosted) beginStart(at time.Time) {
 		case <-ctx.Done():
 			start.err = context.Cause(ctx)
 		}
-		s.finishStart(start)
+		if ended := s.finishStart(start); ended != nil && s.options.Warn != nil {
+			s.options.Warn(fmt.Sprintf("it was started again, as it had ended: %v", ended))
+		}
 	})
 }
 
@@ -425,26 +427,28 @@ func (s *hosted) limitStart(
 	}
 }
 
-// finishStart keeps the outcome of a start, unless another one has begun since.
-func (s *hosted) finishStart(start *hostTask) {
+// finishStart keeps the outcome of a start, unless another one has begun since. If the server runs again, it returns
+// why it had ended.
+func (s *hosted) finishStart(start *hostTask) (ended error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(start.done)
 	if s.start != start {
-		return
+		return nil
 	}
 	s.starting, s.lastStart = false, time.Now()
-	s.client, s.err = start.client, start.err
+	ended, s.client, s.err = s.err, start.client, start.err
 	if s.err != nil {
-		return
+		return nil
 	}
 	if s.starts++; s.starts == 1 {
-		s.tries = 0
+		s.tries, ended = 0, nil
 	}
 	s.info, s.givenUp = s.client.Server, time.Time{}
 	if s.info.Stateless() && s.info.ListChanged("tools") {
 		s.work.Go(func() { s.listen(start.client) })
 	}
+	return ended
 }
 
 // read begins to list the server's tools, or joins the reading that is under way. It is not worth waiting for if the

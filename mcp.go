@@ -80,7 +80,7 @@ type ClientOptions struct {
 
 	Stray func(message []byte, reason error) // see Handler.Stray
 	Trace func(sent bool, text []byte)       // see Handler.Trace
-	Warn  func(text string)                  // receives why part of a list or result is missing, or changes are unknown
+	Warn  func(text string)                  // receives what is left out of lists and results, and what else was lost
 }
 
 // Responder is what the client answers to one method of the server. In the handshake era the method comes as a request
@@ -399,7 +399,7 @@ func (c *Client) renew(ctx context.Context, expired int64) error {
 	if err := c.handshake(ctx, c.Server.ProtocolVersion); err != nil {
 		return fmt.Errorf("the session has expired, and a new one could not be begun: %w", err)
 	}
-	c.session.Add(1)
+	c.warn("", fmt.Sprintf("its session had expired, and session %d was begun", c.session.Add(1)+1))
 	c.ForgetLists("")
 	for _, l := range c.listeners(func(*listener, int64) bool { return true }) {
 		for _, uri := range l.URIs { // a server that refuses now sends no more changes of that resource
