@@ -850,12 +850,18 @@ func (s *modelServer) Requests() []*modelRequest {
 	return slices.Clone(s.requests)
 }
 
+func (s *modelServer) models() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Models
+}
+
 // ServeHTTP refuses or answers one request. The list of models is not of the script, and is not kept in Requests.
 func (s *modelServer) ServeHTTP(w http.ResponseWriter, httpRequest *http.Request) {
 	if httpRequest.Method == http.MethodGet && httpRequest.URL.Path == "/v1/models" &&
 		(s.Key == "" || httpRequest.Header.Get("Authorization") == "Bearer "+s.Key) {
-		list := modelFailure{Status: 200, Body: s.Models}
-		if s.Models == "" {
+		list := modelFailure{Status: 200, Body: s.models()}
+		if list.Body == "" {
 			list = modelFailure{Status: 404}
 		}
 		list.reply(w, nil)
@@ -1129,7 +1135,7 @@ func (s *modelServer) images(r *modelRequest) *modelFailure {
 			Capabilities struct{ Vision bool }
 		}
 	}
-	_ = json.Unmarshal([]byte(s.Models), &list)
+	_ = json.Unmarshal([]byte(s.models()), &list)
 	for _, model := range list.Data {
 		if model.ID == r.Model && !model.Capabilities.Vision && count > 0 {
 			return no("Image input is not enabled for this model")

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"gotest.tools/v3/assert"
@@ -25,11 +26,25 @@ const modelList3 = `{"object":"list","data":[
 
 // A list is read in the form of each API, with the key; what it does not say is not known.
 func TestModels(t *testing.T) {
+	var mu sync.Mutex // guards these two: a connection that is closed without an answer tells the race detector nothing
 	var asked []string
 	answer := http.HandlerFunc(nil)
+	answers := func(h http.HandlerFunc) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked, answer = nil, h
+	}
+	requests := func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return asked
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
 		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
-		answer(w, r)
+		h := answer
+		mu.Unlock()
+		h(w, r)
 	}))
 	defer server.Close()
 	server.Config.SetKeepAlivesEnabled(false) // net/http sends a GET again on a connection that was kept and is closed
@@ -66,9 +81,9 @@ func TestModels(t *testing.T) {
 			"x", ModelInfo{}, "302 Found"},
 		{func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "x", ModelInfo{}, "EOF"},
 	} {
-		asked, answer = nil, c.answer
+		answers(c.answer)
 		models, err := ListModels(t.Context(), &Mistral{BaseURL: server.URL + "/v1", Key: "k", Model: "chosen"})
-		assert.DeepEqual(t, asked, []string{"GET /v1/models Bearer k"})
+		assert.DeepEqual(t, requests(), []string{"GET /v1/models Bearer k"})
 		got, ok := FindModel(models, c.name)
 		assert.DeepEqual(t, got, c.want)
 		assert.Equal(t, ok, c.want.ID != "", "%+v", got)
@@ -82,15 +97,15 @@ func TestModels(t *testing.T) {
 
 	// The program reads a list once, unless that fails.
 	p := &program{secrets: new(Secrets), baseURL: server.URL + "/v1", key: "k", model: "chosen"}
-	asked, answer = nil, text(404, "")
+	answers(text(404, ""))
 	_, ok := p.modelInfo(t.Context(), "large-latest")
 	assert.Assert(t, !ok)
-	answer = text(200, modelList3)
+	answers(text(200, modelList3))
 	for range 2 {
 		got, _ := p.modelInfo(t.Context(), "ollama:large-latest")
 		assert.DeepEqual(t, got, large)
 	}
-	assert.Equal(t, len(asked), 2)
+	assert.Equal(t, len(requests()), 1)
 	stand := &program{secrets: new(Secrets), model: "chosen"}
 	models, err := stand.models(t.Context())
 	assert.NilError(t, err)
