@@ -60,23 +60,21 @@ func ParseConfig(text []byte, lookup func(name string) (value string, ok bool), 
 	if err := json.Unmarshal(plain, new(json.RawMessage)); err != nil {
 		return nil, configSyntaxError(text, err)
 	}
-	var known struct {
-		Inputs []Input
-		MCP    struct {
-			Inputs  []Input
-			Servers json.RawMessage
-		}
+	var file, mcp struct {
+		Inputs       []Input
+		MCP, Servers json.RawMessage
 	}
-	_ = json.Unmarshal(plain, &known) // what has another form is not of VS Code
-	inputs := append(known.Inputs, known.MCP.Inputs...)
+	_ = json.Unmarshal(plain, &file) // what has another form is not VS Code's
+	_ = json.Unmarshal(file.MCP, &mcp)
+	inputs := append(file.Inputs, mcp.Inputs...)
 	c, found := &Config{OAuth: make(map[string]*OAuthConfig)}, false
 	var problem error
 	ok := eachMember(plain, func(section string, value json.RawMessage) {
 		switch section {
 		case "mcpServers", "servers", "context_servers", "mcp":
 			found = true
-			if section == "mcp" && known.MCP.Servers != nil {
-				value = known.MCP.Servers
+			if section == "mcp" && mcp.Servers != nil {
+				value = mcp.Servers
 			}
 			add := func(name string, server json.RawMessage) { c.add(name, server, lookup, inputs, secrets) }
 			if !eachMember(value, add) {

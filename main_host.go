@@ -291,15 +291,10 @@ func (p *program) configure(ctx context.Context) error {
 		}
 		p.note("the servers of %s: %s", file, strings.Join(ServerNames(config.Servers), ", "))
 	}
-	for _, in := range config.Inputs {
-		if _, answered := lookup("input:" + in.ID); answered || !p.terminal.Interactive() {
-			continue
-		}
-		if err := p.askInput(ctx, in, values); err != nil {
+	if len(config.Inputs) > 0 && p.terminal.Interactive() {
+		if err := p.askInputs(ctx, config.Inputs, values); err != nil {
 			return err
 		}
-	}
-	if len(config.Inputs) > 0 {
 		config, _ = ParseConfig(text, lookup, p.secrets)
 	}
 	for _, warning := range config.Warnings {
@@ -312,27 +307,30 @@ func (p *program) configure(ctx context.Context) error {
 	return nil
 }
 
-// askInput asks the user for an input that servers need. What is not chosen from a list may be secret.
-func (p *program) askInput(ctx context.Context, in Input, values map[string]string) error {
-	f := &Field{Name: in.ID, Title: cmp.Or(in.Description, in.ID), Type: "string", Default: in.Default}
-	for _, option := range in.Options {
-		f.Options = append(f.Options, Option{Value: option})
-	}
-	for {
-		line, err := p.terminal.Input(ctx, Label(f), in.Password)
-		if err != nil {
-			return context.Cause(ctx) // nil at the end of stdin: the servers that need it say so
+// askInputs asks the user for what servers need, once each. What is not chosen from a list may be secret.
+func (p *program) askInputs(ctx context.Context, inputs []Input, values map[string]string) error {
+	for _, in := range inputs {
+		f := &Field{Name: in.ID, Title: cmp.Or(in.Description, in.ID), Type: "string", Default: in.Default}
+		for _, option := range in.Options {
+			f.Options = append(f.Options, Option{Value: option})
 		}
-		value, err := f.Parse(line)
-		if err == nil {
+		for _, answered := values["input:"+in.ID]; !answered; {
+			line, err := p.terminal.Input(ctx, Label(f), in.Password)
+			if err != nil {
+				return context.Cause(ctx) // nil at the end of stdin: the servers that need it say so
+			}
+			value, err := f.Parse(line)
+			if answered = err == nil; !answered {
+				p.screen.Show(Look{Style: Red}, err.Error())
+				continue
+			}
 			text, _ := value.(string)
 			if values["input:"+in.ID] = text; in.Options == nil {
 				p.secrets.AddHeader(map[bool]string{true: "password", false: in.ID}[in.Password], text)
 			}
-			return nil
 		}
-		p.screen.Show(Look{Style: Red}, err.Error())
 	}
+	return nil
 }
 
 // defaultConfig is the configuration of this folder, or else of the user, or "".
