@@ -137,8 +137,10 @@ type program struct {
 	protocol       string
 	system         string
 	approve        string
-	http           string // where serve listens; empty for stdio
-	maxFile        int    // MiB of a file that serve reads
+	http           string   // where serve listens; empty for stdio
+	maxFile        int      // MiB of a file that serve reads
+	temperature    *float64 // of the model; nil leaves it to the API, as does a maxTokens of 0
+	maxTokens      int
 	output         string // the file that -o names, - for stdout
 	maxTurns       int
 	maxRepeats     int
@@ -147,6 +149,7 @@ type program struct {
 	maxQuestions   int
 	timeout, start time.Duration
 	trace          string
+	tracer         func(s *Server, line string) // what writes the trace; nil for none
 	json, quiet    bool
 	raw            bool
 	literal        bool  // the arguments are a question, whatever they look like
@@ -310,6 +313,8 @@ func (p *program) flags() *flag.FlagSet {
 	f.StringVar(&p.config, "config", "", "MCP_CONFIG a file of mcpServers (./.mcp.json, ~/.mcp.json, ~/.mcphost.json)")
 	f.BoolVar(&p.trust, "trust", false, "MCP_TRUST 1: start the servers of ./.mcp.json without asking")
 	f.StringVar(&p.server, "server", "", "MCP_SERVER one server instead: its URL, or [NAME=VALUE ...] COMMAND [ARG ...]")
+	f.Func("temperature", "MISTRAL_TEMPERATURE from 0, for the likeliest words, to 2 (the API's)", p.setTemperature)
+	f.Func("max-tokens", "MISTRAL_MAX_TOKENS of each message of the model (the API's)", number(&p.maxTokens, 0))
 	f.Func("protocol", "MCP_PROTOCOL revision (auto)", oneOf(&p.protocol, append([]string{"auto"}, Revisions()...)...))
 	f.StringVar(&p.system, "system", defaultSystem, "MCP_SYSTEM the system prompt; @FILE reads it from a file")
 	f.Func("approve", "MCP_APPROVE calls: ask, always, never", oneOf(&p.approve, "ask", "always", "never"))
@@ -320,7 +325,7 @@ func (p *program) flags() *flag.FlagSet {
 	f.Func("max-questions", "MCP_MAX_QUESTIONS of a server, during a request to it (50)", number(&p.maxQuestions, 50))
 	f.Func("timeout", "MCP_TIMEOUT of a request without progress (30m)", duration(&p.timeout, 30*time.Minute))
 	f.Func("start-timeout", "MCP_START_TIMEOUT of a server's start (30s; 5m for npx, docker, …)", duration(&p.start, 0))
-	f.StringVar(&p.trace, "trace", "", "MCP_TRACE all messages, and servers' stderr: 1 for stderr, or a file")
+	f.StringVar(&p.trace, "trace", "", "MCP_TRACE all messages, the model's too: 1 for stderr, or a file")
 	f.StringVar(&p.session, "session", "", " a file with the conversation: it is continued, and kept there")
 	f.StringVar(&p.output, "o", "", " a file for images and other bytes, or else the text; - for stdout")
 	f.Func("http", " where serve listens: HOST:PORT, or :PORT for this machine alone (stdio)", p.listenAt)
@@ -375,6 +380,14 @@ func number(into *int, standard int) func(string) error {
 		}
 		return nil
 	}
+}
+
+func (p *program) setTemperature(text string) error {
+	t, err := strconv.ParseFloat(text, 64)
+	if p.temperature = &t; err != nil || !(t >= 0 && t <= 2) {
+		return errors.New("not a number from 0 to 2")
+	}
+	return nil
 }
 
 // duration takes 90s, 5m, or a number of seconds.

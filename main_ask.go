@@ -381,6 +381,9 @@ func (p *program) mistral() *Mistral {
 	} else if p.key == "" && p.baseURL == "" {
 		m.Client, m.Model = &http.Client{Transport: Offline{}}, offline
 	}
+	if p.tracer != nil && m.Client == nil {
+		m.Client = &http.Client{Transport: modelTrace(p.tracer)}
+	}
 	return m
 }
 

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -35,6 +34,7 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	p.tracer = trace
 	p.logs, p.reported = make(map[string]*serverLog), make(map[string]string)
 	cache, _ := os.UserCacheDir() // a machine may have no home: then there are no logs
 	for i, name := range logNames(p.servers) {
@@ -492,33 +492,6 @@ func (l *serverLog) Close() error {
 	return errors.Join(l.mask.Close(), l.file.Close())
 }
 
-// openTrace opens what MCP_TRACE names. trace writes a line about a server, visible and without secrets; it is nil
-// for none.
-func (p *program) openTrace() (trace func(s *Server, line string), file *os.File, err error) {
-	switch p.trace {
-	case "", "0":
-		return nil, nil, nil
-	case "1":
-	default:
-		if file, err = os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err == nil {
-			err = onlyForOwner(file)
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("MCP_TRACE: %w", err)
-		}
-	}
-	return func(s *Server, line string) {
-		if len(p.servers) > 1 {
-			line = s.Name + " " + line
-		}
-		if file == nil {
-			p.screen.Show(Look{Exact: true}, line)
-			return
-		}
-		fmt.Fprintln(file, Visible(p.secrets.Mask(line)))
-	}, file, nil
-}
-
 // onlyForOwner makes a file that may have existed before private to its owner.
 func onlyForOwner(file *os.File) error {
 	info, err := file.Stat()
@@ -526,14 +499,4 @@ func onlyForOwner(file *os.File) error {
 		err = file.Chmod(0o600)
 	}
 	return err
-}
-
-// traceStderr returns a writer that traces what a server writes to stderr.
-func (p *program) traceStderr(s *Server, trace func(s *Server, line string)) io.Writer {
-	return p.secrets.Writer(writeFunc(func(lines []byte) (int, error) {
-		for line := range bytes.Lines(lines) {
-			trace(s, "!! stderr: "+string(bytes.TrimRight(line, "\r\n")))
-		}
-		return len(lines), nil
-	}))
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,6 +40,7 @@ type chosen struct{ *program }
 
 func (c chosen) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
 	model, request, images, info := c.mistral(), *r, 0, ModelInfo{}
+	request.Temperature, request.MaxTokens = cmp.Or(r.Temperature, c.temperature), cmp.Or(r.MaxTokens, c.maxTokens)
 	request.Messages, images = ShowImages(r.Messages, 0, "this model is not known to take images")
 	if images > 0 {
 		info, _ = c.modelInfo(ctx, model.Model)
