@@ -247,6 +247,12 @@ func (c *chat) completion(ctx context.Context) (complete func(text string) []str
 			if uris := known.Load(); uris != nil {
 				words = *uris
 			}
+		case strings.HasPrefix(text, "/model "):
+			known, _ := c.lists.Load(c.mistral().BaseURL) // once it has been read: Tab does not wait for it
+			models, _ := known.([]ModelInfo)
+			for _, m := range offered(models) {
+				words = append(words, m.ID)
+			}
 		case strings.HasPrefix(text, "/") && word != text:
 			words = ServerNames(c.servers)
 		case strings.HasPrefix(text, "/"):
