@@ -447,6 +447,7 @@ func (t *Terminal) change(ctx context.Context, arguments string) (string, error)
 	if editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); editor != "" {
 		if resume := t.suspend(); resume != nil {
 			t.screen.ask("") // so that nothing else is written
+			arguments = strings.TrimSpace(arguments)
 			changed, err := t.inEditor(ctx, editor, arguments+"\n")
 			resume()
 			t.screen.answered(true)
