@@ -52,15 +52,16 @@ var (
 
 	// What two markers have between them, with the character after it where that matters.
 	link  = regexp.MustCompile(`^!?\[([^\[\]]+)\]\(<?([^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*)>?(?:\s+"[^"]*")?\)`)
-	exact = regexp.MustCompile("^(?:(`)([^`]+)`[^`]|(``)(.+?)``[^`]|\\$[^\\s\\d$][^$]*\\$|\\$\\$[^$]+\\$\\$|" +
-		`\\\(.+?\\\)|\\\[.+?\\\]|\\[^\n(\[])`)
+	exact = regexp.MustCompile("^(?:`[^`]+`|``.+?``|\\$[^\\s\\d$][^$]*\\$|\\$\\$[^$]+\\$\\$|" +
+		`\\\(.+?\\\)|\\\[.+?\\\]|\\[^(\[])`)
 	emphasis = regexp.MustCompile(`^(?:` + between(`\*{3}`, `*`, `\*`, ``, ``) + `|` +
 		between(`\*{2}`, `*`, `\*`, ``, ``) + `|` + between(`\*`, `*`, `\*\*`, `.`, letters) + `|` +
 		between(`_`, `_`, `_`, `.`, letters) + `)`)
 
 	// The text so far, if the second marker may come.
-	begun = regexp.MustCompile("^(?:`|\\*{2,3}(?:$|[^\\s*" + noFirst + "])|([*_])(?:$|[^\\s*_." + noFirst +
-		"])|\\$(?:$|\\$|[^\\s\\d])|\\\\(?:$|[(\\[])|" + `!?(?:\[[^\[\]]*(?:\](?:\([^)]*(?:\)[^)]*)?)?)?)?$)`)
+	begun = regexp.MustCompile("^(?:`|\\*{2,3}(?:$|[^\\s*" + noFirst + "])|\\*(?:$|[^\\s*." + noFirst + "])|" +
+		"_(?:$|[^\\s_." + noFirst + "])|\\$(?:$|\\$|[^\\s\\d])|\\\\(?:$|[(\\[])|" +
+		`!?(?:\[[^\[\]]*(?:\](?:\([^)]*(?:\)[^)]*)?)?)?)?$)`)
 )
 
 // Names, powers and patterns of files have the characters that mark emphasis, too: snake_case, __init__, 2*3*4, *.go.
@@ -109,7 +110,7 @@ func (m *markdown) lines(more bool) {
 			continue
 		}
 		line, rest, ended := strings.Cut(m.rest, "\n")
-		if ended && !m.asIs && strings.HasSuffix(line, `\`) && !strings.HasSuffix(line, `\\`) {
+		if ended && !m.asIs && (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1 {
 			line = line[:len(line)-1] // a hard break; but all breaks are kept
 		}
 		n := len(line)
@@ -213,13 +214,9 @@ func (m *markdown) inline(text string, style Style, more bool) (n int) {
 // returns its length, or 0 if that cannot be decided.
 func (m *markdown) span(text string, style Style, more bool) int {
 	r, size := utf8.DecodeRuneInString(text)
-	seen := text
-	if !more {
-		seen += "\n"
-	}
 	switch r {
 	case '[', '!':
-		if found := link.FindStringSubmatch(seen); found != nil {
+		if found := link.FindStringSubmatch(text); found != nil {
 			m.inline(found[1], style, false)
 			if found[2] != found[1] {
 				m.put(" ("+found[2]+")", style+m.look(Faint))
@@ -227,43 +224,36 @@ func (m *markdown) span(text string, style Style, more bool) int {
 			return len(found[0])
 		}
 	case '`', '$', '\\':
-		found := exact.FindStringSubmatch(seen)
-		if found == nil {
-			break
-		}
-		mark, code := found[1]+found[3], found[2]+found[4]
-		switch n := 2*len(mark) + len(code); {
-		case n > 0 && m.styled:
-			if inner := strings.TrimSuffix(strings.TrimPrefix(code, " "), " "); len(inner) == len(code)-2 {
-				code = inner
+		if found := exact.FindString(text); found != "" {
+			inner := found
+			if r == '`' && m.styled {
+				inner, style = strings.Trim(found, "`"), style+Cyan
+				if short := strings.TrimPrefix(strings.TrimSuffix(inner, " "), " "); len(short) == len(inner)-2 {
+					inner = short
+				}
+			} else if r == '\\' && strings.Contains("*_#`|~><-+.!$", found[1:]) {
+				inner = found[1:]
 			}
-			m.put(code, style+Cyan)
-			return n
-		case n > 0:
-			m.put(text[:n], style)
-			return n
-		case r == '\\' && strings.Contains("*_#`|~><-+.!$", found[0][1:]):
-			m.put(found[0][1:], style)
-		default:
-			m.put(found[0], style)
+			m.put(inner, style)
+			return len(found)
 		}
-		return len(found[0])
 	case '*', '_':
 		if unicode.In(m.last, unicode.L, unicode.N) && runeWidth(m.last) == 1 || m.last == r || r == '_' && m.address {
 			m.put(text[:1], style)
 			return 1
 		}
+		if !more {
+			text += "\n"
+		}
 		isNone := func(s string) bool { return s == "" }
-		if found := slices.DeleteFunc(emphasis.FindStringSubmatch(seen), isNone); found != nil {
+		if found := slices.DeleteFunc(emphasis.FindStringSubmatch(text), isNone); found != nil {
 			mark, look := found[1], [...]Style{Italic, Bold, Bold + Italic}[len(found[1])-1]
 			if m.styled {
 				mark = ""
 			}
 			m.put(mark, style)
-			m.last = r
 			m.inline(found[2], style+m.look(look), false)
 			m.put(mark, style)
-			m.last = r
 			return 2*len(found[1]) + len(found[2])
 		}
 	}
@@ -310,7 +300,7 @@ func (m *markdown) table() {
 	for ; used > m.window; used-- {
 		widest := 0
 		for j := range columns {
-			if columns[widest] == least[widest] || columns[j] > least[j] && columns[j] > columns[widest] {
+			if columns[j]-least[j] > columns[widest]-least[widest] {
 				widest = j
 			}
 		}
@@ -321,40 +311,32 @@ func (m *markdown) table() {
 		columns[widest]--
 	}
 	for i, row := range grid {
-		m.row(row, columns, i)
-		if i == 0 {
-			var rule []string
-			for _, n := range columns {
-				rule = append(rule, strings.Repeat("─", n))
-			}
-			m.lead(strings.Join(rule, "─┼─"), false)
-			m.endLine()
-		}
-	}
-}
-
-// row lays out the i-th row of a table.
-func (m *markdown) row(row []string, columns []int, i int) {
-	height, cells := 1, make([][]string, len(columns))
-	for j := range columns {
-		if j < len(row) {
+		cells := make([][]string, len(columns))
+		for j := range row {
 			cells[j] = m.cell(row[j], columns[j], i)
 		}
-		height = max(height, len(cells[j]))
-	}
-	for k := range height {
-		line := ""
-		for j, n := range columns {
-			if j > 0 {
-				line += " │ "
+		for more := true; more; {
+			line := ""
+			more = false
+			for j, n := range columns {
+				text := ""
+				if len(cells[j]) > 0 {
+					text, cells[j] = cells[j][0], cells[j][1:]
+				}
+				more = more || len(cells[j]) > 0
+				line += " │ " + text + strings.Repeat(" ", n-shown(text))
 			}
-			text := ""
-			if k < len(cells[j]) {
-				text = cells[j][k]
-			}
-			line += text + strings.Repeat(" ", n-shown(text))
+			m.lead(strings.TrimRight(strings.TrimPrefix(line, " │ "), " "), false)
+			m.endLine()
 		}
-		m.lead(strings.TrimRight(line, " "), false)
+		if i > 0 {
+			continue
+		}
+		rule := ""
+		for _, n := range columns {
+			rule += "─┼─" + strings.Repeat("─", n)
+		}
+		m.lead(strings.TrimPrefix(rule, "─┼─"), false)
 		m.endLine()
 	}
 }

@@ -644,7 +644,7 @@ func (f *folder) put(text string, style Style) {
 			f.long = false
 		}
 		if style != f.style {
-			f.word.WriteString(string(f.reset() + style))
+			f.word.WriteString(string(plain + style))
 			f.style = style
 		}
 		f.word.WriteRune(r)
@@ -668,16 +668,12 @@ func (f *folder) place() {
 			f.column = f.hung
 		}
 	}
-	fmt.Fprintf(&f.out, "%*s%s%s", f.gap, "", f.word.String(), f.reset())
+	if f.style != "" {
+		f.word.WriteString(string(plain))
+	}
+	fmt.Fprintf(&f.out, "%*s%s", f.gap, "", f.word.String())
 	f.column, f.gap, f.wide, f.style = f.column+f.gap+f.wide, 0, 0, ""
 	f.word.Reset()
-}
-
-func (f *folder) reset() Style {
-	if f.style == "" {
-		return ""
-	}
-	return plain
 }
 
 // lead adds a mark at the beginning of a line. The rows that follow begin with it, too, or with blanks.

@@ -23,6 +23,7 @@ type vt struct {
 	screen        [][]cell
 	row, column   int
 	wrap          bool // the last column has been written: the next character begins a row
+	wraps         int  // how often one has
 	style         []int
 	hidden        bool   // the cursor
 	paste         bool   // bracketed paste is on
@@ -190,6 +191,7 @@ func (v *vt) put(r rune) {
 	}
 	if v.wrap || v.column+columns > v.columns {
 		v.column, v.wrap = 0, false
+		v.wraps++
 		v.down()
 	}
 	v.erase(v.row, v.column, v.column+columns)
