@@ -352,24 +352,22 @@ func (s *Screen) ask(text rendered) {
 	if last := text[strings.LastIndexByte(string(text), '\n')+1:]; width(string(last))%s.Columns() != 0 {
 		text += " "
 	}
+	s.askAbove(text, false)
+}
+
+// askAbove opens a question below whose text something is edited. above has lines go above that meanwhile.
+func (s *Screen) askAbove(text rendered, above bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.status != "" {
+		_, _ = io.WriteString(s.stderr, "\r\x1b[K")
+		s.status = ""
+	}
 	if s.open { // of an answer that is still being streamed
 		text, s.broken = "\n"+text, true
 	}
 	_ = s.write(piece{s.user, text})
-	s.status, s.asking, s.open = "", true, false // the answer ends the line
-}
-
-// askAbove opens a question whose last row is edited. above has lines go above that meanwhile.
-func (s *Screen) askAbove(text rendered, above bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open {
-		text = "\n" + text
-	}
-	_ = s.write(piece{s.user, text})
-	s.asking, s.above = true, above
+	s.asking, s.above, s.open = true, above, false // the answer ends the line
 }
 
 // edit draws what is edited of the open question: in place of what is drawn there or, after begin, where that leads.
@@ -386,7 +384,7 @@ func (s *Screen) edit(d drawing, begin string) {
 	s.redraw(d)
 }
 
-// redraw draws an edited text in place of the one before, and of the status. It needs the lock.
+// redraw draws an edited text in place of the one before. It needs the lock.
 func (s *Screen) redraw(d drawing) {
 	old, out, last := s.edited, "", len(d.rows)-1
 	if old.rows != nil {
@@ -396,8 +394,6 @@ func (s *Screen) redraw(d drawing) {
 			up += height(row)
 		}
 		out = strings.Replace(fmt.Sprintf("\r\x1b[%dA\x1b[J", up), "\x1b[0A", "", 1)
-	} else if s.status != "" && d.rows != nil {
-		s.status, out = "", "\r\x1b[K"
 	}
 	switch s.edited = d; {
 	case len(old.rows) == 1 && last == 0 && old.before == old.rows[0] && d.before == d.rows[0] &&

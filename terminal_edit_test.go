@@ -1,0 +1,316 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+)
+
+// editTerminal is a terminal that gives its keys, which the test presses, and the window that it is drawn in.
+func editTerminal(columns, rows int) (*Terminal, *vt) {
+	v := newVT(columns, rows)
+	s := &Screen{Secrets: new(Secrets), Live: true, Answers: true, stderr: v, stdout: v, user: v}
+	s.Columns, s.Rows = func() int { return v.columns }, func() int { return v.rows }
+	t := NewTerminal(nil, s)
+	t.start.Do(func() {}) // nothing is read
+	t.edits, t.draft.history = true, new(history)
+	return t, v
+}
+
+// prompts opens the chat's prompt, and returns what it gives.
+func prompts(t *testing.T, terminal *Terminal) (answer func() (string, error)) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	text, failed, ended := "", error(nil), make(chan struct{})
+	go func() {
+		defer close(ended)
+		text, failed = terminal.Prompt(ctx, "> ")
+	}()
+	for !terminal.screen.Asking() {
+		runtime.Gosched()
+	}
+	terminal.editing.Lock() // which editLine holds until the prompt is drawn
+	terminal.editing.Unlock()
+	return func() (string, error) {
+		if len(terminal.typed) == 0 {
+			cancel(errInterjected)
+		}
+		<-ended
+		cancel(nil)
+		return text, failed
+	}
+}
+
+const paste, pasted = "\x1b[200~", "\x1b[201~"
+
+// What keys make of a text, what is seen of it, and where the cursor is: at once and in pieces of a byte.
+func TestEdit(t *testing.T) {
+	const up, down, right, left, home, end = "\x1b[A", "\x1b[B", "\x1bOC", "\x1b[D", "\x1b[H", "\x1b[4~"
+	const family, flag, accent = "👨\u200d👩\u200d👧", "🇩🇪", "e\u0301"
+	lines := strings.TrimSuffix(strings.Repeat("line\r", 120), "\r")
+	for _, test := range []struct {
+		keys, text  string
+		row, column int
+		shown       string
+	}{
+		{"heron", "heron", 0, 7, "> heron"},
+		{"hron" + home + right + "e", "heron", 0, 4, "> heron"},
+		{"xheron" + home + "\x1b[3~" + end + "s\x7f", "heron", 0, 7, "> heron"},
+		{"one two three\x1bb\x1bb\x1bd\x1b[1;5C", "one  three", 0, 12, "> one  three"},
+		{"one two-three\x17", "one ", 0, 6, "> one"},
+		{"one two-three\x1b\x7f", "one two-", 0, 10, "> one two-"},
+		{"one two\x1bb\x15x\x05\x19", "xtwoone ", 0, 10, "> xtwoone"},
+		{"one two\x1bb\x0b\x01\x19", "twoone ", 0, 5, "> twoone"},
+		{"one\x02\x02\x04\x06", "oe", 0, 4, "> oe"},
+		{"日本語" + left + left + "x", "日x本語", 0, 5, "> 日x本語"},
+		{accent + "x" + left + "\b", "x", 0, 2, "> x"},
+		{flag + flag + "\x7f", flag, 0, 6, "> " + flag},
+		{family + "\U0001F3FB\x7f", "", 0, 2, ">"},
+		{"a\u200d" + left, "a\u200d", 0, 2, "> a\u200d"},
+		{"x" + strings.Repeat("\u0301", 99) + "\x7f", "", 0, 3, ""},
+		{"one\ntwo\x1b\rthree" + up + up + "X", "oneX\ntwo\nthree", 0, 6, "> oneX\n  two\n  three"},
+		{"one\\\rtwo" + up + home + down + "X", "one\nXtwo", 1, 3, "> one\n  Xtwo"},
+		{"three\n\ntwo" + up + up + end, "three\n\ntwo", 0, 7, "> three\n\n  two"},
+		{strings.Repeat("0123456789", 5) + up + "X", "", 0, 16, ""},
+		{"日" + strings.Repeat("本", 19), "日" + strings.Repeat("本", 19), 1, 6,
+			"> 日" + strings.Repeat("本", 17) + "\n  本本"},
+		{"a\x1b[99;9~b\x1b]11;rgb:0/0/0\x1b\\c\x1bP1$r0m\x1b\\d\x1b[[Ae\x1bzf\x1bOPg\x1b[1\x02h", "abcdefhg", 0, 9, "> abcdefhg"},
+		{"a\xff\xc3b\x80\x00\x1fé", "abé", 0, 5, "> abé"},
+		{"see " + paste + lines + pasted + " now\x02", "see " + strings.Repeat("line\n", 119) + "line now", 0, 27,
+			"> see [pasted 120 lines] now"},
+		{"see " + paste + lines + pasted + "\x7f.", "see .", 0, 7, "> see ."},
+		{paste + "a\x1b[Db\r\nc" + pasted, "a[Db\nc", 1, 3, "> a[Db\n  c"},
+		{paste + strings.Repeat("x", 1001) + pasted + "\x02", strings.Repeat("x", 1001), 0, 2, "> [pasted 1001 characters]"},
+		{"a\tb" + paste + "\t" + pasted, "ab\t", 0, 8, "> ab"},
+		{"\u202eab", "\u202eab", 0, 5, "> \uFFFDab"},
+	} {
+		for _, piece := range []int{len(test.keys), 1} {
+			terminal, v := editTerminal(40, 10)
+			answer := prompts(t, terminal)
+			for part := range slices.Chunk([]byte(test.keys), piece) {
+				terminal.press(part, "")
+			}
+			row, column := v.Cursor()
+			text := terminal.draft.text(len(terminal.draft.cells))
+			if test.shown != "" {
+				assert.Check(t, is.Equal(v.Text(), test.shown), "%q", test.keys)
+				assert.Check(t, is.Equal(text, test.text), "%q", test.keys)
+			}
+			assert.Check(t, row == test.row && column == test.column, "%q: %d, %d\n%s", test.keys, row, column, v.Text())
+			terminal.press([]byte("\r"), "")
+			line, err := answer()
+			assert.NilError(t, err)
+			assert.Equal(t, line, text)
+		}
+	}
+}
+
+// A line that is written while the prompt is open goes above it; while another question is open, it waits. What is
+// typed ahead is no answer: it stands in the next prompt, and what was entered ahead is the next question.
+func TestEditMeanwhile(t *testing.T) {
+	for _, columns := range []int{40, 80, 200} {
+		terminal, v := editTerminal(columns, 8)
+		answer := prompts(t, terminal)
+		terminal.press([]byte("one\n日本"), "")
+		terminal.screen.Show(Look{}, "a note")
+		terminal.press([]byte("語"), "")
+		assert.Equal(t, v.Text(), "a note\n> one\n  日本語")
+		_, err := answer()
+		assert.ErrorIs(t, err, errInterjected)
+		assert.Equal(t, v.Text(), "a note", "it is taken away")
+
+		terminal.press([]byte("\x1b[D\x1b[D!"), "")
+		asked := make(chan string)
+		go func() {
+			line, _ := terminal.Input(t.Context(), "The port:", false)
+			asked <- line
+		}()
+		for !terminal.screen.Asking() {
+			runtime.Gosched()
+		}
+		terminal.press([]byte("8"), "")
+		terminal.screen.Show(Look{}, "another note")
+		terminal.press([]byte("0\rnext\x1b"), "")
+		assert.Equal(t, <-asked, "80")
+		assert.Equal(t, v.Text(), "a note\nThe port: 80\nanother note")
+
+		answer = prompts(t, terminal)
+		assert.Equal(t, v.Text(), "a note\nThe port: 80\nanother note\n> one\n  日!next本語")
+		terminal.press([]byte("[H\x15\r"), "")
+		line, err := answer()
+		assert.NilError(t, err)
+		assert.Equal(t, line, "one\n日!next本語")
+		terminal.press([]byte("two\rthree\rfo"), "")
+		for _, want := range []string{"two", "three"} {
+			line, err := terminal.Prompt(t.Context(), "> ")
+			assert.NilError(t, err)
+			assert.Equal(t, line, want)
+		}
+		assert.Check(t, is.Contains(v.Text(), "\n> two\n> three"))
+		terminal.Break(t.Context())
+		terminal.press([]byte("\x04"), "")
+		_, err = terminal.Prompt(t.Context(), "> ")
+		assert.ErrorIs(t, err, io.EOF)
+		assert.Check(t, !strings.Contains(v.Text(), "fo"))
+	}
+
+	terminal, v := editTerminal(40, 8)
+	asked := make(chan string)
+	go func() {
+		line, _ := terminal.Input(t.Context(), "The key:", true)
+		asked <- line
+	}()
+	for !terminal.screen.Asking() {
+		runtime.Gosched()
+	}
+	terminal.press([]byte("my secret\\\r"), "")
+	assert.Equal(t, <-asked, `my secret\`)
+	assert.Equal(t, v.Text(), "The key:")
+}
+
+// A window that changes its size has the text drawn anew, and of one that is taller than the window what is around
+// the cursor. Ctrl-L draws it at the top.
+func TestEditWindow(t *testing.T) {
+	terminal, v := editTerminal(80, 6)
+	terminal.screen.Show(Look{}, "a line")
+	answer := prompts(t, terminal)
+	terminal.press([]byte("one two three four"), "")
+	v.Resize(40, 6)
+	terminal.press(nil, "")
+	assert.Equal(t, v.Text(), "a line\n> one two three four")
+	terminal.press([]byte("\n2\n3\n4\n5\n6\n7"), "")
+	assert.DeepEqual(t, v.Rows()[1:], []string{"  3", "  4", "  5", "  6", "  7"})
+	terminal.press([]byte("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[Hx"), "")
+	assert.DeepEqual(t, v.Rows()[1:], []string{"  x2", "  3", "  4", "  5", "  6"})
+	row, column := v.Cursor()
+	assert.Assert(t, row == 1 && column == 3)
+	terminal.press([]byte("\f"), "")
+	assert.DeepEqual(t, v.Rows(), []string{"  x2", "  3", "  4", "  5", "  6", ""})
+	v.Resize(200, 12)
+	terminal.press(nil, "")
+	assert.DeepEqual(t, v.Rows()[:7], []string{"> one two three four", "  x2", "  3", "  4", "  5", "  6", "  7"})
+	terminal.press([]byte("\r"), "")
+	_, err := answer()
+	assert.NilError(t, err)
+	assert.DeepEqual(t, v.Rows()[6:8], []string{"  7", ""})
+}
+
+// Tab completes a word as far as all candidates agree; the next one shows them.
+func TestEditComplete(t *testing.T) {
+	terminal, v := editTerminal(40, 8)
+	terminal.draft.complete = func(text string) (words []string) {
+		all := []string{"/tools", "/today", "@ab:x"}
+		return slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, text[strings.LastIndex(text, " ")+1:]) })
+	}
+	answer := prompts(t, terminal)
+	terminal.press([]byte("\t/\t"), "")
+	assert.Equal(t, v.Text(), "> /to")
+	terminal.press([]byte("\t\t"), "")
+	assert.Equal(t, v.Text(), "/tools  /today\n/tools  /today\n> /to")
+	terminal.press([]byte("o\t@\t"), "")
+	assert.Equal(t, v.Rows()[2], "> /tools @ab:x")
+	terminal.press([]byte("\r"), "")
+	line, err := answer()
+	assert.NilError(t, err)
+	assert.Equal(t, line, "/tools @ab:x ")
+}
+
+// The history is a file that only its owner can read, of some size, without secrets; programs add to it at once.
+func TestEditHistory(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		t.Setenv("AppData", home)
+	}
+	terminal, v := editTerminal(40, 8)
+	terminal.screen.Secrets.Add("[key]", "planted secret")
+	terminal.draft.history = openHistory()
+	path := terminal.draft.history.path
+	for _, text := range []string{"one", "two\nlines", "two\nlines", "a planted secret"} {
+		terminal.Remember(text)
+	}
+	info, err := os.Stat(path)
+	assert.NilError(t, err)
+	assert.Assert(t, runtime.GOOS == "windows" || info.Mode().Perm() == 0o600)
+	assert.DeepEqual(t, openHistory().entries, []string{"one", "two\nlines", "a [key]"})
+
+	prompts(t, terminal)
+	terminal.press([]byte("draft\x1b[A\x1b[A"), "")
+	assert.Equal(t, v.Text(), "> two\n  lines")
+	terminal.press([]byte("\x1b[A\x1b[A\x1b[A\x1b[A"), "")
+	assert.Equal(t, v.Text(), "> one")
+	terminal.press([]byte("\x1b[B\x1b[B\x1b[B\x1b[B"), "")
+	assert.Equal(t, v.Text(), "> draft")
+
+	var programs sync.WaitGroup
+	for program := range 4 {
+		programs.Go(func() {
+			h := openHistory()
+			for i := range 100 {
+				h.add(fmt.Sprint(program, " ", i, strings.Repeat(" x", 500)))
+			}
+		})
+	}
+	programs.Wait()
+	assert.Equal(t, len(openHistory().entries), 403)
+	h := openHistory()
+	for i := range 3000 {
+		h.add(fmt.Sprint(i, strings.Repeat(" y", 300)))
+	}
+	h.add(strings.Repeat("z", maxEntry))
+	assert.Equal(t, len(h.entries), maxEntries)
+	assert.Equal(t, openHistory().entries[maxEntries-1], h.entries[maxEntries-2], "what is too long is not kept")
+	for _, file := range []string{path, path + ".old"} {
+		info, err := os.Stat(file)
+		assert.NilError(t, err)
+		assert.Assert(t, info.Size() < maxHistory+maxEntry)
+	}
+	assert.NilError(t, os.RemoveAll(home))
+	assert.NilError(t, os.WriteFile(home, nil, 0o600))
+	h.add("nowhere to be kept")
+	assert.Equal(t, len(openHistory().entries), 0)
+}
+
+// FuzzEdit: whatever is typed, in pieces, the window shows what a fresh drawing of the text shows.
+func FuzzEdit(f *testing.F) {
+	for _, seed := range []string{
+		"heron\x1b[D\x1b[Dx\x7f", "日本語\x1bb\x0b\x19\x19", paste + strings.Repeat("line\r", 9) + pasted + "\x02\x02x\r",
+		"a\\\rb\n\nc\x1b[A\x1b[A\x1b[Bx", "👨\u200d👩\u200d👧🇩🇪e\u0301\x7f\x7f", "\x1b]0;x\a\x1b[200~a\x1b[201", "\t\t\u202e\x00\xff\x04",
+		strings.Repeat("0123456789", 9) + "\x1b[A\x1b[A\x1b[H\x15", "one\rtwo\rthree\f",
+	} {
+		f.Add(uint8(20), uint8(5), uint8(3), []byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, columns, rows, piece uint8, in []byte) {
+		terminal, v := editTerminal(int(max(columns, 12)), int(max(rows, 3)))
+		terminal.draft.history.entries = []string{"before", "two\nlines"}
+		terminal.screen.asking, terminal.open = true, terminal.draft
+		terminal.draft.prompt = "> "
+		for part := range slices.Chunk(slices.DeleteFunc(slices.Clone(in), func(b byte) bool { return b == 26 || b == 28 }), int(max(piece, 1))) {
+			terminal.press(part, "")
+			terminal.open = terminal.draft
+			for len(terminal.typed) > 0 {
+				<-terminal.typed
+			}
+		}
+		terminal.press([]byte{0}, "")
+		fresh := newVT(v.columns, v.rows)
+		s := &Screen{user: fresh, Columns: terminal.screen.Columns}
+		s.redraw(terminal.draft.draw(v.columns, v.rows))
+		row, column := v.Cursor()
+		freshRow, freshColumn := fresh.Cursor()
+		first := row - freshRow
+		assert.Assert(t, first >= 0 && column == freshColumn, "%d, %d\n%s\n\n%s", row, column, v.Text(), fresh.Text())
+		assert.DeepEqual(t, v.Rows()[first:], fresh.Rows()[:v.rows-first])
+	})
+}
