@@ -297,7 +297,7 @@ func chatCommands() []chatCommand {
 func (c *chat) help(context.Context, string) error {
 	for _, command := range chatCommands() {
 		usage := strings.TrimSpace("/" + command.name + " " + command.args)
-		c.screen.Show(Look{Exact: true}, fmt.Sprintf("%-28s  %s", usage, command.what))
+		c.screen.Show(Look{}, fmt.Sprintf("%-28s  %s", usage, command.what))
 	}
 	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line, Alt-Enter and Ctrl-J " +
 		"begin a new one. Tab completes commands and resources, Up and Down show what was said before. A question " +

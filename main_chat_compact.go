@@ -52,17 +52,13 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 	}
 	c.view.End()
 	summary := ""
-	if err == nil {
+	if err == nil && answer.CutOff() {
+		err = ErrCutOff
+	} else if err == nil {
 		summary = strings.TrimSpace(answer.Message.Content.Text())
 	}
-	switch {
-	case err == nil && answer.CutOff():
-		err = ErrCutOff
-	case err == nil && summary == "":
-		err = ErrNoAnswer
-	}
-	if err != nil {
-		return agentError(fmt.Errorf("the conversation stays as it was: %w", err))
+	if summary == "" {
+		return agentError(fmt.Errorf("the conversation stays as it was: %w", cmp.Or(err, ErrNoAnswer)))
 	}
 	c.agent.Usage = answer.Usage
 	c.usage.Add(answer.Usage)
@@ -78,12 +74,13 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 
 // offerCompact says that the conversation nearly fills the model's context.
 func (c *chat) offerCompact(ctx context.Context) {
-	if used := c.answers.context; used > minContext {
-		model, _ := c.modelInfo(ctx, c.mistral().Model)
-		if model.Context > 0 && used > model.Context*3/4 {
-			c.say(fmt.Sprintf("(the conversation takes %d of the model's %d tokens: /compact puts a summary in place of "+
-				"its oldest part)", used, model.Context))
-		}
+	used := c.answers.context
+	if used < minContext {
+		return
+	}
+	if model, _ := c.modelInfo(ctx, c.mistral().Model); model.Context > 0 && used > model.Context*3/4 {
+		c.say(fmt.Sprintf("(the conversation takes %d of the model's %d tokens: /compact puts a summary in place of its "+
+			"oldest part)", used, model.Context))
 	}
 }
 

@@ -451,15 +451,12 @@ func (t *Terminal) change(ctx context.Context, arguments string) (string, error)
 			changed, err := t.inEditor(ctx, editor, arguments+"\n")
 			resume()
 			t.screen.answered(true)
-			switch {
-			case ctx.Err() != nil:
-				return "", context.Cause(ctx)
-			case err != nil:
+			if err != nil && ctx.Err() == nil {
 				t.screen.tell(Look{Style: Red}, err.Error())
-			case strings.TrimSpace(changed) != arguments:
-				return changed, nil
+			} else if strings.TrimSpace(changed) == arguments {
+				changed = ""
 			}
-			return "", nil
+			return changed, context.Cause(ctx)
 		}
 	}
 	return t.text(ctx, "the arguments, a JSON object (an empty line keeps them):", true, true)
@@ -590,11 +587,10 @@ func (t *Terminal) Page(ctx context.Context, about, text string) error {
 	of := passage{Look{Style: Bold, Max: maxShownError}, about}
 	rows := t.screen.rows([]passage{of, {Look{Frame: lineMark, Exact: true}, text}})
 	rows, err = t.pages(ctx, rows, max(t.screen.Rows()-1, 1))
-	if errors.Is(err, errDeclined) || errors.Is(err, io.EOF) { // the user has seen enough
-		return nil
-	}
 	if err == nil {
 		t.screen.showLines(t.screen.user, above(rows, ""))
+	} else if errors.Is(err, errDeclined) || errors.Is(err, io.EOF) { // the user has seen enough
+		err = nil
 	}
 	return err
 }

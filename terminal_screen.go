@@ -45,14 +45,8 @@ type Screen struct {
 	held     []piece    // written while the question is open
 	heldSize int        // of them, in bytes
 	last     paragraph
-	cut      int               // how many texts Preview has cut
-	kept     [maxKept]keptText // the last of them
-}
-
-// keptText is a text of which only the beginning was shown.
-type keptText struct {
-	number      int
-	about, text string
+	cut      int                // how many texts Preview has cut
+	kept     [maxKept][2]string // the last of them, each with what it is of before it
 }
 
 // rendered is a text that may be written: it comes from Screen.render, or is a constant.
@@ -210,7 +204,7 @@ func (s *Screen) keep(about, text string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cut++
-	s.kept[s.cut%maxKept] = keptText{s.cut, about, Clip(text, maxKeptText)}
+	s.kept[s.cut%maxKept] = [2]string{about, Clip(text, maxKeptText)}
 	return fmt.Sprintf(": /show %d", s.cut)
 }
 
@@ -219,11 +213,10 @@ func (s *Screen) Kept(number string) (about, text string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, err := strconv.Atoi(cmp.Or(number, strconv.Itoa(s.cut)))
-	kept := s.kept[max(n, 0)%maxKept]
-	if err != nil || kept.number != n || n == 0 {
+	if err != nil || n < 1 || n > s.cut || n <= s.cut-maxKept {
 		return "", "", fmt.Errorf("there is no such text: the last number is %d, and up to %d are kept", s.cut, maxKept)
 	}
-	return kept.about, kept.text, nil
+	return s.kept[n%maxKept][0], s.kept[n%maxKept][1], nil
 }
 
 func (s *Screen) showLines(w io.Writer, lines rendered) {
