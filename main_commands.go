@@ -304,11 +304,15 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 			reports, lines = append(reports, serverReport{Name: name, Disabled: true}), append(lines, name+": disabled\n")
 		}
 	}
-	show := func() error { return p.screen.Print(strings.Join(lines, "")) }
-	if p.json {
-		show = func() error { return p.printJSON(reports) }
+	text, err := strings.Join(lines, ""), error(nil)
+	switch {
+	case p.chatting:
+		p.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
+	case p.json:
+		err = p.printJSON(reports)
+	default:
+		err = p.screen.Print(text)
 	}
-	err := show()
 	if !p.chatting && !slices.ContainsFunc(status, func(s HostStatus) bool { return s.Running }) {
 		err = exitWith(exitStart, "no server is running")
 	}

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -81,8 +82,7 @@ func (p *program) help(_ context.Context, args []string) error {
 	if len(args) == 0 {
 		return p.screen.Print(usage())
 	}
-	var names []string
-	text, name := "", ""
+	text, name, names := "", "", []string(nil)
 	for line := range strings.Lines(manual) {
 		if line[0] != ' ' {
 			name, _, _ = strings.Cut(line, " ")
@@ -92,12 +92,9 @@ func (p *program) help(_ context.Context, args []string) error {
 			text += line
 		}
 	}
-	meant := nearest(args[0], names)
-	switch {
-	case text != "":
-		return p.screen.Print("mcpagent " + text)
-	case meant != "":
+	if text == "" {
+		meant := cmp.Or(nearest(args[0], names), "one of "+strings.Join(names, ", "))
 		return usageError("there is no command %q: did you mean %s?", args[0], meant)
 	}
-	return usageError("there is no command %q; the commands are: %s", args[0], strings.Join(names, ", "))
+	return p.screen.Print("mcpagent " + text)
 }

@@ -384,7 +384,7 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 		runs = append(runs, run)
 	}
 	for _, run := range runs { // each has a request to send, for which it needs a token
-		_, err := run.expect(regexp.MustCompile(`(?m)^-> \{`))
+		_, err := run.expect(regexp.MustCompile(`(?m)^\S+ -> \{`))
 		assert.NilError(t, err)
 	}
 	haveAsked()

@@ -28,14 +28,13 @@ type schema struct {
 	AnyOf       []json.RawMessage
 	OneOf       []json.RawMessage
 
-	root  json.RawMessage // what its references are about
-	depth int             // in root
-	left  *int            // how many more may be read of root, which may refer to itself
+	root json.RawMessage // what its references are about
+	left *int            // how many more may be read of root, which may refer to itself
 }
 
 const (
 	maxSchemas     = 2000 // that are read of one tool
-	maxSchemaDepth = 5
+	maxSchemaDepth = 4    // that is described
 )
 
 // toolSchema reads the schema of a tool's arguments.
@@ -46,14 +45,14 @@ func toolSchema(t *Tool) *schema {
 
 // sub reads a schema within s.
 func (s *schema) sub(text json.RawMessage) *schema {
-	sub := &schema{root: s.root, depth: s.depth + 1, left: s.left}
+	sub := &schema{root: s.root, left: s.left}
 	sub.add(text)
 	return sub
 }
 
 // add reads the members of a schema, after those of what it refers to: with $ref, or as the first of allOf.
 func (s *schema) add(text json.RawMessage) {
-	if *s.left--; *s.left < 0 || s.depth > maxSchemaDepth {
+	if *s.left--; *s.left < 0 {
 		return
 	}
 	var refers struct {
@@ -139,15 +138,19 @@ func (s *schema) about(name string) string {
 
 // describe returns lines about the properties, and about those within them.
 func (s *schema) describe(indent string) (text string) {
+	parts := s.either()
+	if s.Items != nil {
+		parts = append(parts, s.sub(s.Items))
+	}
+	for _, part := range parts {
+		text += part.describe(indent)
+	}
 	for _, name := range s.names() {
 		p := s.sub(s.Properties[name])
-		text += indent + s.about(name) + "\n" + indented(p.Description, indent+"    ") + p.describe(indent+"  ")
-	}
-	for _, one := range s.either() {
-		text += one.describe(indent)
-	}
-	if s.Items != nil {
-		text += s.sub(s.Items).describe(indent)
+		text += indent + s.about(name) + "\n" + indented(p.Description, indent+"    ")
+		if len(indent) < 2*maxSchemaDepth {
+			text += p.describe(indent + "  ")
+		}
 	}
 	return text
 }
