@@ -257,7 +257,7 @@ func (m *markdown) span(text string, style Style, more bool) int {
 			return 2*len(found[1]) + len(found[2])
 		}
 	}
-	if more && begun.MatchString(text) {
+	if more && strings.Contains("[!`$\\*_", text[:1]) && begun.MatchString(text) {
 		return 0
 	}
 	m.put(text[:size], style)

@@ -129,6 +129,8 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add(readAnswer(f), uint8(40), int64(1), true)
 	f.Add("- **a `b** c`*d***e_f_ [x](y z) |\n\n|a|b|\n|-|-|\n|`c\\|d`|e|\n```\n\t日本 x\n> ```", uint8(7), int64(2), true)
 	f.Add(">>> > - 1. # x\n```\n> a\n\n$$\n- b\n\\[", uint8(20), int64(3), false)
+	f.Add("_*)_\\", uint8(80), int64(4), true)
+	f.Add("a\\\\\\\n_b_", uint8(33), int64(5), false)
 	f.Fuzz(func(t *testing.T, answer string, columns uint8, seed int64, color bool) {
 		columns = max(columns, 4)
 		random := rand.New(rand.NewSource(seed))
