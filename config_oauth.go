@@ -27,9 +27,15 @@ type OAuthConfig struct {
 	port string // of Client.RedirectURI
 }
 
-// fields returns where the values of the fields go, whose names may have dashes, underscores and capitals.
-func (o *OAuthConfig) fields() map[string]any {
-	return map[string]any{
+// oauth reads an object, or true or false, as Claude Code, Gemini CLI, opencode, VS Code, Cursor and FastMCP write it.
+func (r *serverReader) oauth(field string, value json.RawMessage) {
+	o := &OAuthConfig{Text: strings.Join(strings.Fields(string(value)), " ")}
+	r.login = o
+	if value[0] != '{' {
+		o.Never = o.Text != `"oauth"` && !r.bool(field, value)
+		return
+	}
+	fields := map[string]any{ // where their values go; the names may have dashes, underscores and capitals
 		"grant": &o.Grant, "clientid": &o.Client.ID, "clientsecret": &o.Client.Secret, "issuer": &o.Client.Issuer,
 		"clientmetadataurl": &o.MetadataURL, "redirecturi": &o.Client.RedirectURI, "callbackport": &o.port,
 		"privatekey": &o.Key, "privatekeyfile": &o.KeyFile, "assertion": &o.Assertion, "idtoken": &o.Assertion,
@@ -37,16 +43,6 @@ func (o *OAuthConfig) fields() map[string]any {
 		"idpclientid": &o.ProviderClient.ID, "idpclientsecret": &o.ProviderClient.Secret,
 		"scopes": &o.Scopes, "scope": &o.Scopes, "dpop": &o.DPoP, "enabled": &o.Never,
 	}
-}
-
-// oauth reads an object, or true or false, as Claude Code, Gemini CLI, opencode, VS Code, Cursor and FastMCP write it.
-func (r *serverReader) oauth(field string, value json.RawMessage) {
-	r.login = &OAuthConfig{Text: strings.Join(strings.Fields(string(value)), " ")}
-	if value[0] != '{' {
-		r.login.Never = r.login.Text != `"oauth"` && !r.bool(field, value)
-		return
-	}
-	fields := r.login.fields()
 	eachMember(value, func(name string, value json.RawMessage) {
 		if string(value) == "null" {
 			return
@@ -55,9 +51,9 @@ func (r *serverReader) oauth(field string, value json.RawMessage) {
 		switch to := fields[plain].(type) {
 		case *string:
 			*to = strings.TrimSpace(r.expand(where, r.text(where, value))) // a file's text often ends with a newline
-			if to == &r.login.Assertion {
+			if to == &o.Assertion {
 				r.secrets.AddHeader(name, *to)
-			} else if to != &r.login.Client.ID { // which a person has to see
+			} else if to != &o.Client.ID { // which a person has to see
 				r.secrets.AddVariable(name, *to)
 			}
 		case *bool:
@@ -70,7 +66,7 @@ func (r *serverReader) oauth(field string, value json.RawMessage) {
 			r.warn("%s is not known here and has no effect", where)
 		}
 	})
-	r.checkOAuth(field, r.login)
+	r.checkOAuth(field, o)
 }
 
 // checkOAuth says what is to be written in the place of what cannot work.

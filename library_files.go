@@ -27,7 +27,7 @@ type corpus struct {
 	documents []*document          // in the order of fs.WalkDir
 	indexes   []*Index             // of the documents
 	known     map[string]*document // by source: the documents, and the files that turned out not to be text
-	leftOut   map[string]*omission // by reason
+	leftOut   map[string]omission  // by reason
 }
 
 // document is one file. It does not change, but for its index.
@@ -89,7 +89,7 @@ func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) 
 func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *corpus, indexed int, err error) {
 	token := r.meta["progressToken"]
 	report := token != nil && string(token) != "null"
-	c = &corpus{known: make(map[string]*document), leftOut: make(map[string]*omission)}
+	c = &corpus{known: make(map[string]*document), leftOut: make(map[string]omission)}
 	room := cmp.Or(l.MaxTotal, 256<<20)
 	err = fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -289,13 +289,10 @@ func utf16Order(b []byte) binary.ByteOrder {
 
 func (c *corpus) leaveOut(source, reason string) {
 	o := c.leftOut[reason]
-	if o == nil {
-		o = new(omission)
-		c.leftOut[reason] = o
-	}
 	if o.count++; o.count <= maxNamed {
 		o.sources = append(o.sources, source)
 	}
+	c.leftOut[reason] = o
 }
 
 // omissions describes what was left out, by reason, with up to the given number of names for each.

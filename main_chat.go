@@ -348,7 +348,7 @@ func (c *chat) reconnect(ctx context.Context, args string) error {
 	for _, name := range names {
 		if l := c.logins[name]; l != nil {
 			if r := l.asking.Load(); r != nil {
-				c.screen.Show(Look{}, *r.text.Load())
+				c.screen.Show(Look{}, r.question.Load().text)
 				continue
 			}
 			l.failed.Store(nil)

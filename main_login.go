@@ -181,13 +181,13 @@ type redirect struct {
 	unused   sync.Map                      // its connections over which nothing has come yet
 	work     sync.WaitGroup                // of page
 	question atomic.Pointer[loginQuestion] // the last one
-	text     atomic.Pointer[string]        // that asks the person
 	ended    chan struct{}                 // closed when err is set
 	err      error                         // of the flow
 }
 
 // loginQuestion is one Ask. There is a second one where the server has forgotten its client.
 type loginQuestion struct {
+	text   string // for the person
 	state  string // of the authorization request
 	since  time.Time
 	answer chan url.Values // one slot
@@ -208,11 +208,6 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	defer pasting.Wait()
 	defer cancel()
 	defer giveUp(nil)
-	q := &loginQuestion{u.Query().Get("state"), time.Now(), make(chan url.Values, 1), giveUp}
-	if r.question.Swap(q) == nil {
-		r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime, ConnState: r.connState}
-		r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
-	}
 	text := fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
 	if r.onTerminal() && browse(address) {
 		text += ", if a browser does not by itself"
@@ -223,7 +218,11 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 			text += "\nCtrl-C gives the login up."
 		}
 	}
-	r.text.Store(&text)
+	q := &loginQuestion{text, u.Query().Get("state"), time.Now(), make(chan url.Values, 1), giveUp}
+	if r.question.Swap(q) == nil {
+		r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime, ConnState: r.connState}
+		r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
+	}
 	r.asking.Store(r)
 	defer func() {
 		r.asked.Add(int64(time.Since(q.since)))
