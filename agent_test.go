@@ -102,7 +102,7 @@ type agentEyes struct{ *Mistral }
 
 func (e agentEyes) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
 	request := *r
-	request.Messages, _ = ShowImages(r.Messages, MaxImages, "others are shown")
+	request.Messages = ShowImages(r.Messages, MaxImages, "others are shown")
 	return e.Mistral.Complete(ctx, &request, onText)
 }
 

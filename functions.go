@@ -331,16 +331,17 @@ func imageType(data []byte) string {
 	return ""
 }
 
-// ShowImages returns messages as the API takes them, with the last of their images, at most so many, as chunks, and
-// counts all of them. Where one is left out, the text says why. The content of a tool message is a string, and the
-// user's message directly after it was refused by servers before mid-2026, so the images of tools stand in a message
-// of the user behind one of the assistant, each under the place of its result.
-func ShowImages(messages []ChatMessage, most int, why string) (shown []ChatMessage, count int) {
+// ShowImages returns messages as the API takes them, with the last of their images, at most so many, as chunks. Where
+// one is left out, the text says why. The content of a tool message is a string, and the user's message directly after
+// it was refused by servers before mid-2026, so the images of tools stand in a message of the user behind one of the
+// assistant, each under the place of its result.
+func ShowImages(messages []ChatMessage, most int, why string) (shown []ChatMessage) {
+	count := 0
 	for _, m := range messages {
 		count += len(m.Images)
 	}
 	if count == 0 {
-		return messages, 0
+		return messages
 	}
 	chunk := func(kind string, value any) any { return map[string]any{"type": kind, kind: value} }
 	var ofTools []any // chunks
@@ -379,5 +380,5 @@ func ShowImages(messages []ChatMessage, most int, why string) (shown []ChatMessa
 			ofTools = nil
 		}
 	}
-	return shown, count
+	return shown
 }

@@ -39,29 +39,20 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 			Plural(before, "token"))
 	}
 	c.view.Begin(c.mistral().Model)
-	model, _ := c.modelInfo(ctx, c.mistral().Model)
-	var answer *ChatResponse
-	var err error
-	for text := transcript(old, cmp.Or(model.Context*2, maxTranscript)); ; text = transcript(old, len(text)/2) {
-		answer, err = c.agent.Model.Complete(ctx, &ChatRequest{Messages: []ChatMessage{
-			{Role: "system", Content: TextContent(summarize)}, {Role: "user", Content: TextContent(text)},
-		}}, nil)
-		if !isTooLong(err) || len(text) <= minTranscript {
-			break
-		}
+	writer := Agent{Model: c.agent.Model, System: summarize}
+	text := transcript(old, cmp.Or(c.modelInfo(ctx).Context*2, maxTranscript))
+	summary, err := writer.Chat(ctx, text)
+	for isTooLong(err) && len(text) > minTranscript {
+		text = transcript(old, len(text)/2)
+		summary, err = writer.Chat(ctx, text)
 	}
 	c.view.End()
-	summary := ""
-	if err == nil && answer.CutOff() {
-		err = ErrCutOff
-	} else if err == nil {
-		summary = strings.TrimSpace(answer.Message.Content.Text())
+	if err != nil {
+		return agentError(fmt.Errorf("the conversation stays as it was: %w", err))
 	}
-	if summary == "" {
-		return agentError(fmt.Errorf("the conversation stays as it was: %w", cmp.Or(err, ErrNoAnswer)))
-	}
-	c.agent.Usage = answer.Usage
-	c.usage.Add(answer.Usage)
+	summary = strings.TrimSpace(summary)
+	c.agent.Usage = writer.Usage
+	c.usage.Add(writer.Usage)
 	c.agent.History = slices.Concat([]ChatMessage{
 		{Role: "user", Content: TextContent("Write a summary of our conversation so far, to take its place.")},
 		{Role: "assistant", Content: TextContent(summary)},
@@ -74,13 +65,13 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 
 // offerCompact says that the conversation nearly fills the model's context.
 func (c *chat) offerCompact(ctx context.Context) {
-	used := c.answers.context
-	if used < minContext {
-		return
+	used, most := c.answers.context, 0
+	if used >= minContext {
+		most = c.modelInfo(ctx).Context
 	}
-	if model, _ := c.modelInfo(ctx, c.mistral().Model); model.Context > 0 && used > model.Context*3/4 {
+	if most > 0 && used > most*3/4 {
 		c.say(fmt.Sprintf("(the conversation takes %d of the model's %d tokens: /compact puts a summary in place of its "+
-			"oldest part)", used, model.Context))
+			"oldest part)", used, most))
 	}
 }
 

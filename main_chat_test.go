@@ -98,7 +98,7 @@ func TestCompactFails(t *testing.T) {
 		{t.Context(), modelText(" "), "no answer"},
 		{interrupted, modelFunc(hangUp), "cancelled"},
 	} {
-		c, _, _ := chatOf(t, test.reply)
+		c, _, _ := chatOf(t, test.reply, modelText(" "))
 		before := turnsOf(2000, 2000)
 		c.agent.History = slices.Clone(before)
 		assert.Check(t, is.Regexp("(?s)"+test.want, c.compact(test.ctx, "").Error()))

@@ -28,10 +28,11 @@ func (p *program) models(ctx context.Context) ([]ModelInfo, error) {
 	return models, err
 }
 
-// modelInfo describes a model of the API that has the chosen one, and reports whether its list names the model.
-func (p *program) modelInfo(ctx context.Context, name string) (ModelInfo, bool) {
+// modelInfo describes the chosen model, as far as the list of its API does.
+func (p *program) modelInfo(ctx context.Context) ModelInfo {
 	models, _ := p.models(ctx) // what needs only this does without
-	return FindModel(models, strings.TrimPrefix(name, ollama))
+	info, _ := FindModel(models, p.mistral().Model)
+	return info
 }
 
 // chosen is the model that the user has chosen, as an Agent has it. It gets the images of the conversation if it is
@@ -39,21 +40,18 @@ func (p *program) modelInfo(ctx context.Context, name string) (ModelInfo, bool) 
 type chosen struct{ *program }
 
 func (c chosen) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
-	model, request, images, info := c.mistral(), *r, 0, ModelInfo{}
+	model, request, most, why := c.mistral(), *r, 0, "this model is not known to take images"
 	request.Temperature, request.MaxTokens = cmp.Or(r.Temperature, c.temperature), cmp.Or(r.MaxTokens, c.maxTokens)
-	request.Messages, images = ShowImages(r.Messages, 0, "this model is not known to take images")
-	if images > 0 {
-		info, _ = c.modelInfo(ctx, model.Model)
+	hasImages := func(m ChatMessage) bool { return len(m.Images) > 0 }
+	if slices.ContainsFunc(r.Messages, hasImages) && c.modelInfo(ctx).Vision {
+		most, why = MaxImages, fmt.Sprintf("only the last %d are sent", MaxImages)
 	}
-	if !info.Vision {
-		return model.Complete(ctx, &request, onText)
-	}
-	request.Messages, _ = ShowImages(r.Messages, MaxImages, fmt.Sprintf("only the last %d are sent", MaxImages))
+	request.Messages = ShowImages(r.Messages, most, why)
 	answer, err := model.Complete(ctx, &request, onText)
 	var refused *APIError
-	if errors.As(err, &refused) && slices.Contains([]int{400, 413, 415, 422}, refused.Status) {
+	if most > 0 && errors.As(err, &refused) && slices.Contains([]int{400, 413, 415, 422}, refused.Status) {
 		c.note("%v; asking again without the images", err)
-		request.Messages, _ = ShowImages(r.Messages, 0, "the API refused a request with images")
+		request.Messages = ShowImages(r.Messages, 0, "the API refused a request with images")
 		return model.Complete(ctx, &request, onText)
 	}
 	return answer, err
@@ -62,9 +60,7 @@ func (c chosen) Complete(ctx context.Context, r *ChatRequest, onText func(string
 // chooseModel chooses a model that the API has, or lists them.
 func (c *chat) chooseModel(ctx context.Context, name string) error {
 	before := c.model
-	if name != "" {
-		c.choose(name)
-	}
+	c.choose(cmp.Or(name, before))
 	model := c.mistral()
 	if model.Model == offline {
 		c.say(offline + ", the built-in stand-in: another model needs MISTRAL_API_KEY, or MISTRAL_BASE_URL; " +
@@ -79,7 +75,7 @@ func (c *chat) chooseModel(ctx context.Context, name string) error {
 	current, known := FindModel(models, model.Model)
 	if name != "" && !known && len(models) > 0 {
 		c.choose(before)
-		return fmt.Errorf("%s has no model %s%s /model lists them", endpoint.Host, model.Model, alike(model.Model, models))
+		return fmt.Errorf("%s has no model %s; /model lists them", endpoint.Host, model.Model)
 	}
 	c.say(model.Model + " at " + endpoint.Host)
 	if err != nil {
@@ -112,18 +108,4 @@ func offered(models []ModelInfo) (list []ModelInfo) {
 		}
 	}
 	return list
-}
-
-// alike asks, after a name, whether that of a model which is near to it, or has it in its own, was meant.
-func alike(name string, models []ModelInfo) string {
-	var near []string
-	for _, m := range models {
-		if !m.Hidden && (strings.Contains(m.ID, name) || isNear(2, name, m.ID)) && len(near) < 5 {
-			near = append(near, m.ID)
-		}
-	}
-	if near == nil {
-		return ";"
-	}
-	return ": did you mean " + strings.Join(near, " or ") + "?"
 }
