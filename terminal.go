@@ -96,23 +96,22 @@ const typingGap = 15 * time.Millisecond
 
 // Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of ctx.
 func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
-	ctx, unlock, err := t.lock(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	return t.edit(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft, false)
+	return t.input(ctx, passage{Look{Style: Bold}, prompt}, t.draft, false)
 }
 
 // Input asks for one line, which no history keeps. What is typed is not shown if hidden. The error is io.EOF, or the
 // cause of ctx.
 func (t *Terminal) Input(ctx context.Context, question string, hidden bool) (string, error) {
+	return t.input(ctx, passage{text: question}, &editor{single: true, hidden: hidden}, true)
+}
+
+func (t *Terminal) input(ctx context.Context, question passage, e *editor, fresh bool) (string, error) {
 	ctx, unlock, err := t.lock(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	return t.edit(ctx, t.screen.render(Look{}, strings.TrimSpace(question)), &editor{single: true, hidden: hidden}, true)
+	return t.edit(ctx, t.screen.render(question.Look, strings.TrimSpace(question.text)), e, fresh)
 }
 
 // Remember keeps what the user has said, without secrets, for the key Up.
@@ -149,12 +148,9 @@ func (t *Terminal) setMode(keys bool) (err error) {
 	return err
 }
 
-// suspend leaves the terminal to another program until resume, which is nil where that cannot be: the program would
-// have to share the keys with a read that has begun.
+// suspend leaves the terminal to another program until resume. It is for a terminal that gives the keys: elsewhere the
+// program would have to share them with a read that has begun.
 func (t *Terminal) suspend() (resume func()) {
-	if !t.Edits() {
-		return nil
-	}
 	t.reading.Lock()
 	t.Close()
 	return func() {
@@ -425,7 +421,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			t.trust[server] = true
 			return approved
 		case "e", "edit":
-			draft, err = t.change(ctx, cmp.Or(draft, indentedJSON(readableJSON(arguments))))
+			draft, err = t.change(ctx, cmp.Or(draft, indentedJSON(arguments)))
 			if object, _, bad := ParseArguments(draft); bad != nil {
 				t.screen.tell(Look{Style: Red}, bad.Error())
 			} else if draft != "" {
@@ -444,22 +440,19 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 
 // change returns the arguments as the user changes them, in their editor if they have named one; "" if they do not.
 func (t *Terminal) change(ctx context.Context, arguments string) (string, error) {
-	if editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR")); editor != "" {
-		if resume := t.suspend(); resume != nil {
-			t.screen.ask("") // so that nothing else is written
-			arguments = strings.TrimSpace(arguments)
-			changed, err := t.inEditor(ctx, editor, arguments+"\n")
-			resume()
-			t.screen.answered(true)
-			if err != nil && ctx.Err() == nil {
-				t.screen.tell(Look{Style: Red}, err.Error())
-			} else if strings.TrimSpace(changed) == arguments {
-				changed = ""
-			}
-			return changed, context.Cause(ctx)
-		}
+	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
+	if editor == "" || !t.Edits() {
+		return t.text(ctx, "the arguments, a JSON object (an empty line keeps them):", true, true)
 	}
-	return t.text(ctx, "the arguments, a JSON object (an empty line keeps them):", true, true)
+	t.screen.ask("") // so that nothing else is written
+	changed, err := t.inEditor(ctx, editor, strings.TrimSpace(arguments)+"\n")
+	t.screen.answered(true)
+	if err != nil && ctx.Err() == nil {
+		t.screen.tell(Look{Style: Red}, err.Error())
+	} else if strings.TrimSpace(changed) == strings.TrimSpace(arguments) {
+		changed = ""
+	}
+	return changed, context.Cause(ctx)
 }
 
 // inEditor returns a text as the user leaves it in an editor.
@@ -473,6 +466,7 @@ func (t *Terminal) inEditor(ctx context.Context, editor, text string) (string, e
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", err
 	}
+	defer t.suspend()()
 	command := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, editor, f.Name()) // as git does
 	if runtime.GOOS == "windows" {
 		command = exec.CommandContext(ctx, "cmd", "/c", editor, f.Name())
@@ -501,8 +495,7 @@ func (t *Terminal) mayCall(server, tool string) string {
 
 // call returns what the user sees of a call that is to be approved: all of it.
 func (t *Terminal) call(server, tool, arguments string) []passage {
-	arguments = readableJSON(arguments)
-	shown, texts := t.texts(arguments)
+	shown, texts := t.texts(readableJSON(arguments))
 	if width("  arguments  "+shown) > t.screen.Columns() {
 		shown, texts = t.texts("\n" + indentedJSON(arguments))
 	}
@@ -515,30 +508,28 @@ func (t *Terminal) call(server, tool, arguments string) []passage {
 	return append(passages, texts...)
 }
 
-var jsonStringOrName = regexp.MustCompile(jsonString.String() + ":?")
-
 // texts returns JSON with a mark, which is not JSON, in place of each string that has several lines or does not fit
-// one; and those strings, each below its mark and its name. Tabs and carriage returns have a sign there.
+// one; and those strings, each below its mark. Tabs and carriage returns have a sign there.
 func (t *Terminal) texts(arguments string) (shown string, texts []passage) {
-	name, signs := "", strings.NewReplacer("\t", "→ ", "\r", "␍")
-	shown = jsonStringOrName.ReplaceAllStringFunc(arguments, func(quoted string) string {
+	signs := strings.NewReplacer("\t", "→ ", "\r", "␍")
+	shown = jsonString.ReplaceAllStringFunc(arguments, func(quoted string) string {
 		var text string
-		if strings.HasSuffix(quoted, ":") {
-			name = quoted
-		} else if json.Unmarshal([]byte(quoted), &text) == nil &&
-			(width(quoted) > t.screen.Columns() || strings.Contains(strings.TrimRight(text, "\n"), "\n")) {
-			mark := fmt.Sprintf("text %d", len(texts)/2+1)
-			texts = append(texts, passage{Look{Frame: fmt.Sprintf("  %-9s  ", mark)}, name},
-				passage{Look{Frame: lineMark}, signs.Replace(text)})
-			return "(" + mark + ")"
+		err := json.Unmarshal([]byte(quoted), &text)
+		isLong := width(quoted) > t.screen.Columns() || strings.Contains(strings.TrimRight(text, "\n"), "\n")
+		if err != nil || !isLong {
+			return quoted
 		}
-		return quoted
+		mark := fmt.Sprintf("text %d", len(texts)+1)
+		texts = append(texts, passage{Look{Frame: fmt.Sprintf("  %-9s  ", mark)}, "\n" + signs.Replace(text)})
+		return "(" + mark + ")"
 	})
 	return shown, texts
 }
 
+// indentedJSON is readableJSON, with a line for each value.
 func indentedJSON(text string) string {
 	var lines bytes.Buffer
+	text = readableJSON(text)
 	if json.Indent(&lines, []byte(text), "", "  ") != nil {
 		return text
 	}
