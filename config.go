@@ -60,26 +60,30 @@ func ParseConfig(text []byte, lookup func(name string) (value string, ok bool), 
 	if err := json.Unmarshal(plain, new(json.RawMessage)); err != nil {
 		return nil, configSyntaxError(text, err)
 	}
-	var file, mcp struct {
-		Inputs       []Input
-		MCP, Servers json.RawMessage
+	var file struct {
+		Inputs []Input
+		MCP    struct {
+			Inputs  []Input
+			Servers json.RawMessage
+		}
 	}
 	_ = json.Unmarshal(plain, &file) // what has another form is not VS Code's
-	_ = json.Unmarshal(file.MCP, &mcp)
-	inputs := append(file.Inputs, mcp.Inputs...)
+	inputs := append(file.Inputs, file.MCP.Inputs...)
 	c, found := &Config{OAuth: make(map[string]*OAuthConfig)}, false
 	var problem error
 	ok := eachMember(plain, func(section string, value json.RawMessage) {
-		switch section {
-		case "mcpServers", "servers", "context_servers", "mcp":
-			found = true
-			if section == "mcp" && mcp.Servers != nil {
-				value = mcp.Servers
-			}
-			add := func(name string, server json.RawMessage) { c.add(name, server, lookup, inputs, secrets) }
-			if !eachMember(value, add) {
-				problem = cmp.Or(problem, fmt.Errorf("%s is not an object of servers by their names", section))
-			}
+		if !slices.Contains([]string{"mcpServers", "servers", "context_servers", "mcp"}, section) {
+			return
+		}
+		found = true
+		if section == "mcp" && file.MCP.Servers != nil {
+			value = file.MCP.Servers
+		}
+		if !eachMember(value, func(name string, server json.RawMessage) {
+			r := serverReader{config: c, lookup: lookup, inputs: inputs, secrets: secrets, env: make(map[string]string)}
+			r.read(name, server)
+		}) {
+			problem = cmp.Or(problem, fmt.Errorf("%s is not an object of servers by their names", section))
 		}
 	})
 	switch {
@@ -102,21 +106,38 @@ func eachMember(value json.RawMessage, member func(name string, value json.RawMe
 	return s.end()
 }
 
-// add reads a server, unless it is disabled: what a disabled server lacks does not matter.
-func (c *Config) add(
-	name string, value json.RawMessage, lookup func(string) (string, bool), inputs []Input, secrets *Secrets,
-) {
-	r := &serverReader{config: c, lookup: lookup, inputs: inputs, secrets: secrets, env: map[string]string{}}
+// serverReader reads one server: field for each field, in any order, and then finish.
+type serverReader struct {
+	config  *Config // which it is added to
+	lookup  func(name string) (value string, ok bool)
+	inputs  []Input // all that are defined
+	secrets *Secrets
+
+	server Server
+	needs  []Input // those of the inputs that have no value
+
+	command, args []string
+	env           map[string]string
+	envFile       string
+	kind          string // of transport, as written
+	login         *OAuthConfig
+	disabled      bool
+
+	problems, warnings []string
+}
+
+// read reads the server, unless it is disabled: what a disabled server lacks does not matter.
+func (r *serverReader) read(name string, value json.RawMessage) {
+	c := r.config
 	r.server.Name = name
 	isObject := eachMember(value, r.field)
-	if r.disabled {
+	switch {
+	case r.disabled:
 		c.Disabled = append(c.Disabled, name)
 		return
-	}
-	switch {
 	case name == "":
 		r.problem("a server needs a name")
-	case slices.ContainsFunc(c.Servers, func(s Server) bool { return s.Name == name }):
+	case slices.Contains(ServerNames(c.Servers), name):
 		r.problem("there is another server of this name")
 	case !isObject:
 		r.problem("it is not an object")
@@ -133,25 +154,6 @@ func (c *Config) add(
 	c.Inputs = append(c.Inputs, r.needs...)
 	c.Warnings = append(c.Warnings, r.warnings...)
 	c.Servers = append(c.Servers, r.server)
-}
-
-// serverReader reads one server: field for each field, in any order, and then finish.
-type serverReader struct {
-	config  *Config
-	server  Server
-	lookup  func(name string) (value string, ok bool)
-	inputs  []Input // all that are defined
-	needs   []Input // those of them that have no value
-	secrets *Secrets
-
-	command, args []string
-	env           map[string]string
-	envFile       string
-	kind          string // of transport, as written
-	login         *OAuthConfig
-	disabled      bool
-
-	problems, warnings []string
 }
 
 func (r *serverReader) problem(format string, args ...any) {
@@ -171,26 +173,24 @@ func (r *serverReader) field(name string, value json.RawMessage) {
 	}
 	switch name {
 	case "command": // of mcphost and opencode: with its arguments, in a list; of Zed, once: an object with path
-		if value[0] == '{' {
-			eachMember(value, func(name string, value json.RawMessage) {
-				r.field(strings.Replace(name, "path", "command", 1), value)
-			})
-			return
+		if !eachMember(value, func(name string, value json.RawMessage) {
+			r.field(strings.Replace(name, "path", "command", 1), value)
+		}) {
+			r.command = r.list(name, value, r.expanded)
 		}
-		r.command = r.expandAll(name, r.list(name, value))
 	case "args":
 		if value[0] != '[' {
 			r.problem("args is not a list")
 		}
-		r.args = r.expandAll(name, r.list(name, value))
+		r.args = r.list(name, value, r.expanded)
 	case "env", "environment":
 		r.environment(name, value)
 	case "envFile":
 		r.envFile = r.text(name, value)
 	case "cwd":
-		s.Command.Dir = r.expand(name, r.text(name, value))
+		s.Command.Dir = r.expanded(name, value)
 	case "url", "serverUrl", "httpUrl": // the latter two: Windsurf, Gemini CLI
-		s.URL = r.expand(name, r.text(name, value))
+		s.URL = r.expanded(name, value)
 	case "headers":
 		r.headers(value)
 	case "oauth", "auth": // the latter: Cursor
@@ -202,20 +202,17 @@ func (r *serverReader) field(name string, value json.RawMessage) {
 	case "startTimeout", "startup_timeout_sec": // the latter: Codex
 		s.StartTimeout = r.timeout(r.text(name, value))
 	case "allowedTools", "includeTools", "enabledTools", "tools":
-		tools := r.list(name, value)
-		if len(tools) == 0 {
+		before := len(s.AllowedTools)
+		if s.AllowedTools = append(s.AllowedTools, r.list(name, value, r.text)...); len(s.AllowedTools) == before {
 			r.warn("%s is empty and has no effect: all tools are allowed", name)
 		}
-		s.AllowedTools = append(s.AllowedTools, tools...)
 	case "excludedTools", "excludeTools", "disabledTools":
-		s.ExcludedTools = append(s.ExcludedTools, r.list(name, value)...)
+		s.ExcludedTools = append(s.ExcludedTools, r.list(name, value, r.text)...)
 	case "alwaysAllow", "autoApprove":
-		switch string(value) {
-		case "true":
+		if string(value) == "true" {
 			s.AutoApprove = []string{"*"}
-		case "false":
-		default:
-			s.AutoApprove = append(s.AutoApprove, r.list(name, value)...)
+		} else if string(value) != "false" {
+			s.AutoApprove = append(s.AutoApprove, r.list(name, value, r.text)...)
 		}
 	case "disabled", "enabled":
 		r.disabled = r.disabled || r.bool(name, value) == (name == "disabled")
@@ -240,19 +237,13 @@ func (r *serverReader) finish() {
 	for _, name := range slices.Sorted(maps.Keys(r.env)) {
 		s.Command.Env = append(s.Command.Env, name+"="+r.env[name])
 	}
-	needs := ""
-	switch strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(r.kind)) {
-	case "":
-	case "stdio", "local":
-		needs = "command"
-	case "http", "streamablehttp", "streamable", "remote":
-		needs = "url"
-	case "sse":
-		needs, s.SSE = "url", true
-	default:
-		r.problem("type %q is none of stdio (or local), http (or streamable-http, remote) and sse", r.kind)
-	}
+	kind := plainName(r.kind)
+	needs, known := map[string]string{"": "", "stdio": "command", "local": "command", "sse": "url", "http": "url",
+		"remote": "url", "streamable": "url", "streamablehttp": "url"}[kind]
+	s.SSE = kind == "sse"
 	switch {
+	case !known:
+		r.problem("type %q is none of stdio (or local), http (or streamable-http, remote) and sse", r.kind)
 	case s.Command.Path != "" && s.URL != "":
 		r.problem("it has both a command and a url")
 	case s.Command.Path == "" && s.URL == "":
@@ -280,7 +271,7 @@ func (r *serverReader) environment(field string, value json.RawMessage) {
 			r.problem("%s: %q is not a variable's name", field, name)
 		case string(value) != "null": // VS Code: not set
 			where := field + " " + name
-			r.env[name] = r.expand(where, r.text(where, value))
+			r.env[name] = r.expanded(where, value)
 			r.secrets.AddVariable(name, r.env[name])
 		}
 	}) {
@@ -321,24 +312,24 @@ func (r *serverReader) headers(value json.RawMessage) {
 			r.problem("a header has no name")
 			return
 		}
-		text = strings.TrimSpace(r.expand("header "+name, text)) // a key that comes from a file often ends with a newline
+		text = strings.TrimSpace(text) // a key that comes from a file often ends with a newline
 		header.Add(name, text)
 		r.secrets.AddHeader(name, text)
 	}
 	r.server.Header = header
-	if value[0] == '[' {
-		for _, line := range r.list("headers", value) {
-			name, text, ok := strings.Cut(line, ":")
-			if !ok {
-				r.problem("a header is not of the form Name: value")
-				continue
-			}
-			add(name, text)
-		}
+	if eachMember(value, func(name string, value json.RawMessage) { add(name, r.expanded("header "+name, value)) }) {
+		return
+	} else if value[0] != '[' {
+		r.problem("headers is neither an object nor a list")
 		return
 	}
-	if !eachMember(value, func(name string, value json.RawMessage) { add(name, r.text("header "+name, value)) }) {
-		r.problem("headers is neither an object nor a list")
+	for _, line := range r.list("headers", value, r.expanded) {
+		name, text, ok := strings.Cut(line, ":")
+		if !ok {
+			r.problem("a header is not of the form Name: value")
+			continue
+		}
+		add(name, text)
 	}
 }
 
@@ -361,13 +352,6 @@ func (r *serverReader) timeout(text string) time.Duration {
 		return 0
 	}
 	return d
-}
-
-func (r *serverReader) expandAll(where string, texts []string) []string {
-	for i, text := range texts {
-		texts[i] = r.expand(where, text)
-	}
-	return texts
 }
 
 // bareVariable matches the beginning of a variable in opencode.
@@ -418,15 +402,20 @@ func (r *serverReader) variable(where, text string) string {
 	return ""
 }
 
-// list reads a list of texts, or a single one.
-func (r *serverReader) list(where string, value json.RawMessage) []string {
-	if value[0] != '[' {
-		return []string{r.text(where, value)}
-	}
-	texts := []string{}
+// list reads a list of texts, or a single one, each by text or expanded.
+func (r *serverReader) list(
+	where string, value json.RawMessage, read func(where string, value json.RawMessage) string,
+) (texts []string) {
 	s := scanner{text: value}
-	s.array(func() { texts = append(texts, r.text(where, s.value())) })
+	if s.array(func() { texts = append(texts, read(where, s.value())) }); !s.end() {
+		texts = []string{read(where, value)}
+	}
 	return texts
+}
+
+// expanded reads a text with its variables replaced.
+func (r *serverReader) expanded(where string, value json.RawMessage) string {
+	return r.expand(where, r.text(where, value))
 }
 
 // text reads a string, or a number or a boolean as it is written.
@@ -448,6 +437,11 @@ func (r *serverReader) bool(where string, value json.RawMessage) bool {
 		r.problem("%s is neither true nor false", where)
 	}
 	return b
+}
+
+// plainName is a name in lower case, without dashes and underscores: hosts differ in these.
+func plainName(name string) string {
+	return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(name))
 }
 
 // Strings are matched so as to be left alone.

@@ -47,10 +47,10 @@ func (r *serverReader) oauth(field string, value json.RawMessage) {
 		if string(value) == "null" {
 			return
 		}
-		where, plain := field+" "+name, strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(name))
+		where, plain := field+" "+name, plainName(name)
 		switch to := fields[plain].(type) {
 		case *string:
-			*to = strings.TrimSpace(r.expand(where, r.text(where, value))) // a file's text often ends with a newline
+			*to = strings.TrimSpace(r.expanded(where, value)) // a file's text often ends with a newline
 			if to == &o.Assertion {
 				r.secrets.AddHeader(name, *to)
 			} else if to != &o.Client.ID { // which a person has to see
@@ -59,9 +59,7 @@ func (r *serverReader) oauth(field string, value json.RawMessage) {
 		case *bool:
 			*to = r.bool(where, value) == (plain != "enabled")
 		case *[]string:
-			for _, text := range r.list(where, value) {
-				*to = append(*to, strings.Fields(r.expand(where, text))...)
-			}
+			*to = append(*to, strings.Fields(strings.Join(r.list(where, value, r.expanded), " "))...)
 		default:
 			r.warn("%s is not known here and has no effect", where)
 		}
