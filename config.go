@@ -240,10 +240,10 @@ func (r *serverReader) finish() {
 	kind := plainName(r.kind)
 	needs, known := map[string]string{"": "", "stdio": "command", "local": "command", "sse": "url", "http": "url",
 		"remote": "url", "streamable": "url", "streamablehttp": "url"}[kind]
-	s.SSE = kind == "sse"
-	switch {
-	case !known:
+	if s.SSE = kind == "sse"; !known {
 		r.problem("type %q is none of stdio (or local), http (or streamable-http, remote) and sse", r.kind)
+	}
+	switch {
 	case s.Command.Path != "" && s.URL != "":
 		r.problem("it has both a command and a url")
 	case s.Command.Path == "" && s.URL == "":

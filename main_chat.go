@@ -330,7 +330,7 @@ func (c *chat) listServers(ctx context.Context, server string) error {
 func (c *chat) reconnect(ctx context.Context, args string) error {
 	names, known := strings.Fields(args), ServerNames(c.servers)
 	for _, s := range c.host.Status() {
-		if args == "" && (len(known) == 1 || s.Err != nil && s.Err != ErrStarting && s.Err != ErrListing) {
+		if args == "" && (len(known) == 1 || s.Err != nil && !isStarting(s)) {
 			names = append(names, s.Name)
 		}
 	}

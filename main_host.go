@@ -104,10 +104,13 @@ func (p *program) startHost(ctx context.Context, host *Host, names ...string) {
 	host.Start(ctx, names...)
 }
 
+// isStarting reports whether a server is being started for the first time.
+func isStarting(s HostStatus) bool { return s.Err == ErrStarting || s.Err == ErrListing }
+
 // starting returns the names of the servers that are being started for the first time.
 func starting(status []HostStatus) (names []string) {
 	for _, s := range status {
-		if s.Err == ErrStarting || s.Err == ErrListing {
+		if isStarting(s) {
 			names = append(names, s.Name)
 		}
 	}
@@ -129,7 +132,7 @@ func statusOf(host *Host, names []string) []HostStatus {
 func (p *program) absent(status []HostStatus) error {
 	var reasons []string
 	for _, s := range status {
-		if s.Err != nil && s.Err != ErrStarting && s.Err != ErrListing && s.Err != ErrWaiting {
+		if s.Err != nil && !isStarting(s) && s.Err != ErrWaiting {
 			reasons = append(reasons, p.aboutServer(s))
 		}
 	}
@@ -149,14 +152,16 @@ func (p *program) absent(status []HostStatus) error {
 func (p *program) tellAbsent(status []HostStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	late := slices.DeleteFunc(starting(status), func(name string) bool { return p.reported[name] != "" })
+	var late []string
 	for _, s := range status {
-		if s.Err == nil || p.reported[s.Name] == s.Err.Error() {
+		before := p.reported[s.Name]
+		if s.Err == nil || before == s.Err.Error() {
 			continue
 		}
-		p.reported[s.Name] = s.Err.Error()
-		if s.Err != ErrStarting && s.Err != ErrListing {
+		if p.reported[s.Name] = s.Err.Error(); !isStarting(s) {
 			p.screen.Show(Look{Max: maxShown}, p.aboutServer(s))
+		} else if before == "" {
+			late = append(late, s.Name)
 		}
 	}
 	if len(late) > 0 {
@@ -273,8 +278,7 @@ func (p *program) configure(ctx context.Context) error {
 	}
 	folder, _ := os.Getwd()
 	home, _ := os.UserHomeDir()
-	slash := string(filepath.Separator)
-	values := map[string]string{"workspaceFolder": folder, "userHome": home, "pathSeparator": slash, "/": slash}
+	values := map[string]string{"workspaceFolder": folder, "userHome": home}
 	lookup := func(name string) (string, bool) {
 		if value, ok := values[name]; ok {
 			return value, true
@@ -310,24 +314,23 @@ func (p *program) configure(ctx context.Context) error {
 // askInputs asks the user for what servers need, once each. What is not chosen from a list may be secret.
 func (p *program) askInputs(ctx context.Context, inputs []Input, values map[string]string) error {
 	for _, in := range inputs {
-		f := &Field{Name: in.ID, Title: cmp.Or(in.Description, in.ID), Type: "string", Default: in.Default}
+		if _, answered := values["input:"+in.ID]; answered {
+			continue
+		}
+		f := &Field{Name: in.ID, Title: in.Description, Type: "string", Default: in.Default}
 		for _, option := range in.Options {
 			f.Options = append(f.Options, Option{Value: option})
 		}
-		for _, answered := values["input:"+in.ID]; !answered; {
-			line, err := p.terminal.Input(ctx, Label(f), in.Password)
-			if err != nil {
-				return context.Cause(ctx) // nil at the end of stdin: the servers that need it say so
-			}
-			value, err := f.Parse(line)
-			if answered = err == nil; !answered {
-				p.screen.Show(Look{Style: Red}, err.Error())
-				continue
-			}
-			text, _ := value.(string)
-			if values["input:"+in.ID] = text; in.Options == nil {
-				p.secrets.AddHeader(map[bool]string{true: "password", false: in.ID}[in.Password], text)
-			}
+		value, err := p.terminal.Input(ctx, f, in.Password)
+		if err != nil {
+			return context.Cause(ctx) // nil if the user ends it: the servers that need it say so
+		}
+		text, _ := value.(string)
+		values["input:"+in.ID] = text
+		if in.Password {
+			p.secrets.AddHeader("password", text)
+		} else if in.Options == nil {
+			p.secrets.AddHeader(in.ID, text)
 		}
 	}
 	return nil

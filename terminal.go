@@ -96,22 +96,22 @@ const typingGap = 15 * time.Millisecond
 
 // Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of ctx.
 func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
-	return t.input(ctx, passage{Look{Style: Bold}, prompt}, t.draft, false)
-}
-
-// Input asks for one line, which no history keeps. What is typed is not shown if hidden. The error is io.EOF, or the
-// cause of ctx.
-func (t *Terminal) Input(ctx context.Context, question string, hidden bool) (string, error) {
-	return t.input(ctx, passage{text: question}, &editor{single: true, hidden: hidden}, true)
-}
-
-func (t *Terminal) input(ctx context.Context, question passage, e *editor, fresh bool) (string, error) {
 	ctx, unlock, err := t.lock(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	return t.edit(ctx, t.screen.render(question.Look, strings.TrimSpace(question.text)), e, fresh)
+	return t.edit(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft, false)
+}
+
+// Input asks for a field, as Elicit does. What is typed is not shown if hidden.
+func (t *Terminal) Input(ctx context.Context, f *Field, hidden bool) (any, error) {
+	ctx, unlock, err := t.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return t.field(ctx, nil, f, hidden)
 }
 
 // Remember keeps what the user has said, without secrets, for the key Up.
@@ -561,7 +561,7 @@ func (t *Terminal) judge(ctx context.Context, about []passage, question string, 
 func (t *Terminal) pages(ctx context.Context, rows []string, size int) (last []string, err error) {
 	for ; len(rows) > size; rows = rows[size:] {
 		more := fmt.Sprintf("(%s: Enter, or !stop)", Plural(len(rows)-size, "more row"))
-		if _, err := t.answer(ctx, above(rows[:size], rendered(more))); err != nil {
+		if _, err := t.answer(ctx, above(rows[:size], rendered(more)), false); err != nil {
 			return nil, err
 		}
 	}
@@ -679,7 +679,7 @@ func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (cont
 	for {
 		for i := range fields {
 			f := &fields[i]
-			if f.Default, err = t.field(ctx, intro, f); err != nil {
+			if f.Default, err = t.field(ctx, intro, f, false); err != nil {
 				return nil, err
 			}
 			if f.Default != nil {
@@ -687,7 +687,7 @@ func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (cont
 			}
 			intro = nil
 		}
-		line, err := t.answer(ctx, "send it (y) or change it (n)?")
+		line, err := t.answer(ctx, "send it (y) or change it (n)?", false)
 		if err != nil || isYes(line) {
 			return content, err
 		}
@@ -707,14 +707,14 @@ func address(text string) []passage {
 }
 
 // field asks for one field until the value is valid; nil is none. intro stands above it.
-func (t *Terminal) field(ctx context.Context, intro []string, f *Field) (any, error) {
+func (t *Terminal) field(ctx context.Context, intro []string, f *Field, hidden bool) (any, error) {
 	for {
 		rows := append(intro, t.screen.rows([]passage{{Look{Frame: lineMark}, Label(f)}})...)
 		rows, err := t.pages(ctx, rows, max(t.screen.Rows()-1, 1))
 		if err != nil {
 			return nil, err
 		}
-		line, err := t.answer(ctx, rendered(strings.Join(rows, "\n")))
+		line, err := t.answer(ctx, rendered(strings.Join(rows, "\n")), hidden)
 		if err != nil {
 			return nil, err
 		}
@@ -742,8 +742,8 @@ func (t *Terminal) confirm(ctx context.Context, about []passage, question string
 }
 
 // answer asks for a server. The user need not answer: the error is errDeclined or, as at the end of in, io.EOF.
-func (t *Terminal) answer(ctx context.Context, question rendered) (string, error) {
-	line, err := t.text(ctx, question, false, true)
+func (t *Terminal) answer(ctx context.Context, question rendered, hidden bool) (string, error) {
+	line, err := t.edit(ctx, question, &editor{single: true, hidden: hidden}, true)
 	line = strings.TrimSpace(line)
 	switch line {
 	case "!stop":

@@ -131,8 +131,8 @@ func TestEditMeanwhile(t *testing.T) {
 		terminal.press([]byte("\x1b[D\x1b[D!"), "")
 		asked := make(chan string)
 		go func() {
-			line, _ := terminal.Input(t.Context(), "The port:", false)
-			asked <- line
+			port, _ := terminal.Input(t.Context(), &Field{Title: "The port", Type: "string", Required: true}, false)
+			asked <- port.(string)
 		}()
 		for !terminal.screen.Asking() {
 			runtime.Gosched()
@@ -141,10 +141,10 @@ func TestEditMeanwhile(t *testing.T) {
 		terminal.screen.Show(Look{}, "another note")
 		terminal.press([]byte("0\rnext\x1b"), "")
 		assert.Equal(t, <-asked, "80")
-		assert.Equal(t, v.Text(), "a note\nThe port: 80\nanother note")
+		assert.Equal(t, v.Text(), "a note\n  │ The port: 80\nanother note")
 
 		answer = prompts(t, terminal)
-		assert.Equal(t, v.Text(), "a note\nThe port: 80\nanother note\n> one\n  日!next本語")
+		assert.Equal(t, v.Text(), "a note\n  │ The port: 80\nanother note\n> one\n  日!next本語")
 		terminal.press([]byte("[H\x15\r"), "")
 		line, err := answer()
 		assert.NilError(t, err)
@@ -166,15 +166,15 @@ func TestEditMeanwhile(t *testing.T) {
 	terminal, v := editTerminal(40, 8)
 	asked := make(chan string)
 	go func() {
-		line, _ := terminal.Input(t.Context(), "The key:", true)
-		asked <- line
+		key, _ := terminal.Input(t.Context(), &Field{Title: "The key", Type: "string", Required: true}, true)
+		asked <- key.(string)
 	}()
 	for !terminal.screen.Asking() {
 		runtime.Gosched()
 	}
 	terminal.press([]byte("my secret\\\r"), "")
 	assert.Equal(t, <-asked, `my secret\`)
-	assert.Equal(t, v.Text(), "The key:")
+	assert.Equal(t, v.Text(), "  │ The key:")
 }
 
 // A window that changes its size has the text drawn anew, and of one that is taller than the window what is around
