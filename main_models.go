@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// models returns the models of the API that has the chosen one, by name; none for the stand-in. The list is read once.
+// models returns the models of the API that has the chosen one, by name; none for the stand-in. The list is read once,
+// and waited for once: an API that does not answer must not hold up each question.
 func (p *program) models(ctx context.Context) ([]ModelInfo, error) {
 	model := p.mistral()
 	if model.Model == offline {
@@ -22,7 +23,7 @@ func (p *program) models(ctx context.Context) ([]ModelInfo, error) {
 		return known.([]ModelInfo), nil
 	}
 	models, err := ListModels(ctx, model)
-	if err == nil {
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
 		p.lists.Store(model.BaseURL, models)
 	}
 	return models, err
@@ -71,6 +72,7 @@ func (c *chat) chooseModel(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	c.lists.Delete(model.BaseURL) // the user may have added one
 	models, err := c.models(ctx)
 	current, known := FindModel(models, model.Model)
 	if name != "" && !known && len(models) > 0 {

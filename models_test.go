@@ -1,11 +1,13 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 )
@@ -123,4 +125,21 @@ func TestModelsCompleted(t *testing.T) {
 	assert.NilError(t, c.chooseModel(t.Context(), ""))
 	assert.DeepEqual(t, complete("/model s"), []string{"small-2603"})
 	assert.DeepEqual(t, complete("/model "), []string{"large-2512", "small-2603"})
+}
+
+// A list that does not come is not waited for again, until the user asks for it. One that failed at once is asked for.
+func TestModelsHang(t *testing.T) {
+	c, model, _ := chatOf(t)
+	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
+	defer cancel()
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	knows := func(ctx context.Context) bool { _, ok := c.modelInfo(ctx, "mistral-test"); return ok }
+	assert.Check(t, !knows(stopped))
+	assert.Check(t, knows(t.Context()))
+	c.baseURL = strings.Replace(model.URL, "127.0.0.1", "localhost", 1)
+	assert.Check(t, !knows(late))
+	assert.Check(t, !knows(t.Context()))
+	assert.NilError(t, c.chooseModel(t.Context(), ""))
+	assert.Check(t, knows(t.Context()))
 }
