@@ -191,6 +191,8 @@ func (p *program) save(data []byte, _ string) (path string, err error) {
 	path, ending := p.output, filepath.Ext(p.output)
 	p.saved++
 	switch {
+	case p.unsaved != nil:
+		err = p.unsaved // the others would not be where they are expected
 	case path == "-":
 		path, err = "stdout", p.screen.Print(string(data))
 	case p.saved > 1:
