@@ -118,6 +118,9 @@ func starting(status []HostStatus) (names []string) {
 }
 
 func (p *program) noServer(name string) error {
+	if slices.Contains(p.disabled, name) {
+		return usageError("the server %q is disabled in the configuration", name)
+	}
 	return usageError("there is no server %q; the servers are: %s", name, strings.Join(ServerNames(p.servers), ", "))
 }
 
