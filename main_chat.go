@@ -228,7 +228,9 @@ func (c *chat) completion(ctx context.Context) (complete func(text string) []str
 			if client, err := c.host.Client(soon, s.Name); s.Err == nil && err == nil {
 				resources, _ := client.ListResources(soon)
 				for _, r := range resources {
-					uris = append(uris, "@"+s.Name+":"+r.URI)
+					if word := "@" + s.Name + ":" + r.URI; mention.FindString(word) == word { // else it cannot be one
+						uris = append(uris, word)
+					}
 				}
 			}
 		}

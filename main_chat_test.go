@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
+	"testing/synctest"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -156,4 +158,24 @@ func TestCompactOffered(t *testing.T) {
 		size := len(model.Requests()[1].Last())
 		assert.Check(t, 3000 < size && size < 16000, "%d bytes", size)
 	}
+}
+
+// Tab completes resources that a question can name, and waits for no server.
+func TestResourcesCompleted(t *testing.T) {
+	c, _, _ := chatOf(t)
+	library := NewLibrary(fstest.MapFS{"herons.md": {Data: []byte("wade")}, "a@b.md": {Data: []byte("mail")}})
+	synctest.Test(t, func(t *testing.T) {
+		c.host = NewHost([]Server{{Name: "notes", Start: func(context.Context) (Transport, error) {
+			here, there := memoryPair()
+			go func() { _ = library.Serve(t.Context(), there) }()
+			return here, nil
+		}}}, nil)
+		defer c.host.Close()
+		c.host.Start(t.Context())
+		complete, done := c.completion(t.Context())
+		defer done()
+		assert.Equal(t, len(complete("what of @n")), 0)
+		synctest.Wait()
+		assert.DeepEqual(t, complete("what of @n"), []string{"@notes:library:///herons.md"})
+	})
 }
