@@ -282,12 +282,14 @@ func (r *serverReader) environment(field string, value json.RawMessage) {
 var envLine = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*` +
 	`(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^#\n]*?))[ \t\r]*(?:#.*)?$`)
 
+const maxEnvFile = 1 << 20 // bytes; it is read before the user allows a folder's configuration
+
 // readEnvFile reads the lines NAME=VALUE of a file, as VS Code does. Variables of env are stronger.
 func (r *serverReader) readEnvFile() {
 	var text []byte
 	path := r.expand("envFile", r.envFile)
 	info, err := os.Stat(path)
-	if err == nil && info.Mode().IsRegular() { // another one may have no end
+	if err == nil && info.Mode().IsRegular() && info.Size() <= maxEnvFile { // another one may have no end
 		text, err = os.ReadFile(path)
 	}
 	if err != nil || text == nil {

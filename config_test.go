@@ -304,3 +304,13 @@ func FuzzParseCommand(f *testing.F) {
 		assert.Check(t, is.DeepEqual(same, c))
 	})
 }
+
+// An envFile is read before the user allows what a folder's configuration starts: no more than one can need.
+func TestConfigLargeEnvFile(t *testing.T) {
+	for size, read := range map[int]bool{maxEnvFile: true, maxEnvFile + 1: false} {
+		file := filepath.Join(t.TempDir(), "large.env")
+		assert.NilError(t, os.WriteFile(file, []byte("A=1\n"+strings.Repeat("#", size-4)), 0o600))
+		server, _, _ := configServer(t, fmt.Sprintf(`"command": "a", "envFile": %q`, file))
+		assert.Check(t, is.Equal(server.Err == nil, read))
+	}
+}
