@@ -9,14 +9,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 )
 
 // schema is what the program reads of a JSON Schema. A member of another form counts as absent.
 type schema struct {
-	Type        any // a text, or a list of them
+	Type        any // a name, or a list of them
 	Description string
 	Default     json.RawMessage
 	Enum        []any
@@ -27,15 +26,15 @@ type schema struct {
 	Items       json.RawMessage
 	AnyOf       []json.RawMessage
 	OneOf       []json.RawMessage
+	AllOf       []json.RawMessage
+	Ref         string `json:"$ref"`
 
 	root json.RawMessage // what its references are about
 	left *int            // how many more may be read of root, which may refer to itself
 }
 
-const (
-	maxSchemas     = 2000 // that are read of one tool
-	maxSchemaDepth = 4    // that is described
-)
+// maxSchemas bounds how many are read of one tool.
+const maxSchemas = 2000
 
 // toolSchema reads the schema of a tool's arguments.
 func toolSchema(t *Tool) *schema {
@@ -43,52 +42,52 @@ func toolSchema(t *Tool) *schema {
 	return (&schema{root: t.InputSchema, left: &left}).sub(t.InputSchema)
 }
 
-// sub reads a schema within s.
+// sub reads a schema within s: its members, and those of what it refers to with $ref, or as the first of allOf.
 func (s *schema) sub(text json.RawMessage) *schema {
 	sub := &schema{root: s.root, left: s.left}
-	sub.add(text)
-	return sub
-}
-
-// add reads the members of a schema, after those of what it refers to: with $ref, or as the first of allOf.
-func (s *schema) add(text json.RawMessage) {
 	if *s.left--; *s.left < 0 {
-		return
+		return sub
 	}
-	var refers struct {
-		Ref   string `json:"$ref"`
-		AllOf []json.RawMessage
-	}
-	_ = json.Unmarshal(text, &refers)
-	if path, ok := strings.CutPrefix(refers.Ref, "#/"); ok {
+	_ = json.Unmarshal(text, sub)
+	if path, ok := strings.CutPrefix(sub.Ref, "#/"); ok {
 		target := s.root
 		for name := range strings.SplitSeq(path, "/") {
 			var members map[string]json.RawMessage
 			_ = json.Unmarshal(target, &members)
 			target = members[name]
 		}
-		s.add(target)
-	} else if len(refers.AllOf) > 0 {
-		s.add(refers.AllOf[0])
+		sub = s.sub(target)
+	} else if len(sub.AllOf) > 0 {
+		sub = s.sub(sub.AllOf[0])
 	}
-	_ = json.Unmarshal(text, s)
+	_ = json.Unmarshal(text, sub) // its own members go before the others
+	return sub
+}
+
+// either returns the schemas of which a value needs to fit one: s alone, if it does not name several. Each value of an
+// enumeration is one, whose type is its JSON.
+func (s *schema) either() (all []*schema) {
 	if s.Const != nil {
 		s.Enum = []any{s.Const}
 	}
-}
-
-// either returns the schemas of which a value needs to fit one, if there are several.
-func (s *schema) either() (all []*schema) {
-	types, _ := s.Type.([]any)
-	for _, name := range types {
-		one := *s
-		one.Type = name
-		all = append(all, &one)
+	for _, value := range s.Enum {
+		text, _ := PlainJSON(value)
+		all = append(all, &schema{Type: string(text)})
 	}
-	for _, text := range slices.Concat(s.AnyOf, s.OneOf) {
-		if s.Type == nil { // else they only narrow it
-			all = append(all, s.sub(text))
+	if types, _ := s.Type.([]any); all == nil {
+		for _, name := range types {
+			one := *s
+			one.Type = name
+			all = append(all, &one)
 		}
+	}
+	if s.Type == nil && all == nil { // else they only narrow it
+		for _, text := range slices.Concat(s.AnyOf, s.OneOf) {
+			all = append(all, s.sub(text).either()...)
+		}
+	}
+	if all == nil {
+		return []*schema{s}
 	}
 	return all
 }
@@ -96,115 +95,88 @@ func (s *schema) either() (all []*schema) {
 // kind describes the type in a few words.
 func (s *schema) kind() string {
 	var kinds []string
-	for _, value := range s.Enum {
-		text, _ := PlainJSON(value)
-		kinds = append(kinds, string(text))
-	}
 	for _, one := range s.either() {
-		if s.Enum == nil {
-			kinds = append(kinds, one.kind())
+		kind, _ := one.Type.(string)
+		if kind == "array" && one.Items != nil {
+			kind = "array of " + s.sub(one.Items).kind()
 		}
+		kinds = append(kinds, cmp.Or(kind, "any JSON"))
 	}
-	name, _ := s.Type.(string)
-	if of := s.sub(s.Items); len(kinds) == 0 && name == "array" && s.Items != nil {
-		return "array of " + of.kind()
-	}
-	return cmp.Or(strings.Join(kinds, " or "), name, "any JSON")
+	return strings.Join(kinds, " or ")
 }
 
 // names returns the names of the properties, those that are required first.
 func (s *schema) names() []string {
-	names := slices.Clone(s.Required)
-	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		if !slices.Contains(s.Required, name) {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
-// about describes a property in a line.
-func (s *schema) about(name string) string {
-	p := s.sub(s.Properties[name])
-	text := name + ": " + p.kind() + ", optional"
-	if slices.Contains(s.Required, name) {
-		text = name + ": " + p.kind() + ", required"
-	}
-	if p.Default != nil {
-		text += ", default " + string(p.Default)
-	}
-	return text
+	isRequired := func(name string) bool { return slices.Contains(s.Required, name) }
+	return append(slices.Clone(s.Required), slices.DeleteFunc(slices.Sorted(maps.Keys(s.Properties)), isRequired)...)
 }
 
 // describe returns lines about the properties, and about those within them.
 func (s *schema) describe(indent string) (text string) {
-	parts := s.either()
-	if s.Items != nil {
-		parts = append(parts, s.sub(s.Items))
-	}
-	for _, part := range parts {
-		text += part.describe(indent)
-	}
-	for _, name := range s.names() {
-		p := s.sub(s.Properties[name])
-		text += indent + s.about(name) + "\n" + indented(p.Description, indent+"    ")
-		if len(indent) < 2*maxSchemaDepth {
-			text += p.describe(indent + "  ")
+	for _, one := range s.either() {
+		if one.Items != nil {
+			text += s.sub(one.Items).describe(indent)
+		}
+		for i, name := range one.names() {
+			p, need := s.sub(one.Properties[name]), "optional"
+			if i < len(one.Required) {
+				need = "required"
+			}
+			if p.Default != nil {
+				need += ", default " + string(p.Default)
+			}
+			text += fmt.Sprintf("%s%s: %s, %s\n", indent, name, p.kind(), need) + indented(p.Description, indent+"    ")
+			if len(indent) < 8 { // they may have themselves within them
+				text += p.describe(indent + "  ")
+			}
 		}
 	}
 	return text
 }
 
-// object makes an object of KEY=VALUE words. The error names what is wrong, and what the object can have.
+// object makes an object of KEY=VALUE words.
 func (s *schema) object(given map[string][]string) (json.RawMessage, error) {
-	object, wrong := make(map[string]json.RawMessage), ""
+	object := make(map[string]json.RawMessage)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		text, known := s.Properties[name]
 		if !known {
 			text = s.Additional
 		}
-		p := s.sub(text)
-		switch object[name] = p.value(given[name]...); {
-		case !known && !slices.Contains(s.Required, name) && (text == nil || string(text) == "false"):
-			wrong = fmt.Sprintf("it takes no %q", name)
-		case object[name] == nil:
-			wrong = fmt.Sprintf("%s has the type %s, which %.200q does not fit", name, p.kind(), strings.Join(given[name], " "))
+		p, words := s.sub(text), given[name]
+		if object[name] = p.value(words...); text == nil || string(text) == "false" {
+			return nil, fmt.Errorf("it takes no %q", name)
+		} else if object[name] == nil {
+			return nil, fmt.Errorf("%s has the type %s, which %.200q does not fit", name, p.kind(), strings.Join(words, " "))
 		}
 	}
-	about := s.names()
-	for i, name := range about {
-		if about[i] = s.about(name); given[name] == nil && i < len(s.Required) && wrong == "" {
-			wrong = name + " is missing"
+	for _, name := range s.Required {
+		if given[name] == nil {
+			return nil, fmt.Errorf("%s is missing", name)
 		}
-	}
-	if wrong != "" {
-		return nil, fmt.Errorf("%s; it takes %s", wrong, cmp.Or(strings.Join(about, "; "), "no arguments"))
 	}
 	return PlainJSON(object)
 }
 
-// indented returns the lines of a text, each with blanks before it; "" for a text without any.
-func indented(text, blanks string) string {
-	if text = strings.TrimSpace(text); text == "" {
-		return ""
+// value returns words as JSON, by the first of the types that they fit; nil if they fit none.
+func (s *schema) value(words ...string) json.RawMessage {
+	for _, one := range s.either() {
+		if value := one.fit(words); value != nil {
+			return value
+		}
 	}
-	return blanks + strings.ReplaceAll(text, "\n", "\n"+blanks) + "\n"
+	return nil
 }
 
-// value returns words as JSON, by the first of the types that they fit; nil if they fit none. Several words, or one
-// that does not begin with a bracket, are the elements of an array.
-func (s *schema) value(words ...string) json.RawMessage {
-	if all := s.either(); len(all) > 0 {
-		for _, one := range all {
-			if value := one.value(words...); value != nil {
-				return value
-			}
-		}
-		return nil
-	}
-	raw, name := json.RawMessage(strings.TrimSpace(words[0])), s.Type
+// fit is value for a single type. Several words, or one that does not begin with a bracket, are the elements of an
+// array.
+func (s *schema) fit(words []string) json.RawMessage {
+	raw := json.RawMessage(strings.TrimSpace(words[0]))
 	text, _ := PlainJSON(words[0])
-	switch isJSON := json.Valid(raw); {
+	name, _ := s.Type.(string)
+	first := map[string]string{"": `-0123456789tfn"[{`, "integer": "-0123456789", "number": "-0123456789",
+		"boolean": "tf", "null": "n", "array": "[", "object": "{"}[name]
+	isJSON := json.Valid(raw)
+	switch {
 	case name == "array" && (len(words) > 1 || !bytes.HasPrefix(raw, []byte("["))):
 		elements := make([]json.RawMessage, len(words))
 		for i, word := range words {
@@ -215,26 +187,19 @@ func (s *schema) value(words ...string) json.RawMessage {
 		raw, _ = PlainJSON(elements)
 	case len(words) > 1:
 		return nil
-	case name == "string", name == nil && (!isJSON || s.isOne(text)):
-		raw = text
-	case name == nil:
-	default:
-		kind, _ := name.(string)
-		first := map[string]string{"integer": "-0123456789", "number": "-0123456789", "boolean": "tf", "null": "n",
-			"array": "[", "object": "{"}[kind]
-		if !isJSON || strings.IndexByte(first, raw[0]) < 0 || kind == "integer" && bytes.ContainsAny(raw, ".eE") {
-			return nil
-		}
-	}
-	if s.Enum != nil && !s.isOne(raw) {
+	case name == "string", name == string(text), name == "" && !isJSON:
+		return text
+	case isJSON && name == string(raw): // of an enumeration
+	case !isJSON, strings.IndexByte(first, raw[0]) < 0, name == "integer" && bytes.ContainsAny(raw, ".eE"):
 		return nil
 	}
 	return raw
 }
 
-// isOne reports whether a value is one of Enum.
-func (s *schema) isOne(raw json.RawMessage) bool {
-	var value any
-	_ = json.Unmarshal(raw, &value)
-	return slices.ContainsFunc(s.Enum, func(one any) bool { return reflect.DeepEqual(one, value) })
+// indented returns the lines of a text, each with blanks before it; "" for a text without any.
+func indented(text, blanks string) string {
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	return blanks + strings.ReplaceAll(text, "\n", "\n"+blanks) + "\n"
 }

@@ -89,5 +89,5 @@ func TestSchemaTypesWords(t *testing.T) {
 	assert.NilError(t, err)
 	assert.Equal(t, string(object), `{"a":1,"b":1,"c":2}`)
 	_, err = open.object(map[string][]string{"a": {"1"}})
-	assert.ErrorContains(t, err, "b is missing; it takes a: any JSON, required; b: any JSON, required")
+	assert.ErrorContains(t, err, "b is missing")
 }

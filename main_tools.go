@@ -156,7 +156,7 @@ func (p *program) callTool(
 	}
 	if given != nil {
 		if arguments, err = toolSchema(&tool.Tool).object(given); err != nil {
-			return exitWith(exitUsage, "call %s: %w (see: mcpagent tools %[1]s)", name, err)
+			return exitWith(exitUsage, "call %s%s: %w (see: mcpagent tools %[1]s)", name, e.detail, err)
 		}
 	}
 	view := p.newView(host)
