@@ -192,9 +192,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 	commands := map[string]func(context.Context, []string) error{
 		"help":      p.help,
 		"version":   func(context.Context, []string) error { return p.screen.Print(versionLine(debug.ReadBuildInfo())) },
-		"tools":     p.onHost(name, p.listTools),
-		"resources": p.onHost(name, p.listResources),
-		"prompts":   p.onHost(name, p.listPrompts),
+		"tools":     p.onHost(name, p.list("tools")),
+		"resources": p.onHost(name, p.list("resources")),
+		"prompts":   p.onHost(name, p.list("prompts")),
 		"call":      p.call,
 		"servers":   p.onHost(name, p.listServers),
 		"read":      p.read,
@@ -218,7 +218,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 	case !isCommand && len(args) == 1 && meant != "" && !strings.Contains(name, " "):
 		return usageError("%q is no command: did you mean %s? mcpagent -- %s asks it as a question", name, meant, name)
 	case name != "serve" && name != "help" && name != "version":
-		if err := p.check(); err != nil {
+		if err := p.check(ctx); err != nil {
 			return err
 		}
 	}
@@ -338,7 +338,7 @@ func (p *program) flags() *flag.FlagSet {
 }
 
 // check reports what is wrong with the options, and reads what they refer to. help, version and serve do not need it.
-func (p *program) check() error {
+func (p *program) check(ctx context.Context) (err error) {
 	p.ollamaURL = "http://localhost:11434/v1"
 	if strings.HasPrefix(p.model, ollama) && p.baseURL != "" {
 		p.ollamaURL, p.key = p.baseURL, "" // the key is Mistral's
@@ -352,12 +352,8 @@ func (p *program) check() error {
 	if err := p.readHeaders(os.Getenv("MCP_HEADERS")); err != nil {
 		return err
 	}
-	if file, ok := strings.CutPrefix(p.system, "@"); ok {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return fmt.Errorf("MCP_SYSTEM: %w", err)
-		}
-		p.system = string(text)
+	if p.system, err = p.readArgument(ctx, p.system); err != nil {
+		return fmt.Errorf("MCP_SYSTEM: %w", err)
 	}
 	return nil
 }

@@ -309,10 +309,7 @@ func (c *chat) help(context.Context, string) error {
 }
 
 func (c *chat) listTools(ctx context.Context, name string) error {
-	if name == "" {
-		return c.program.listTools(ctx, c.host)
-	}
-	return c.program.listTools(ctx, c.host, name)
+	return c.list("tools")(ctx, c.host, strings.Fields(name)...)
 }
 
 func (c *chat) show(ctx context.Context, number string) error {
@@ -370,7 +367,7 @@ func (c *chat) reconnect(ctx context.Context, args string) error {
 
 func (c *chat) resource(ctx context.Context, name string) error {
 	if name == "" {
-		return c.listResources(ctx, c.host)
+		return c.list("resources")(ctx, c.host)
 	}
 	text, images, err := c.attachment(ctx, name, c.images)
 	if err != nil {
@@ -389,7 +386,7 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 		return err
 	}
 	if len(words) == 0 {
-		return c.listPrompts(ctx, c.host)
+		return c.list("prompts")(ctx, c.host)
 	}
 	arguments, err := promptArguments(words[1:])
 	if err != nil {

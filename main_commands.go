@@ -44,8 +44,6 @@ func (p *program) onHost(
 type entry struct {
 	server string
 	name   string // the server's own, which other servers may have, too
-	full   string // SERVER:NAME, the name that nothing else has
-	alias  string // another name that nothing else has: a tool's function
 	detail string // what stands after the name in a list
 	about  string // a description, of which a list has the first line
 	value  any    // the thing itself
@@ -84,30 +82,81 @@ func (p *program) show(kind string, entries []entry, servers []string) error {
 	return p.screen.Print(text)
 }
 
+// indented returns the lines of a text, each with blanks before it; "" for a text without any.
+func indented(text, blanks string) string {
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	return blanks + strings.ReplaceAll(text, "\n", "\n"+blanks) + "\n"
+}
+
 // shown is the name of an entry for a user: with its server if there are several.
 func (p *program) shown(e entry) string {
 	if len(p.servers) > 1 {
-		return e.full
+		return e.server + ":" + e.name
 	}
 	return e.name
 }
 
-// resolve finds the entry that a name stands for: its alias or full name, or its own if no other entry has that.
-func (p *program) resolve(kind, name string, entries []entry) (entry, error) {
+// list returns a function that lists the tools, resources or prompts of servers, or all there is to know of one tool.
+func (p *program) list(kind string) func(ctx context.Context, host *Host, names ...string) error {
+	return func(ctx context.Context, host *Host, names ...string) error {
+		if kind == "tools" && len(names) > 0 && !slices.Contains(ServerNames(p.servers), names[0]) {
+			return p.showTool(ctx, host, names[0])
+		}
+		all, err := p.entries(ctx, host, kind, names)
+		switch {
+		case err != nil:
+			return err
+		case !p.json:
+			return p.show(kind, all, names)
+		case kind != "resources":
+			return p.printJSON(append([]entry{}, all...)) // never null
+		}
+		lists := map[string][]entry{"resources": {}, "resourceTemplates": {}}
+		for _, e := range all {
+			list := "resources"
+			if _, ok := e.value.(ResourceTemplate); ok {
+				list = "resourceTemplates"
+			}
+			lists[list] = append(lists[list], e)
+		}
+		return p.printJSON(lists)
+	}
+}
+
+// entries returns the tools, resources or prompts of the servers of these names, or of all if there are none.
+func (p *program) entries(ctx context.Context, host *Host, kind string, servers []string) ([]entry, error) {
+	switch kind {
+	case "tools":
+		return p.toolEntries(ctx, host, servers)
+	case "prompts":
+		return p.everyServer(ctx, host, servers, promptEntries)
+	}
+	return p.everyServer(ctx, host, servers, resourceEntries)
+}
+
+// find finds a tool, resource or prompt of the servers of these names, or of all if there are none: by SERVER:NAME, or
+// by its own name if no other has that, or a tool by its function's.
+func (p *program) find(ctx context.Context, host *Host, kind, name string, servers ...string) (entry, error) {
+	all, err := p.entries(ctx, host, kind+"s", servers)
+	if err != nil {
+		return entry{}, err
+	}
 	var own, full, shown []string
-	for _, e := range entries {
-		own, full, shown = append(own, e.name), append(full, e.full), append(shown, p.shown(e))
-		if e.alias != "" && e.alias == name {
+	for _, e := range all {
+		own, full, shown = append(own, e.name), append(full, e.server+":"+e.name), append(shown, p.shown(e))
+		if tool, ok := e.value.(listedTool); ok && tool.Function == name {
 			return e, nil
 		}
 	}
 	i, err := Resolve(kind, name, own, full)
 	if err == nil {
-		return entries[i], nil
+		return all[i], nil
 	}
 	var unresolved *NameError
-	if errors.As(err, &unresolved) && unresolved.Several == nil && len(entries) > 0 {
-		return entry{}, exitWith(exitUsage, "%w; there are: %s", err, strings.Join(shown, ", "))
+	if errors.As(err, &unresolved) && unresolved.Several == nil && len(all) > 0 {
+		err = fmt.Errorf("%w; there are: %s", err, strings.Join(shown, ", "))
 	}
 	return entry{}, &exitError{exitUsage, err}
 }
@@ -132,7 +181,7 @@ func (p *program) everyServer(ctx context.Context, host *Host, names []string,
 	answered := false
 	for i, s := range status {
 		for _, e := range lists[i] {
-			e.server, e.full = s.Name, s.Name+":"+e.name
+			e.server = s.Name
 			all = append(all, e)
 		}
 		answered = answered || s.Err == nil
@@ -205,25 +254,6 @@ func resourceEntries(ctx context.Context, c *Client) (entries []entry, err error
 	return entries, nil
 }
 
-func (p *program) listResources(ctx context.Context, host *Host, servers ...string) error {
-	all, err := p.everyServer(ctx, host, servers, resourceEntries)
-	if err != nil {
-		return err
-	}
-	if !p.json {
-		return p.show("resources", all, servers)
-	}
-	lists := map[string][]entry{"resources": {}, "resourceTemplates": {}}
-	for _, e := range all {
-		list := "resources"
-		if _, ok := e.value.(ResourceTemplate); ok {
-			list = "resourceTemplates"
-		}
-		lists[list] = append(lists[list], e)
-	}
-	return p.printJSON(lists)
-}
-
 // read prints a resource, which can have several contents. A file gets them as they are.
 func (p *program) read(ctx context.Context, args []string) error {
 	if len(args) != 1 || args[0] == "" {
@@ -249,7 +279,7 @@ func (p *program) read(ctx context.Context, args []string) error {
 		for i, c := range contents {
 			text := c.Text + string(c.Blob) // one of them is empty
 			if c.Blob != nil && (p.screen.Answers || p.output != "") {
-				text = contentsText(contents[i : i+1])
+				text = ModelText(contentsResult(contents[i : i+1]))
 			}
 			if p.screen.Answers {
 				text = strings.TrimSuffix(text, "\n") + "\n"
@@ -264,17 +294,15 @@ func (p *program) read(ctx context.Context, args []string) error {
 
 // serverReport is what servers -json prints of a server.
 type serverReport struct {
-	Name      string          `json:"name"`
-	Start     string          `json:"start,omitempty"` // its command line or URL
-	Disabled  bool            `json:"disabled,omitempty"`
-	Running   bool            `json:"running"`
-	Error     string          `json:"error,omitempty"` // with what to do about it
-	Info      *Implementation `json:"server,omitempty"`
-	Protocol  string          `json:"protocol,omitempty"`
-	Seconds   float64         `json:"seconds"` // that the start took
-	Tools     int             `json:"tools"`
-	Prompts   int             `json:"prompts"`
-	Resources int             `json:"resources"` // with templates of more
+	Name     string          `json:"name"`
+	Start    string          `json:"start,omitempty"` // its command line or URL
+	Disabled bool            `json:"disabled,omitempty"`
+	Running  bool            `json:"running"`
+	Error    string          `json:"error,omitempty"` // with what to do about it
+	Info     *Implementation `json:"server,omitempty"`
+	Protocol string          `json:"protocol,omitempty"`
+	Seconds  float64         `json:"seconds"` // that the start took
+	Tools    int             `json:"tools"`
 }
 
 // listServers shows how the servers are. A chat does not wait for those that need long. Elsewhere it is an error if
@@ -291,20 +319,17 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 	if len(status) == 0 {
 		return p.noServer(names[0])
 	}
-	reports, lines := make([]serverReport, len(status)), make([]string, len(status))
-	var work sync.WaitGroup
-	counting, end := context.WithTimeout(ctx, limit)
-	defer end()
-	for i, s := range status {
-		work.Go(func() { reports[i], lines[i] = p.aboutStatus(counting, host, s) })
+	reports, text, running := []serverReport(nil), "", p.chatting
+	for _, s := range status {
+		report, lines := p.aboutStatus(s)
+		reports, text, running = append(reports, report), text+lines, running || s.Running
 	}
-	work.Wait()
 	for _, name := range p.disabled {
 		if len(names) == 0 {
-			reports, lines = append(reports, serverReport{Name: name, Disabled: true}), append(lines, name+": disabled\n")
+			reports, text = append(reports, serverReport{Name: name, Disabled: true}), text+name+": disabled\n"
 		}
 	}
-	text, err := strings.Join(lines, ""), error(nil)
+	var err error
 	switch {
 	case p.chatting:
 		p.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
@@ -313,54 +338,46 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 	default:
 		err = p.screen.Print(text)
 	}
-	if !p.chatting && !slices.ContainsFunc(status, func(s HostStatus) bool { return s.Running }) {
-		err = exitWith(exitStart, "no server is running")
+	if !running {
+		return exitWith(exitStart, "no server is running")
 	}
 	return err
 }
 
 // aboutStatus describes a server.
-func (p *program) aboutStatus(ctx context.Context, host *Host, s HostStatus) (r serverReport, text string) {
+func (p *program) aboutStatus(s HostStatus) (r serverReport, text string) {
 	r = serverReport{Name: s.Name, Running: s.Running, Tools: s.Tools, Seconds: s.Took.Seconds()}
 	for _, server := range p.servers {
 		if server.Name == s.Name && server.Err == nil {
 			r.Start = startLine(&server)
 		}
 	}
-	if s.Err != nil {
-		r.Error = strings.TrimPrefix(p.aboutServer(s), "server "+s.Name+": ")
-	}
 	if s.Running {
 		r.Info, r.Protocol = &s.Info.Implementation, s.Info.ProtocolVersion
-		prompts, _ := p.askServer(ctx, host, s.Name, promptEntries) // none of a server that cannot list them
-		resources, _ := p.askServer(ctx, host, s.Name, resourceEntries)
-		r.Prompts, r.Resources = len(prompts), len(resources)
+	}
+	if s.Err != nil {
+		r.Error = strings.TrimPrefix(p.aboutServer(s), "server "+s.Name+": ")
+		text = "not running: " + r.Error
 	}
 	pause := time.Until(s.Retry).Round(time.Second)
 	switch {
 	case s.Err == nil:
 		era := map[bool]string{true: "stateless", false: "handshake"}[s.Info.Stateless()]
-		text = fmt.Sprintf("%s, MCP %s (%s), %s, %s, %s, started in %s", strings.TrimSpace(r.Info.Name+" "+r.Info.Version),
-			r.Protocol, era, Plural(r.Tools, "tool"), Plural(r.Prompts, "prompt"), Plural(r.Resources, "resource"),
-			s.Took.Round(time.Millisecond))
+		text = fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", strings.TrimSpace(r.Info.Name+" "+r.Info.Version),
+			r.Protocol, era, Plural(r.Tools, "tool"), s.Took.Round(time.Millisecond))
 	case s.Running || s.Err == ErrStarting || s.Err == ErrWaiting:
 		text = r.Error
 	case !p.chatting:
-		text = "not running: " + r.Error
 	case s.Starting && pause <= 0:
-		text = "not running: " + r.Error + "; it is being started again"
+		text += "; it is being started again"
 	default:
-		text = fmt.Sprintf("not running: %s; it is tried again in %s, or now with /reconnect %s",
-			r.Error, max(pause, 0), s.Name)
+		text += fmt.Sprintf("; it is tried again in %s, or now with /reconnect %s", max(pause, 0), s.Name)
 	}
 	if s.Restarts > 0 {
 		text += ", restarted " + Plural(s.Restarts, "time")
 	}
 	return r, Clip(s.Name+": "+text, maxShown) + "\n" + indented(r.Start, "    ")
 }
-
-// contentsText is what a model reads of resources.
-func contentsText(contents []ResourceContents) string { return ModelText(contentsResult(contents)) }
 
 // contentsResult is the result of a tool that has resources embedded in it.
 func contentsResult(contents []ResourceContents) *ToolResult {
@@ -382,11 +399,7 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) ([]
 	if server == "" && len(p.servers) == 1 {
 		server = p.servers[0].Name
 	} else if server == "" {
-		all, err := p.everyServer(ctx, host, nil, resourceEntries)
-		if err != nil {
-			return nil, err
-		}
-		e, err := p.resolve("resource", name, all)
+		e, err := p.find(ctx, host, "resource", name)
 		if err != nil {
 			return nil, err
 		}
@@ -427,17 +440,6 @@ func promptEntries(ctx context.Context, c *Client) (entries []entry, err error) 
 	return entries, ifKnown(err)
 }
 
-func (p *program) listPrompts(ctx context.Context, host *Host, servers ...string) error {
-	all, err := p.everyServer(ctx, host, servers, promptEntries)
-	if err != nil {
-		return err
-	}
-	if p.json {
-		return p.printJSON(append([]entry{}, all...))
-	}
-	return p.show("prompts", all, servers)
-}
-
 // prompt fills in a prompt and prints its messages.
 func (p *program) prompt(ctx context.Context, args []string) error {
 	if len(args) == 0 {
@@ -466,18 +468,27 @@ func (p *program) prompt(ctx context.Context, args []string) error {
 
 // promptArguments reads KEY=VALUE words.
 func promptArguments(words []string) (map[string]string, error) {
+	given, err := pairs(words)
 	arguments := make(map[string]string)
+	for key, values := range given {
+		if arguments[key] = values[0]; len(values) > 1 {
+			return nil, usageError("%s is given twice", key)
+		}
+	}
+	return arguments, err
+}
+
+// pairs reads KEY=VALUE words.
+func pairs(words []string) (map[string][]string, error) {
+	values := make(map[string][]string)
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
 		if !ok || key == "" {
 			return nil, usageError("%q is not of the form KEY=VALUE", word)
 		}
-		if _, ok := arguments[key]; ok {
-			return nil, usageError("%s is given twice", key)
-		}
-		arguments[key] = value
+		values[key] = append(values[key], value)
 	}
-	return arguments, nil
+	return values, nil
 }
 
 // getPrompt fills in a prompt, which is named by SERVER:NAME, or by its name alone if only one server has it.
@@ -487,11 +498,7 @@ func (p *program) getPrompt(ctx context.Context, host *Host, name string,
 	if server, _ := p.serverIn(name); server != "" {
 		servers = []string{server}
 	}
-	all, err := p.everyServer(ctx, host, servers, promptEntries)
-	if err != nil {
-		return nil, err
-	}
-	e, err := p.resolve("prompt", name, all)
+	e, err := p.find(ctx, host, "prompt", name, servers...)
 	if err != nil {
 		return nil, err
 	}

@@ -38,16 +38,17 @@ func (p *program) readStdin(ctx context.Context) (string, error) {
 	return readAll(ctx, os.Stdin)
 }
 
-// readArgument returns the text of an argument that may be - or @- for stdin, or @FILE.
+// readArgument returns the text of an argument: of stdin for @-, of a file for @FILE; @@TEXT is @TEXT.
 func (p *program) readArgument(ctx context.Context, argument string) (string, error) {
-	if argument == "-" || argument == "@-" {
+	path, isFile := strings.CutPrefix(argument, "@")
+	switch {
+	case !isFile || strings.HasPrefix(path, "@"):
+		return path, nil
+	case path == "-":
 		return p.readStdin(ctx)
 	}
-	if path, isFile := strings.CutPrefix(argument, "@"); isFile {
-		text, err := os.ReadFile(path)
-		return string(text), err
-	}
-	return argument, nil
+	text, err := os.ReadFile(path)
+	return string(text), err
 }
 
 // readAll reads to the end, or gives up with ctx: the blocked read stays behind, as the program is about to end.

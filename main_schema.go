@@ -195,11 +195,3 @@ func (s *schema) fit(words []string) json.RawMessage {
 	}
 	return raw
 }
-
-// indented returns the lines of a text, each with blanks before it; "" for a text without any.
-func indented(text, blanks string) string {
-	if text = strings.TrimSpace(text); text == "" {
-		return ""
-	}
-	return blanks + strings.ReplaceAll(text, "\n", "\n"+blanks) + "\n"
-}

@@ -22,7 +22,7 @@ type listedTool struct {
 }
 
 // toolEntries returns the tools of the servers of these names, or of all if there are none.
-func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) (entries []entry, err error) {
+func (p *program) toolEntries(ctx context.Context, host *Host, names []string) (entries []entry, err error) {
 	if err := p.startServers(ctx, host, names...); err != nil {
 		return nil, err
 	}
@@ -49,25 +49,10 @@ func (p *program) toolEntries(ctx context.Context, host *Host, names ...string) 
 			detail += " [not for the model]"
 		}
 		about := cmp.Or(t.Tool.Description, t.Tool.Title)
-		entries = append(entries, entry{t.Server, t.Tool.Name, t.Server + ":" + t.Tool.Name, t.Function, detail, about,
-			listedTool{t.Function, excluded, t.Tool}})
+		entries = append(entries,
+			entry{t.Server, t.Tool.Name, detail, about, listedTool{t.Function, excluded, t.Tool}})
 	}
 	return entries, nil
-}
-
-// listTools shows the tools of every server, or of one, or all there is to know of one tool.
-func (p *program) listTools(ctx context.Context, host *Host, names ...string) error {
-	if len(names) > 0 && !slices.Contains(ServerNames(p.servers), names[0]) {
-		return p.showTool(ctx, host, names[0])
-	}
-	tools, err := p.toolEntries(ctx, host, names...)
-	if err != nil {
-		return err
-	}
-	if p.json {
-		return p.printJSON(append([]entry{}, tools...)) // never null
-	}
-	return p.show("tools", tools, names)
 }
 
 // showTool shows a tool with all that it takes.
@@ -84,18 +69,12 @@ func (p *program) showTool(ctx context.Context, host *Host, name string) error {
 	return p.screen.Print(p.shown(e) + e.detail + "\n" + indented(e.about, "    ") + arguments)
 }
 
-// findTool asks the servers that may have a tool of that name: SERVER:TOOL, or SERVER__TOOL, or the tool's own name if
-// no other server has it.
+// findTool is find for a tool, whose name may be SERVER__TOOL, too.
 func (p *program) findTool(ctx context.Context, host *Host, name string) (entry, error) {
-	owner := host.Owner(name)
 	if server, _ := p.serverIn(name); server != "" {
-		owner = []string{server}
+		return p.find(ctx, host, "tool", name, server)
 	}
-	tools, err := p.toolEntries(ctx, host, owner...)
-	if err != nil {
-		return entry{}, err
-	}
-	return p.resolve("tool", name, tools)
+	return p.find(ctx, host, "tool", name, host.Owner(name)...)
 }
 
 // call runs one tool.
@@ -103,70 +82,67 @@ func (p *program) call(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return usageError("call takes a tool and its arguments: KEY=VALUE words, a JSON object, @FILE, or - for stdin")
 	}
-	given, text, err := p.arguments(ctx, args[1:])
+	arguments, err := p.arguments(ctx, args[1:])
 	if err != nil {
-		return err
+		return fmt.Errorf("the arguments of %s: %w", args[0], err)
 	}
-	return p.withHost(ctx, func(host *Host) error { return p.callTool(ctx, host, args[0], given, text) })
+	return p.withHost(ctx, func(host *Host) error { return p.callTool(ctx, host, args[0], arguments) })
 }
 
-// arguments reads those of a tool: KEY=VALUE words, which are given by their keys, or the text of a JSON object, which
-// goes to the tool as it is. KEY=@FILE is the text of a file, KEY=@- that of stdin, and KEY=@@TEXT is @TEXT.
-func (p *program) arguments(ctx context.Context, words []string) (given map[string][]string, text string, err error) {
+// arguments reads those of a tool: KEY=VALUE words, which its schema gives types to, or the text of a JSON object,
+// which goes to the tool as it is.
+func (p *program) arguments(ctx context.Context, words []string) (func(*Tool) (json.RawMessage, error), error) {
 	if len(words) == 1 && strings.IndexAny(strings.TrimSpace(words[0]), "{@-") == 0 {
-		if text, err = p.readArgument(ctx, words[0]); err != nil {
-			return nil, "", fmt.Errorf("the arguments: %w", err)
+		word := words[0]
+		if word == "-" {
+			word = "@-"
+		}
+		text, err := p.readArgument(ctx, word)
+		if err != nil {
+			return nil, err
 		}
 		var object map[string]json.RawMessage
 		if err := json.Unmarshal([]byte(text), &object); err != nil || object == nil {
-			err = usageError("the arguments must be one JSON object, such as '{\"query\": \"text\"}': %s", Clip(text, 200))
-			return nil, "", err
+			return nil, usageError("not one JSON object, such as '{\"query\": \"text\"}': %s", Clip(text, 200))
 		}
-		return nil, text, nil
+		return func(*Tool) (json.RawMessage, error) { return json.RawMessage(text), nil }, nil
 	}
-	given = make(map[string][]string)
-	for _, word := range words {
-		key, value, ok := strings.Cut(word, "=")
-		if !ok || key == "" {
-			return nil, "", usageError("%q is neither KEY=VALUE nor one JSON object", word)
-		}
-		if literal, ok := strings.CutPrefix(value, "@@"); ok {
-			value = "@" + literal
-		} else if strings.HasPrefix(value, "@") {
-			if value, err = p.readArgument(ctx, value); err != nil {
-				return nil, "", fmt.Errorf("the argument %s: %w", key, err)
+	given, err := pairs(words)
+	for key, values := range given {
+		for i, value := range values {
+			if values[i], err = p.readArgument(ctx, value); err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
 			}
 		}
-		given[key] = append(given[key], value)
 	}
-	return given, "", nil
+	return func(t *Tool) (json.RawMessage, error) { return toolSchema(t).object(given) }, err
 }
 
-// callTool calls a tool with the arguments that were given, or else with those of the text.
+// callTool calls a tool with the arguments that its schema makes.
 func (p *program) callTool(
-	ctx context.Context, host *Host, name string, given map[string][]string, text string,
+	ctx context.Context, host *Host, name string, typed func(*Tool) (json.RawMessage, error),
 ) error {
 	e, err := p.findTool(ctx, host, name)
 	if err != nil {
 		return err
 	}
-	tool, arguments := e.value.(listedTool), json.RawMessage(text)
+	tool := e.value.(listedTool)
 	if tool.TaskOnly() {
 		return exitWith(exitUsage, "the tool %s runs only as a task, which this client does not support", name)
 	}
-	if given != nil {
-		if arguments, err = toolSchema(&tool.Tool).object(given); err != nil {
-			return exitWith(exitUsage, "call %s%s: %w (see: mcpagent tools %[1]s)", name, e.detail, err)
-		}
+	arguments, err := typed(&tool.Tool)
+	if err != nil {
+		return exitWith(exitUsage, "call %s%s: %w (see: mcpagent tools %[1]s)", name, e.detail, err)
 	}
 	view := p.newView(host)
 	view.Begin("")
-	result, err := host.CallTool(ctx, e.alias, arguments, view.Watch(ToolCall{Name: name}))
+	result, err := host.CallTool(ctx, tool.Function, arguments, view.Watch(ToolCall{Name: name}))
 	view.End()
 	if err != nil {
 		return &exitError{exitTool, p.explainCall(err)}
 	}
-	if text = ModelText(result); text != "" {
+	text := ModelText(result)
+	if text != "" {
 		text += "\n"
 	}
 	if p.output != "" && !result.IsError {
@@ -177,7 +153,7 @@ func (p *program) callTool(
 	if p.json {
 		result.Content = append([]ContentBlock{}, result.Content...) // never null
 		err = p.printJSON(result)
-	} else if text != "" {
+	} else {
 		err = p.screen.Print(text)
 	}
 	if err == nil && result.IsError {
@@ -188,16 +164,15 @@ func (p *program) callTool(
 
 // save writes data to the file of -o, and what comes later to others beside it, with numbers. It returns the name.
 func (p *program) save(data []byte, _ string) (path string, err error) {
-	path, ending := p.output, filepath.Ext(p.output)
-	p.saved++
+	path, p.saved = p.output, p.saved+1
+	if ending := filepath.Ext(path); p.saved > 1 {
+		path = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ending), p.saved, ending)
+	}
 	switch {
 	case p.unsaved != nil:
 		err = p.unsaved // the others would not be where they are expected
-	case path == "-":
+	case p.output == "-":
 		path, err = "stdout", p.screen.Print(string(data))
-	case p.saved > 1:
-		path = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ending), p.saved, ending)
-		fallthrough
 	default:
 		err = os.WriteFile(path, data, 0o666)
 	}
