@@ -534,7 +534,7 @@ func (s *script) read(name string) (string, error) {
 		return all, nil
 	case name == "text":
 		text := cmp.Or(s.program.stdout.String(), s.program.shown())
-		text = regexp.MustCompile("\r[^\r\n]*\x1b\\[K|[^\n]*\r\x1b\\[J|\x1b\\[[?\\d]*[mKhl]|\r").ReplaceAllString(text, "")
+		text = regexp.MustCompile("[^\n]*\r\x1b\\[J|\x1b\\[[?\\d]*[mKhl]|\r").ReplaceAllString(text, "")
 		return regexp.MustCompile(`(?m)^(still starting: |server \S+ is ready: ).*\n`).ReplaceAllString(text, ""), nil
 	}
 	text, err := os.ReadFile(s.path(name))

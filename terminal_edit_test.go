@@ -306,7 +306,7 @@ func FuzzEdit(f *testing.F) {
 		terminal.press([]byte{0}, "")
 		fresh := newVT(v.columns, v.rows)
 		s := &Screen{user: fresh, Columns: terminal.screen.Columns}
-		s.redraw(terminal.draft.draw(v.columns, v.rows))
+		s.draw(terminal.draft.draw(v.columns, v.rows))
 		row, column := v.Cursor()
 		freshRow, freshColumn := fresh.Cursor()
 		first := row - freshRow

@@ -36,12 +36,11 @@ type Screen struct {
 	window         *os.File  // the terminal that has the window
 
 	mu       sync.Mutex // guards the following; held during a write
-	status   rendered   // on the last line; empty if there is none
+	drawn    drawing    // below all texts: the status, or the answer that is being edited
 	open     bool       // the last text, written or held, did not end its line
 	broken   bool       // another text has ended that line
 	asking   bool       // a question is open
 	above    bool       // lines that are written meanwhile go above its answer
-	edited   drawing    // the answer that is being edited; no rows if the terminal does that
 	held     []piece    // written while the question is open
 	heldSize int        // of them, in bytes
 	last     paragraph
@@ -281,17 +280,11 @@ func (s *Screen) write(p piece) error {
 	if p.text == "" {
 		return nil
 	}
-	status, edited := s.status, s.edited
-	if status != "" {
-		_, _ = io.WriteString(s.stderr, "\r\x1b[K")
-		s.status = ""
-	}
-	s.redraw(drawing{})
+	drawn := s.drawn
+	s.draw(drawing{})
 	_, err := io.WriteString(p.w, string(p.text))
-	s.open = !strings.HasSuffix(string(p.text), "\n")
-	s.redraw(edited)
-	if status != "" && !s.open {
-		s.draw(status)
+	if s.open = !strings.HasSuffix(string(p.text), "\n"); !s.open || s.asking {
+		s.draw(drawn)
 	}
 	return err
 }
@@ -299,19 +292,45 @@ func (s *Screen) write(p piece) error {
 // Status draws the last line anew, cut to the window; "" removes it. Nothing happens while another text is on the
 // last line, or where lines cannot be drawn again.
 func (s *Screen) Status(text string) {
-	status := s.render(Look{Max: s.Columns() - 1}, text) // in the last column some terminals begin a new line
+	status := string(s.render(Look{Max: s.Columns() - 1}, text)) // in the last column some terminals begin a new line
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.Live || s.open || s.asking || status == "" && s.status == "" {
-		return
+	switch {
+	case !s.Live || s.open || s.asking:
+	case status == "":
+		s.draw(drawing{})
+	default:
+		s.draw(drawing{[]string{status}, 0, status})
 	}
-	s.draw(status)
 }
 
-func (s *Screen) draw(status rendered) {
-	_, _ = io.WriteString(s.stderr, "\r"+string(status)+"\x1b[K") // a status that is not seen is no loss
-	s.status = status
+// draw draws what stands below all texts in place of what is drawn there. It needs the lock.
+func (s *Screen) draw(d drawing) {
+	old, out, last := s.drawn, "", len(d.rows)-1
+	if old.rows != nil {
+		up := s.height(old.before) - 1 // the window may be narrower now
+		for _, row := range old.rows[:old.row] {
+			up += s.height(row)
+		}
+		out = "\r" + strings.Repeat("\x1b[A", up) + "\x1b[J"
+	}
+	switch s.drawn = d; {
+	case len(old.rows) == 1 && last == 0 && old.before == old.rows[0] && d.before == d.rows[0] &&
+		strings.HasPrefix(d.before, old.before) && d.before != old.before: // typed at the end
+		out = d.before[len(old.before):]
+	case last >= 0:
+		out += strings.Join(d.rows, "\n") + strings.Repeat("\x1b[A", last-d.row)
+		if d.row < last || d.before != d.rows[last] {
+			out += "\r" + d.before // whose width the terminal knows best
+		}
+	}
+	if out != "" {
+		_, _ = io.WriteString(s.user, out)
+	}
 }
+
+// height is how many rows of the window a line takes.
+func (s *Screen) height(line string) int { return max(plainWidth(line)-1, 0)/s.Columns() + 1 }
 
 // begin puts an empty line before a paragraph that is to stand apart from the one before.
 func (s *Screen) begin(next paragraph) {
@@ -335,7 +354,7 @@ func (s *Screen) rows(passages []passage) (rows []string) {
 func (s *Screen) pageSize(question rendered) int {
 	size := s.Rows() - 1
 	for line := range strings.SplitSeq(string(question), "\n") {
-		size -= (width(line)-1)/s.Columns() + 1
+		size -= s.height(line)
 	}
 	return max(size, 1)
 }
@@ -352,10 +371,7 @@ func (s *Screen) ask(text rendered) {
 func (s *Screen) askAbove(text rendered, above bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.status != "" {
-		_, _ = io.WriteString(s.stderr, "\r\x1b[K")
-		s.status = ""
-	}
+	s.draw(drawing{})
 	if s.open { // of an answer that is still being streamed
 		text, s.broken = "\n"+text, true
 	}
@@ -371,39 +387,10 @@ func (s *Screen) edit(d drawing, begin string) {
 		return
 	}
 	if begin != "" {
-		s.edited = drawing{}
+		s.drawn = drawing{}
 		_, _ = io.WriteString(s.user, begin)
 	}
-	s.redraw(d)
-}
-
-// redraw draws an edited text in place of the one before. It needs the lock.
-func (s *Screen) redraw(d drawing) {
-	old, out, last := s.edited, "", len(d.rows)-1
-	if old.rows != nil {
-		height := func(row string) int { return max(plainWidth(row)-1, 0)/s.Columns() + 1 } // the window may be narrower now
-		up := height(old.before) - 1
-		for _, row := range old.rows[:old.row] {
-			up += height(row)
-		}
-		out = strings.Replace(fmt.Sprintf("\r\x1b[%dA\x1b[J", up), "\x1b[0A", "", 1)
-	}
-	switch s.edited = d; {
-	case len(old.rows) == 1 && last == 0 && old.before == old.rows[0] && d.before == d.rows[0] &&
-		strings.HasPrefix(d.before, old.before) && d.before != old.before: // typed at the end
-		out = d.before[len(old.before):]
-	case last >= 0:
-		out += strings.Join(d.rows, "\n")
-		if d.row < last {
-			out += fmt.Sprintf("\x1b[%dA", last-d.row)
-		}
-		if d.row < last || d.before != d.rows[last] {
-			out += "\r" + d.before // whose width the terminal knows best
-		}
-	}
-	if out != "" {
-		_, _ = io.WriteString(s.user, out)
-	}
+	s.draw(d)
 }
 
 // Asking reports whether a question is open.
@@ -418,12 +405,10 @@ func (s *Screen) answered(entered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asking = false
-	if below := len(s.edited.rows) - 1 - s.edited.row; below > 0 {
-		_, _ = fmt.Fprintf(s.user, "\x1b[%dB", below)
-	}
-	if s.edited.rows != nil || !entered {
-		s.edited = drawing{}
-		_ = s.write(piece{s.user, "\n"})
+	if drawn := s.drawn; drawn.rows != nil || !entered {
+		s.drawn = drawing{}
+		below := strings.Repeat("\x1b[B", max(len(drawn.rows)-1-drawn.row, 0))
+		_ = s.write(piece{s.user, rendered(below + "\n")})
 	}
 	s.open = false
 	for _, p := range s.held {
@@ -508,48 +493,43 @@ func frame(look Look, text string, columns int) string {
 		if rows != nil {
 			mark, indent = lineMark, min(len(line)-len(strings.TrimLeft(line, " ")), maxIndent)
 		}
-		rest := []rune(line[:indent] + exactly(line[indent:]))
 		if look.Exact {
-			rest = []rune(strings.ReplaceAll(Visible(line), "\t", "    "))
+			line = strings.ReplaceAll(Visible(line), "\t", "    ")
+		} else {
+			line = line[:indent] + exactly(line[indent:])
 		}
-		for more := true; more; more = len(rest) > 0 {
-			n := rowEnd(rest, columns-width(mark))
-			rows = append(rows, mark+string(rest[:n]))
-			rest, mark = rest[n:], foldMark
+		for more := true; more; more = line != "" {
+			row, rest := split(line, max(columns-width(mark), 2)) // one character at least
+			if blank := strings.LastIndexByte(row, ' ') + 1; rest != "" && blank > len(row)/2 {
+				row = row[:blank]
+			}
+			rows = append(rows, mark+row)
+			line, mark = line[len(row):], foldMark
 		}
 	}
 	return strings.Join(rows, "\n")
 }
 
-// rowEnd returns how many characters of a line fit: up to the last blank, if that is in the second half.
-func rowEnd(line []rune, columns int) int {
-	used, blank := 0, 0
-	for i, r := range line {
-		if used += runeWidth(r); used > columns {
-			if blank > i/2 {
-				return blank
-			}
-			return max(i, 1)
-		}
-		if r == ' ' {
-			blank = i + 1
-		}
+// split returns as much of a text as so many columns have room for, and the rest.
+func split(text string, columns int) (begin, rest string) {
+	end := strings.IndexFunc(text, func(r rune) bool {
+		columns -= runeWidth(r)
+		return columns < 0
+	})
+	if end < 0 {
+		return text, ""
 	}
-	return len(line)
+	return text[:end], text[end:]
 }
 
 // fit is the one cutter by columns: a text on one line, cut to so many of them. Blanks at its beginning stay.
 func fit(text string, columns int) string {
 	text = text[:len(text)-len(strings.TrimLeft(text, " "))] + strings.Join(strings.Fields(text), " ")
-	if width(text) <= columns {
-		return text
+	if width(text) > columns {
+		text, _ = split(text, columns-1)
+		text += "…"
 	}
-	used := 0
-	end := strings.IndexFunc(text, func(r rune) bool {
-		used += runeWidth(r)
-		return used >= columns // one is for the mark
-	})
-	return text[:end] + "…"
+	return text
 }
 
 // width is how many columns a text takes.
@@ -561,12 +541,9 @@ func width(text string) (columns int) {
 }
 
 // plainWidth is the width of a text with styles.
-func plainWidth(text string) int {
-	for _, style := range []Style{Bold, Faint, Red, Green, "\x1b[0m"} {
-		text = strings.ReplaceAll(text, string(style), "")
-	}
-	return width(text)
-}
+func plainWidth(text string) int { return width(styles.ReplaceAllString(text, "")) }
+
+var styles = regexp.MustCompile("\x1b\\[\\d+m")
 
 // runeWidth is how many columns a terminal uses for a character, or more: the selector of the form of an emoji makes
 // some narrow characters wide.
