@@ -136,13 +136,43 @@ func (c *chat) do(ctx context.Context, line string) error {
 	return fmt.Errorf("there is no command /%s; /help lists the commands", name)
 }
 
-// question asks the model what the user has typed, with the resources beside it.
+var mention = regexp.MustCompile(`(?:^|\s)@([^\s@]+)`)
+
+// question asks the model what the user has typed, with the resources beside it, also those that it names:
+// @SERVER:URI, or @URI if it has "://". Anything else after an @ stays: it may be an address, or a person's name.
 func (c *chat) question(ctx context.Context, question string) error {
-	mentioned, images, err := c.mentioned(ctx, question)
-	if err != nil {
-		return err
+	attached, images := c.attached, c.images
+	for _, match := range mention.FindAllStringSubmatch(question, -1) {
+		name := strings.TrimRight(match[1], ".,;:!?)]}'\"") // of the sentence
+		if server, _ := c.serverIn(name); server == "" && !strings.Contains(name, "://") {
+			continue
+		}
+		text, err := c.attach(ctx, name)
+		if err != nil {
+			c.attached, c.images = attached, images
+			return fmt.Errorf("@%s: %w (nothing was asked)", name, err)
+		}
+		c.say(fmt.Sprintf("(with %s, %s)", name, Plural(len(text), "byte")))
 	}
-	return c.send(ctx, strings.Join(slices.Concat([]string{question}, c.attached, mentioned), "\n\n"), images...)
+	return c.send(ctx, strings.Join(append([]string{question}, c.attached...), "\n\n"), c.images...)
+}
+
+// maxAttachment bounds in bytes what a resource may add to a question.
+const maxAttachment = 128 << 10
+
+// attach reads a resource that goes with the next question. It returns its text.
+func (c *chat) attach(ctx context.Context, name string) (text string, err error) {
+	contents, err := c.readResource(ctx, c.host, name)
+	if err != nil {
+		return "", err
+	}
+	text = fmt.Sprintf("[resource: %s] (empty)", name)
+	if len(contents) > 0 {
+		text, c.images = ModelContent(contentsResult(contents), c.images)
+	}
+	text = Clip(text, maxAttachment)
+	c.attached = append(c.attached, text)
+	return text, nil
 }
 
 // send sends a question to the model.
@@ -173,43 +203,6 @@ func isTooLong(err error) bool {
 	return errors.As(err, new(*APIError)) && tooLong.MatchString(err.Error())
 }
 
-var mention = regexp.MustCompile(`(?:^|\s)@([^\s@]+)`)
-
-// mentioned reads the resources that a question names: @SERVER:URI, or @URI if it has "://". Anything else after an @
-// stays as it is: it may be an address, or a person's name. The images are those of all resources of the question.
-func (c *chat) mentioned(ctx context.Context, question string) (texts, images []string, err error) {
-	images = c.images
-	for _, match := range mention.FindAllStringSubmatch(question, -1) {
-		name := strings.TrimRight(match[1], ".,;:!?)]}'\"") // of the sentence
-		if server, _ := c.serverIn(name); server == "" && !strings.Contains(name, "://") {
-			continue
-		}
-		var text string
-		if text, images, err = c.attachment(ctx, name, images); err != nil {
-			return nil, nil, fmt.Errorf("@%s: %w (nothing was asked)", name, err)
-		}
-		c.say(fmt.Sprintf("(with %s, %s)", name, Plural(len(text), "byte")))
-		texts = append(texts, text)
-	}
-	return texts, images, nil
-}
-
-// maxAttachment bounds in bytes what a resource may add to a question.
-const maxAttachment = 128 << 10
-
-// attachment reads a resource that goes with a question, beside these images.
-func (c *chat) attachment(ctx context.Context, name string, images []string) (string, []string, error) {
-	contents, err := c.readResource(ctx, c.host, name)
-	if err != nil {
-		return "", nil, err
-	}
-	if len(contents) == 0 {
-		return fmt.Sprintf("[resource: %s] (empty)", name), images, nil
-	}
-	text, images := ModelContent(contentsResult(contents), images)
-	return Clip(text, maxAttachment), images, nil
-}
-
 // say shows what the program itself says.
 func (c *chat) say(text string) { c.screen.Show(Look{Style: Faint}, text) }
 
@@ -219,8 +212,9 @@ func (c *chat) completion(ctx context.Context) (complete func(text string) []str
 	ctx, cancel := context.WithCancel(ctx)
 	var known atomic.Pointer[[]string]
 	var lister sync.WaitGroup
-	listing := make(chan struct{}, 1) // has one while the resources are being listed
+	var listing atomic.Bool
 	list := func() {
+		defer listing.Store(false)
 		soon, cancel := context.WithTimeout(ctx, glance)
 		defer cancel()
 		var uris []string
@@ -235,16 +229,13 @@ func (c *chat) completion(ctx context.Context) (complete func(text string) []str
 			}
 		}
 		known.Store(&uris)
-		<-listing
 	}
 	complete = func(text string) (words []string) {
 		word := text[strings.LastIndexAny(text, " \t\n")+1:]
 		switch {
 		case strings.HasPrefix(word, "@"):
-			select {
-			case listing <- struct{}{}: // for the next Tab
-				lister.Go(list)
-			default:
+			if listing.CompareAndSwap(false, true) {
+				lister.Go(list) // for the next Tab
 			}
 			if uris := known.Load(); uris != nil {
 				words = *uris
@@ -369,14 +360,12 @@ func (c *chat) resource(ctx context.Context, name string) error {
 	if name == "" {
 		return c.list("resources")(ctx, c.host)
 	}
-	text, images, err := c.attachment(ctx, name, c.images)
-	if err != nil {
-		return err
+	text, err := c.attach(ctx, name)
+	if err == nil {
+		c.screen.Preview(name, text)
+		c.say(fmt.Sprintf("(%s for the next question)", Plural(len(text), "byte")))
 	}
-	c.screen.Preview(name, text)
-	c.attached, c.images = append(c.attached, text), images
-	c.say(fmt.Sprintf("(%s for the next question)", Plural(len(text), "byte")))
-	return nil
+	return err
 }
 
 // askPrompt asks with a prompt of a server. Several messages become one question, each with its role.
@@ -411,18 +400,18 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 }
 
 func (c *chat) showUsage(context.Context, string) error {
-	c.say("last question: " + tokens(c.agent.Usage) + "\nall questions: " + tokens(c.usage))
-	c.say("the conversation: " + Plural(len(c.agent.History), "message"))
+	c.say(fmt.Sprintf("last question: %s\nall questions: %s\nthe conversation: %s",
+		tokens(c.agent.Usage), tokens(c.usage), Plural(len(c.agent.History), "message")))
 	return nil
 }
 
 func (c *chat) clear(context.Context, string) error {
 	c.agent.History, c.attached, c.images = nil, nil, nil
-	if c.program.session == "" {
-		c.say("(a new conversation)")
-	} else {
-		c.say(fmt.Sprintf("(a new conversation; its first answer replaces the one in %s)", c.program.session))
+	said := "(a new conversation)"
+	if c.program.session != "" {
+		said = fmt.Sprintf("(a new conversation; its first answer replaces the one in %s)", c.program.session)
 	}
+	c.say(said)
 	return nil
 }
 

@@ -43,11 +43,10 @@ type Terminal struct {
 	user   bool // there is a user to ask
 	screen *Screen
 	start  sync.Once
-	turn   chan struct{}      // one slot, taken while a question is asked
-	typed  chan typedLine     // what the user enters; closed at the end of in
-	always map[[2]string]bool // server and tool that the user has allowed for good. Owned by the holder of the turn
-	trust  map[string]bool    // servers that the user has allowed all tools of
-	asked  map[string]int     // how often each server has asked
+	turn   chan struct{}  // one slot, taken while a question is asked
+	typed  chan typedLine // what the user enters; closed at the end of in
+	always map[any]bool   // what the user has allowed for good: a server, or one and its tool. For the holder of turn
+	asked  map[string]int // how often each server has asked
 
 	mu       sync.Mutex         // guards the following
 	life     context.Context    // of the questions that are open or wait for their turn
@@ -78,8 +77,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		screen: screen,
 		turn:   make(chan struct{}, 1),
 		typed:  make(chan typedLine, 1000),
-		always: make(map[[2]string]bool),
-		trust:  make(map[string]bool),
+		always: make(map[any]bool),
 		asked:  make(map[string]int),
 		draft:  new(editor),
 	}
@@ -216,10 +214,7 @@ func (t *Terminal) press(in []byte, begin string) {
 			begin = "\r"
 		case '\t':
 			words := e.complete(e.text(e.at))
-			if more := len(words) - maxCandidates; more > 0 {
-				words = append(words[:maxCandidates:maxCandidates], fmt.Sprintf("… %d more", more))
-			}
-			t.screen.Show(Look{Style: Faint}, strings.Join(words, "  "))
+			t.screen.Show(Look{Style: Faint, Max: maxShownError}, strings.Join(words, "  "))
 		}
 	}
 	if e := t.open; e != nil {
@@ -229,8 +224,6 @@ func (t *Terminal) press(in []byte, begin string) {
 		}
 	}
 }
-
-const maxCandidates = 40 // that are shown
 
 // editLine asks a question whose answer is edited here.
 func (t *Terminal) editLine(ctx context.Context, question rendered, e *editor) (typedLine, error) {
@@ -300,12 +293,8 @@ func (t *Terminal) lock(ctx context.Context) (_ context.Context, unlock func(), 
 	}
 }
 
-// text asks for a line or, with many, for lines that belong together. fresh is as for ask.
-func (t *Terminal) text(ctx context.Context, prompt rendered, many, fresh bool) (string, error) {
-	return t.edit(ctx, prompt, &editor{single: !many}, fresh)
-}
-
-// edit asks for the text of an editor. Where the terminal edits, a backslash at its end continues a line.
+// edit asks for the text of an editor; fresh is as for ask. A backslash at the end of a line continues it, which the
+// editor sees to itself.
 func (t *Terminal) edit(ctx context.Context, prompt rendered, e *editor, fresh bool) (string, error) {
 	line, err := t.ask(ctx, prompt, e, fresh)
 	text := line.text
@@ -401,7 +390,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 		return Decision{Refuse, "nobody has answered"}
 	}
 	defer unlock()
-	if t.trust[server] || t.always[[2]string{server, tool}] {
+	if one := [2]string{server, tool}; t.always[server] || t.always[one] {
 		return Decision{}
 	}
 	t.screen.begin(aQuestion)
@@ -418,7 +407,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			t.always[[2]string{server, tool}] = true
 			return approved
 		case "s", "server":
-			t.trust[server] = true
+			t.always[server] = true
 			return approved
 		case "e", "edit":
 			draft, err = t.change(ctx, cmp.Or(draft, indentedJSON(arguments)))
@@ -429,7 +418,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			}
 		case "p", "place":
 			var text string
-			text, err = t.text(ctx, "your answer, for the model (nothing goes back):", true, true)
+			text, err = t.edit(ctx, "your answer, for the model (nothing goes back):", new(editor), true)
 			if err == nil && text != "" {
 				return Decision{Answer, text}
 			}
@@ -440,12 +429,12 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 
 // change returns the arguments as the user changes them, in their editor if they have named one; "" if they do not.
 func (t *Terminal) change(ctx context.Context, arguments string) (string, error) {
-	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
-	if editor == "" || !t.Edits() {
-		return t.text(ctx, "the arguments, a JSON object (an empty line keeps them):", true, true)
+	command := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
+	if command == "" || !t.Edits() {
+		return t.edit(ctx, "the arguments, a JSON object (an empty line keeps them):", new(editor), true)
 	}
 	t.screen.ask("") // so that nothing else is written
-	changed, err := t.inEditor(ctx, editor, strings.TrimSpace(arguments)+"\n")
+	changed, err := t.inEditor(ctx, command, strings.TrimSpace(arguments)+"\n")
 	t.screen.answered(true)
 	if err != nil && ctx.Err() == nil {
 		t.screen.tell(Look{Style: Red}, err.Error())
@@ -543,11 +532,11 @@ func (t *Terminal) judge(ctx context.Context, about []passage, question string, 
 	rows, size := t.screen.rows(about), t.screen.pageSize(prompt)
 	shown := rows
 	if len(rows) > size {
-		more := passage{Look{Style: Bold}, fmt.Sprintf("(%s; v shows all)", Plural(len(rows)-size, "more row"))}
-		shown = slices.Concat(rows[:size], t.screen.rows([]passage{more}))
+		more := fmt.Sprintf("(%s; v shows all)", Plural(len(rows)-size, "more row"))
+		shown = append(slices.Clone(rows[:size]), string(t.screen.render(Look{Style: Bold}, more)))
 	}
 	for {
-		answer, err := t.text(ctx, above(shown, prompt), false, fresh)
+		answer, err := t.edit(ctx, above(shown, prompt), &editor{single: true}, fresh)
 		answer = strings.TrimSpace(answer)
 		if err != nil || !strings.EqualFold(answer, "v") && !strings.EqualFold(answer, "view") {
 			return answer, err
@@ -577,11 +566,10 @@ func (t *Terminal) Page(ctx context.Context, about, text string) error {
 	defer unlock()
 	of := passage{Look{Style: Bold, Max: maxShownError}, about}
 	rows := t.screen.rows([]passage{of, {Look{Frame: lineMark, Exact: true}, text}})
-	rows, err = t.pages(ctx, rows, max(t.screen.Rows()-1, 1))
-	if err == nil {
+	if rows, err = t.pages(ctx, rows, max(t.screen.Rows()-1, 1)); err == errDeclined || err == io.EOF {
+		return nil // the user has seen enough
+	} else if err == nil {
 		t.screen.showLines(t.screen.user, above(rows, ""))
-	} else if errors.Is(err, errDeclined) || errors.Is(err, io.EOF) { // the user has seen enough
-		err = nil
 	}
 	return err
 }
@@ -745,13 +733,8 @@ func (t *Terminal) confirm(ctx context.Context, about []passage, question string
 func (t *Terminal) answer(ctx context.Context, question rendered, hidden bool) (string, error) {
 	line, err := t.edit(ctx, question, &editor{single: true, hidden: hidden}, true)
 	line = strings.TrimSpace(line)
-	switch line {
-	case "!stop":
-		err = io.EOF
-	case "!no":
-		err = errDeclined
-	}
-	return line, err
+	refusals := map[string]error{"!stop": io.EOF, "!no": errDeclined}
+	return line, cmp.Or(refusals[line], err)
 }
 
 // Label returns the question for a field.

@@ -215,7 +215,7 @@ func TestEditComplete(t *testing.T) {
 	terminal.press([]byte("\t/\t"), "")
 	assert.Equal(t, v.Text(), "> /to")
 	terminal.press([]byte("\t\t"), "")
-	assert.Equal(t, v.Text(), "/tools  /today\n/tools  /today\n> /to")
+	assert.Equal(t, v.Text(), "/tools /today\n/tools /today\n> /to")
 	terminal.press([]byte("o\t@\t"), "")
 	assert.Equal(t, v.Rows()[2], "> /tools @ab:x")
 	terminal.press([]byte("\r"), "")
