@@ -59,16 +59,10 @@ func (e entry) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"server":`), server, []byte(","), value[1:]), err
 }
 
-// show lists entries, by their full names if there are several servers. servers are the names that were asked for, if
-// there were any.
-func (p *program) show(kind string, entries []entry, servers []string) error {
-	if who := "the servers have"; len(entries) == 0 {
-		if len(servers) > 0 {
-			who = fmt.Sprintf("the server %s has", servers[0])
-		} else if len(p.servers) == 1 {
-			who = "the server has"
-		}
-		p.note("%s no %s", who, kind)
+// show lists entries, by their full names if there are several servers.
+func (p *program) show(kind string, entries []entry) error {
+	if len(entries) == 0 {
+		p.note("there are no %s", kind)
 	}
 	text, server := "", ""
 	for _, e := range entries {
@@ -109,7 +103,7 @@ func (p *program) list(kind string) func(ctx context.Context, host *Host, names 
 		case err != nil:
 			return err
 		case !p.json:
-			return p.show(kind, all, names)
+			return p.show(kind, all)
 		case kind != "resources":
 			return p.printJSON(append([]entry{}, all...)) // never null
 		}
@@ -264,31 +258,21 @@ func (p *program) read(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if p.output != "" {
-			text := ""
-			for _, c := range contents {
-				text += c.Text
-			}
-			if text, err = p.saveResult(contentsResult(contents), text); err != nil || text == "" && !p.json {
-				return err
-			}
-		}
-		if p.json {
-			return p.printJSON(append([]ResourceContents{}, contents...))
-		}
+		text := ""
 		for i, c := range contents {
-			text := c.Text + string(c.Blob) // one of them is empty
-			if c.Blob != nil && (p.screen.Answers || p.output != "") {
-				text = ModelText(contentsResult(contents[i : i+1]))
+			switch {
+			case p.output != "", c.Blob == nil: // a file gets the bytes
+				text += c.Text
+			case p.screen.Answers:
+				text += ModelText(contentsResult(contents[i : i+1]))
+			default:
+				text += string(c.Blob)
 			}
-			if p.screen.Answers {
-				text = strings.TrimSuffix(text, "\n") + "\n"
-			}
-			if err := p.screen.Print(text); err != nil {
-				return err
+			if p.screen.Answers && p.output == "" && !strings.HasSuffix(text, "\n") {
+				text += "\n"
 			}
 		}
-		return nil
+		return p.give(contentsResult(contents), text, append([]ResourceContents{}, contents...))
 	})
 }
 

@@ -28,24 +28,19 @@ call TOOL [KEY=VALUE ...]   call a tool, without a model
     the tool unchecked. -o FILE gets images and other bytes of the result, or else its text.
       mcpagent call files:read_file path=notes.txt head=10
 resources [SERVER]          list the resources of every server, or of one
-      mcpagent resources files
 read URI                    print a resource
     SERVER:URI where several servers have it. -o FILE gets its bytes or its text.
       mcpagent read library:///rpc.go
 prompts [SERVER]            list the prompts of every server, or of one
-      mcpagent prompts -json
 prompt NAME [KEY=VALUE ...] fill in a prompt, and print its messages
     SERVER:NAME where several servers have it. Values are texts.
       mcpagent prompt issues:triage label=bug
 servers [SERVER]            show how each server is started, whether it runs, what it speaks
     Where one does not run, why, and what to do. The exit status is 1 if none runs.
-      mcpagent servers -json
 login URL|NAME              log in to a server that asks for it (OAuth), in the browser
       mcpagent login https://mcp.example.com/mcp
 logout URL|NAME             forget a login
-      mcpagent logout issues
 whoami [URL|NAME]           show the logins that are kept: where, with which scopes, until when
-      mcpagent whoami
 serve [DIR]                 be an MCP server on stdio: search over DIR, or over this program's source
     With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.
       mcpagent serve -http :8080 ~/notes

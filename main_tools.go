@@ -145,21 +145,35 @@ func (p *program) callTool(
 	if text != "" {
 		text += "\n"
 	}
-	if p.output != "" && !result.IsError {
-		if text, err = p.saveResult(result, text); err != nil {
-			return err
-		}
-	}
-	if p.json {
-		result.Content = append([]ContentBlock{}, result.Content...) // never null
-		err = p.printJSON(result)
-	} else {
-		err = p.screen.Print(text)
-	}
-	if err == nil && result.IsError {
+	result.Content = append([]ContentBlock{}, result.Content...) // never null
+	if err = p.give(result, text, result); err == nil && result.IsError {
 		err = exitWith(exitTool, "%s reported an error", name)
 	}
 	return err
+}
+
+// give prints a result: its text, or with -json the value. With -o, its images and other bytes go to files, or else
+// its text does.
+func (p *program) give(r *ToolResult, text string, value any) error {
+	if p.output != "" && !r.IsError {
+		lines := ResultFiles(r, p.save)
+		for _, line := range lines {
+			p.note("%s", line)
+		}
+		if len(lines) == 0 {
+			_, _ = p.save([]byte(text), "")
+		}
+		if p.unsaved != nil {
+			return p.unsaved
+		}
+		if len(lines) == 0 || p.output == "-" {
+			text = ""
+		}
+	}
+	if p.json {
+		return p.printJSON(value)
+	}
+	return p.screen.Print(text)
 }
 
 // save writes data to the file of -o, and what comes later to others beside it, with numbers. It returns the name.
@@ -178,20 +192,4 @@ func (p *program) save(data []byte, _ string) (path string, err error) {
 	}
 	p.unsaved = cmp.Or(p.unsaved, err)
 	return path, err
-}
-
-// saveResult writes the images and other bytes of a result to the files of -o, or else its text. It returns the text
-// that stays for stdout.
-func (p *program) saveResult(r *ToolResult, text string) (rest string, err error) {
-	lines := ResultFiles(r, p.save)
-	for _, line := range lines {
-		p.note("%s", line)
-	}
-	if len(lines) == 0 {
-		_, _ = p.save([]byte(text), "")
-	}
-	if p.unsaved != nil || len(lines) == 0 || p.output == "-" {
-		return "", p.unsaved
-	}
-	return text, nil
 }

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -72,40 +71,34 @@ func (trace modelTrace) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	trace.line("<- %s, after %s", answer.Status, took)
-	stream := strings.HasPrefix(answer.Header.Get("Content-Type"), "text/event-stream")
-	answer.Body = &tracedBody{ReadCloser: answer.Body, trace: trace, stream: stream}
+	answer.Body = &tracedBody{ReadCloser: answer.Body, trace: trace}
 	return answer, nil
 }
 
 var longData = regexp.MustCompile(`(base64,[\w+/=]{20})[\w+/=]{40,}`)
 
 func (trace modelTrace) line(format string, args ...any) {
-	trace(nil, longData.ReplaceAllString(strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " "), "$1…"))
+	trace(nil, longData.ReplaceAllString(fmt.Sprintf(format, args...), "$1…"))
 }
 
-// tracedBody traces what is read of an answer: each line of a stream, or all of it when it is closed.
+// tracedBody traces each line that is read of an answer: an event of a stream, or else all of it.
 type tracedBody struct {
 	io.ReadCloser
-	trace  modelTrace
-	stream bool
-	text   []byte // that is not yet traced
+	trace modelTrace
+	text  []byte // that is not yet traced
 }
 
 func (b *tracedBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
 	b.text = append(b.text, into[:n]...)
-	for end := bytes.IndexByte(b.text, '\n'); b.stream && end >= 0; end = bytes.IndexByte(b.text, '\n') {
-		if line := bytes.TrimSpace(b.text[:end]); len(line) > 0 {
+	for line := range bytes.Lines(b.text) {
+		if err == nil && !bytes.HasSuffix(line, []byte("\n")) {
+			break // its rest comes
+		}
+		b.text = b.text[len(line):]
+		if line = bytes.TrimSpace(line); len(line) > 0 {
 			b.trace.line("<- %s", line)
 		}
-		b.text = b.text[end+1:]
 	}
 	return n, err
-}
-
-func (b *tracedBody) Close() error {
-	if len(bytes.TrimSpace(b.text)) > 0 {
-		b.trace.line("<- %s", b.text)
-	}
-	return b.ReadCloser.Close()
 }
