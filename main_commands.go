@@ -73,7 +73,7 @@ func (p *program) show(kind string, entries []entry) error {
 		about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
 		text += p.shown(e) + e.detail + "\n" + indented(about, "    ")
 	}
-	return p.screen.Print(text)
+	return p.screen.List(text)
 }
 
 // indented returns the lines of a text, each with blanks before it; "" for a text without any.
@@ -320,7 +320,7 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 	case p.json:
 		err = p.printJSON(reports)
 	default:
-		err = p.screen.Print(text)
+		err = p.screen.List(text)
 	}
 	if !running {
 		return exitWith(exitStart, "no server is running")

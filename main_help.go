@@ -75,7 +75,7 @@ func usage() string {
 // help prints the usage, or what there is to know of a command.
 func (p *program) help(_ context.Context, args []string) error {
 	if len(args) == 0 {
-		return p.screen.Print(usage())
+		return p.screen.List(usage())
 	}
 	text, name, names := "", "", []string(nil)
 	for line := range strings.Lines(manual) {
@@ -91,5 +91,5 @@ func (p *program) help(_ context.Context, args []string) error {
 		meant := cmp.Or(nearest(args[0], names), "one of "+strings.Join(names, ", "))
 		return usageError("there is no command %q: did you mean %s?", args[0], meant)
 	}
-	return p.screen.Print("mcpagent " + text)
+	return p.screen.List("mcpagent " + text)
 }

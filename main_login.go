@@ -497,5 +497,5 @@ func (p *program) showLogins(logins ...*OAuthState) error {
 	if p.json {
 		return p.printJSON(list)
 	}
-	return p.screen.Print(text)
+	return p.screen.List(text)
 }

@@ -97,7 +97,7 @@ func (c *chat) chooseModel(ctx context.Context, name string) error {
 		if m.Vision {
 			about = append(about, "takes images")
 		}
-		c.screen.Show(Look{Exact: true}, fmt.Sprintf("%s %s  %s", mark, m.ID, strings.Join(about, ", ")))
+		c.screen.Show(Look{}, fmt.Sprintf("%s %s  %s", mark, m.ID, strings.Join(about, ", ")))
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (p *program) showTool(ctx context.Context, host *Host, name string) error {
 	}
 	tool := e.value.(listedTool)
 	arguments := toolSchema(&tool.Tool).describe("  ")
-	return p.screen.Print(p.shown(e) + e.detail + "\n" + indented(e.about, "    ") + arguments)
+	return p.screen.List(p.shown(e) + e.detail + "\n" + indented(e.about, "    ") + arguments)
 }
 
 // findTool is find for a tool, whose name may be SERVER__TOOL, too.

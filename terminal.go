@@ -208,6 +208,7 @@ func (t *Terminal) press(in []byte, begin string) {
 				begin = "\x1b[H\x1b[2J"
 			}
 		case keyStop, keyQuit:
+			t.screen.edit(drawing{}, "") // the shell's words stand in its place
 			t.Close()
 			stopProgram(key)
 			_ = t.setMode(true)

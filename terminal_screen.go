@@ -239,6 +239,16 @@ func (s *Screen) Print(text string) error {
 	return s.write(piece{s.stdout, out})
 }
 
+// List prints a text of the program: on a terminal, it is folded.
+func (s *Screen) List(text string) error {
+	if !s.Answers {
+		return s.Print(text)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.write(piece{s.stdout, s.render(Look{}, text)})
+}
+
 // PrintJSON prints JSON, with escapes for what steers a terminal: so it stays the same JSON.
 func (s *Screen) PrintJSON(text string) error { return s.Print(escape(text, steers)) }
 

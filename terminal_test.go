@@ -152,6 +152,12 @@ func TestScreenRender(t *testing.T) {
 		s.Show(test.look, test.text)
 		assert.Check(t, is.Equal(out.takes(), test.want+"\n"))
 	}
+	for answers, want := range map[bool]string{false: "  one two three four\n", true: "  one two three\n  four\n"} {
+		s, out := viewScreen(18, true)
+		s.Answers = answers
+		assert.NilError(t, s.List("  one two three four\n"))
+		assert.Equal(t, out.takes(), want)
+	}
 }
 
 // A text is counted as wide as a terminal shows it, or wider: the status of a server's progress stays on its line.
