@@ -290,12 +290,11 @@ func chatCommands() []chatCommand {
 func (c *chat) help(context.Context, string) error {
 	for _, command := range chatCommands() {
 		usage := strings.TrimSpace("/" + command.name + " " + command.args)
-		what := fold(command.what, max(c.screen.Columns()-30, 1))
-		text := fmt.Sprintf("%-28s  %s", usage, strings.ReplaceAll(what, "\n", "\n"+strings.Repeat(" ", 30)))
-		if c.screen.Columns() < 60 {
-			text = usage + "\n    " + command.what
+		format := "%-28s\t%s"
+		if c.screen.Columns() < 64 {
+			format = "%s\n    %s"
 		}
-		c.screen.Show(Look{}, text)
+		c.screen.Show(Look{}, fmt.Sprintf(format, usage, command.what))
 	}
 	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line, Alt-Enter and Ctrl-J " +
 		"begin a new one. Tab completes commands and resources, Up and Down show what was said before. A question " +

@@ -696,10 +696,11 @@ func (f *folder) take() string {
 	return out
 }
 
-// bullet matches the mark of an item of a list, or a word that could be one; listed with the blanks around it.
+// bullet matches the mark of an item of a list, or a word that could be one; listed with the blanks around it,
+// or what stands before a tab.
 var (
 	bullet = regexp.MustCompile(`^[-+*•–]`)
-	listed = regexp.MustCompile(`^[ \t]*(?:(?:[-+*•–]|\d+\.)[ \t]+)?`)
+	listed = regexp.MustCompile(`^[ \t]*(?:(?:[-+*•–]|\d+\.)[ \t]+|[^\t]+\t)?`)
 )
 
 // fold returns a text of lines that are no wider than a window, if their words are not.
