@@ -8,23 +8,19 @@ import (
 	"slices"
 	"strings"
 	"unicode"
-	"unicode/utf8"
 )
 
 // markdown lays out a text for a terminal, to which it only appends. It holds back what it cannot decide yet: a word,
-// a marker of emphasis, code or a link until its other half comes, and a table until it ends. A marker without its
-// other half in the line and within maxSpan is text. Without styles, markers that carry meaning stay. Control
-// characters have been taken out of the text.
+// a marker of emphasis or code until its other half comes, and a table until it ends. A marker without its other half
+// in the line and within maxSpan is text, and without styles all of them are. Control characters have been taken out.
 type markdown struct {
 	folder
 	window int // its columns; all but code and tables is folded at maxAnswerWidth
-	styled bool
 
 	rest   string   // not decided yet
 	inLine bool     // the marks at the beginning of the line have been read
 	style  Style    // of the line
-	asIs   bool     // the line has no markers
-	fence  string   // ends the code or the formula that the lines are part of; "" if they are not
+	fence  string   // ends the code that the lines are part of; "" if they are not
 	quoted bool     // which is in a quote
 	rows   []string // of a table that has not ended
 	size   int      // of them, in bytes
@@ -38,30 +34,23 @@ const (
 
 var (
 	// The beginning of a line, if more must be seen to decide what the line is.
-	undecided = regexp.MustCompile("^[ \t]*(>|#{1,6}[ \t]*|\\d{1,9}([.)][ \t]*)?|[-+*_][-*_ \t]*|`{1,2}|`{3,}[^`]*|" +
-		"~{1,2}|~{3,}.*|(\\$\\$?|\\\\\\[?)[ \t]*)?$")
+	undecided = regexp.MustCompile("^[ \t]*(?:[-+*_>#~` \t]*|\\d{1,9}[.)]?[ \t]*|(?:```|~~~)[^`]*)$")
 	quote     = regexp.MustCompile(`^> ?`)
 	heading   = regexp.MustCompile(`^#{1,6}([ \t]+|$)`)
 	item      = regexp.MustCompile(`^([-+*]|\d{1,9}[.)])([ \t]+|$)`)
 	ruler     = regexp.MustCompile(`^((- *){3,}|(\* *){3,}|(_ *){3,})$`)
-	fences    = regexp.MustCompile("^(?:(`{3,}|~{3,})[^`]*|(\\$\\$|\\\\\\[)[ \t]*)$")
-	tableRow  = regexp.MustCompile(`^ *\|`)
+	fences    = regexp.MustCompile("^(`{3,}|~{3,})[^`]*$")
 	delimiter = regexp.MustCompile(`^ *\|( *:?-+:? *\|)* *(:?-+:? *)?$`)
 
-	sequences = regexp.MustCompile("\x1b\\[\\d+m")
-
 	// What two markers have between them, with the character after it where that matters.
-	link  = regexp.MustCompile(`^!?\[([^\[\]]+)\]\(<?([^\s()<>]*(?:\([^\s()]*\)[^\s()<>]*)*)>?(?:\s+"[^"]*")?\)`)
-	exact = regexp.MustCompile("^(?:`[^`]+`|``.+?``|\\$[^\\s\\d$][^$]*\\$|\\$\\$[^$]+\\$\\$|" +
-		`\\\(.+?\\\)|\\\[.+?\\\]|\\[^(\[])`)
+	exact    = regexp.MustCompile("^(?:`[^`]+`|``.+?``|\\$[^\\s\\d$][^$]*\\$|" + `\\\(.+?\\\)|\\\[.+?\\\]|\\[^(\[])`)
 	emphasis = regexp.MustCompile(`^(?:` + between(`\*{3}`, `*`, `\*`, ``, ``) + `|` +
 		between(`\*{2}`, `*`, `\*`, ``, ``) + `|` + between(`\*`, `*`, `\*\*`, `.`, letters) + `|` +
 		between(`_`, `_`, `_`, `.`, letters) + `)`)
 
 	// The text so far, if the second marker may come.
 	begun = regexp.MustCompile("^(?:`|\\*{2,3}(?:$|[^\\s*" + noFirst + "])|\\*(?:$|[^\\s*." + noFirst + "])|" +
-		"_(?:$|[^\\s_." + noFirst + "])|\\$(?:$|\\$|[^\\s\\d])|\\\\(?:$|[(\\[])|" +
-		`!?(?:\[[^\[\]]*(?:\](?:\([^)]*(?:\)[^)]*)?)?)?)?$)`)
+		"_(?:$|[^\\s_." + noFirst + "])|\\$(?:$|[^\\s\\d$])|\\\\(?:$|[(\\[]))")
 )
 
 // Names, powers and patterns of files have the characters that mark emphasis, too: snake_case, __init__, 2*3*4, *.go.
@@ -79,7 +68,7 @@ func between(marker, char, others, notFirst, notAfter string) string {
 }
 
 func newMarkdown(columns int, styled bool) *markdown {
-	return &markdown{window: columns, styled: styled}
+	return &markdown{window: columns, folder: folder{styled: styled}}
 }
 
 // write returns what can be shown after the next piece of the text.
@@ -94,13 +83,13 @@ func (m *markdown) end() string {
 	m.lines(false)
 	m.table()
 	m.place()
-	return m.take()
+	return strings.TrimSuffix(m.take(), "\n") // of a table
 }
 
 // lines lays out what can be decided. more says that the text may go on.
 func (m *markdown) lines(more bool) {
 	for m.rest != "" {
-		if m.columns = m.window; m.fence == "" && !m.asIs {
+		if m.columns = m.window; m.fence == "" {
 			m.columns = min(m.window, maxAnswerWidth)
 		}
 		if !m.inLine {
@@ -110,11 +99,8 @@ func (m *markdown) lines(more bool) {
 			continue
 		}
 		line, rest, ended := strings.Cut(m.rest, "\n")
-		if ended && !m.asIs && (len(line)-len(strings.TrimRight(line, `\`)))%2 == 1 {
-			line = line[:len(line)-1] // a hard break; but all breaks are kept
-		}
 		n := len(line)
-		if m.asIs {
+		if m.fence != "" {
 			m.put(line, m.style)
 		} else {
 			n = m.inline(line, m.style, more && !ended)
@@ -130,18 +116,17 @@ func (m *markdown) lines(more bool) {
 
 func (m *markdown) endLine() {
 	m.newline()
-	m.inLine, m.style, m.asIs = false, "", false
+	m.inLine, m.style = false, ""
 }
 
 // begin reads a mark at the beginning of a line. It reports whether it could decide what that is.
 func (m *markdown) begin(more bool) bool {
-	formula := m.fence == "$$" || m.fence == `\]`
-	row, limit := m.fence == "" && m.column == 0 && tableRow.MatchString(m.rest), maxSpan
+	row, limit := m.fence == "" && m.column == 0 && strings.HasPrefix(strings.TrimLeft(m.rest, " "), "|"), maxSpan
 	if row {
 		limit = maxTable - m.size
 	}
 	line, _, ended := strings.Cut(m.rest[:min(len(m.rest), limit)], "\n")
-	if whole := ended || !more || len(line) == limit; !whole && (row || formula || undecided.MatchString(line)) {
+	if whole := ended || !more || len(line) == limit; !whole && (row || undecided.MatchString(line)) {
 		return false
 	}
 	if row && len(line) < limit {
@@ -155,7 +140,7 @@ func (m *markdown) begin(more bool) bool {
 	m.table()
 	text := strings.TrimLeft(line, " \t")
 	m.rest, m.inLine = m.rest[len(line)-len(text):], true
-	if indent := strings.ReplaceAll(line[:len(line)-len(text)], "\t", "    "); text != "" && indent != "" {
+	if indent := strings.ReplaceAll(line[:len(line)-len(text)], "\t", "    "); text != "" {
 		m.lead(indent[:min(len(indent), m.columns/2)], false)
 	}
 	mark, end := "", strings.TrimSpace(text)
@@ -164,23 +149,18 @@ func (m *markdown) begin(more bool) bool {
 	case (m.fence == "" || m.quoted && m.column == 0) && is(quote):
 		m.inLine = false
 		m.lead("│ ", true)
-	case formula:
-		if m.asIs = true; end == "" || strings.HasSuffix(end, m.fence) {
-			m.fence = ""
-		}
 	case m.fence != "" && strings.HasPrefix(end, m.fence) && strings.Trim(end, m.fence[:1]) == "":
-		m.asIs, m.style, m.fence = true, m.look(Faint), ""
+		m.style, m.fence = Faint, ""
 	case m.fence != "":
-		m.asIs, m.style = true, m.look(Cyan)
+		m.style = Cyan
 		m.hang, m.hung = m.hang+"  ", m.hung+2
 	case fence != nil:
-		m.asIs, m.style, m.quoted = true, m.look(Faint), m.hung > 0
-		m.fence = strings.Replace(fence[1]+fence[2], "[", "]", 1)
+		m.style, m.quoted, m.fence = Faint, m.hung > 0, fence[1]
 	case is(ruler):
 		m.put(strings.Repeat("─", max(m.columns-m.column, 1)), "")
 	case is(heading):
-		if m.style = m.look(Bold); !m.styled {
-			m.put(mark, "")
+		if m.style = Bold; !m.styled {
+			mark = ""
 		}
 	case is(item):
 		m.inLine = false
@@ -190,78 +170,58 @@ func (m *markdown) begin(more bool) bool {
 	return true
 }
 
-func (m *markdown) look(style Style) Style {
-	if m.styled {
-		return style
-	}
-	return ""
-}
-
 // inline lays out text within a line, as far as that can be decided, and returns how much that was.
-func (m *markdown) inline(text string, style Style, more bool) (n int) {
-	for n < len(text) {
-		part := text[n:min(len(text), n+maxSpan)]
-		size := m.span(part, style, more && len(part) < maxSpan)
-		if size == 0 {
-			break
+func (m *markdown) inline(text string, style Style, more bool) int {
+	rest := text
+	for marker := 0; m.styled && marker >= 0; {
+		if marker = strings.IndexAny(rest, "`$\\*_"); marker >= 0 {
+			m.put(rest[:marker], style)
+			rest = rest[marker:]
+			size := m.span(rest[:min(len(rest), maxSpan)], style, more && len(rest) < maxSpan)
+			if size == 0 {
+				return len(text) - len(rest)
+			}
+			rest = rest[size:]
 		}
-		n += size
 	}
-	return n
+	m.put(rest, style)
+	return len(text)
 }
 
-// span lays out the first character of a text, or the markers that it begins with and what they have between them. It
-// returns its length, or 0 if that cannot be decided.
+// span lays out the marker at the beginning of a text, or two and what they have between them. It returns their
+// length, or 0 if that cannot be decided.
 func (m *markdown) span(text string, style Style, more bool) int {
-	r, size := utf8.DecodeRuneInString(text)
-	switch r {
-	case '[', '!':
-		if found := link.FindStringSubmatch(text); found != nil {
-			m.inline(found[1], style, false)
-			if found[2] != found[1] {
-				m.put(" ("+found[2]+")", style+m.look(Faint))
-			}
-			return len(found[0])
-		}
-	case '`', '$', '\\':
+	switch mark := text[0]; {
+	case mark != '*' && mark != '_':
 		if found := exact.FindString(text); found != "" {
 			inner := found
-			if r == '`' && m.styled {
-				inner, style = strings.Trim(found, "`"), style+Cyan
-				if short := strings.TrimPrefix(strings.TrimSuffix(inner, " "), " "); len(short) == len(inner)-2 {
-					inner = short
-				}
-			} else if r == '\\' && strings.Contains("*_#`|~><-+.!$", found[1:]) {
+			if mark == '`' {
+				inner, style = strings.TrimSpace(strings.Trim(found, "`")), style+Cyan
+			} else if mark == '\\' && strings.Contains("*_#`|~><-+.!$", found[1:]) {
 				inner = found[1:]
 			}
 			m.put(inner, style)
 			return len(found)
 		}
-	case '*', '_':
-		if unicode.In(m.last, unicode.L, unicode.N) && runeWidth(m.last) == 1 || m.last == r || r == '_' && m.address {
-			m.put(text[:1], style)
-			return 1
-		}
+	case unicode.In(m.last, unicode.L, unicode.N) && runeWidth(m.last) == 1, m.last == rune(mark),
+		mark == '_' && !strings.ContainsRune("\x00\t ([{\"'“‘*", m.last): // within a name or an address
+		more = false
+	default:
+		after := text
 		if !more {
-			text += "\n"
+			after += "\n"
 		}
 		isNone := func(s string) bool { return s == "" }
-		if found := slices.DeleteFunc(emphasis.FindStringSubmatch(text), isNone); found != nil {
-			mark, look := found[1], [...]Style{Italic, Bold, Bold + Italic}[len(found[1])-1]
-			if m.styled {
-				mark = ""
-			}
-			m.put(mark, style)
-			m.inline(found[2], style+m.look(look), false)
-			m.put(mark, style)
+		if found := slices.DeleteFunc(emphasis.FindStringSubmatch(after), isNone); found != nil {
+			m.inline(found[2], style+[...]Style{Italic, Bold, Bold + Italic}[len(found[1])-1], false)
 			return 2*len(found[1]) + len(found[2])
 		}
 	}
-	if more && strings.Contains("[!`$\\*_", text[:1]) && begun.MatchString(text) {
+	if more && begun.MatchString(text) {
 		return 0
 	}
-	m.put(text[:size], style)
-	return size
+	m.put(text[:1], style)
+	return 1
 }
 
 // table lays out the table that has ended: in columns if each has room for its words, else as a list.
@@ -276,68 +236,55 @@ func (m *markdown) table() {
 		return
 	}
 	var grid [][]string
-	var columns, least []int // how wide each column is to be, and its longest word
+	var whole, least []int // how wide each column would be, and its longest word
 	for i, row := range slices.Delete(rows, 1, 2) {
 		row = strings.TrimPrefix(strings.TrimSpace(strings.ReplaceAll(row, `\|`, "\x00")), "|")
 		grid = append(grid, strings.Split(strings.TrimSuffix(row, "|"), "|"))
 		for j, cell := range grid[i] {
-			grid[i][j] = strings.TrimSpace(strings.ReplaceAll(cell, "\x00", "|"))
-			if j == len(columns) {
-				columns, least = append(columns, 1), append(least, 1)
+			cell = strings.TrimSpace(strings.ReplaceAll(cell, "\x00", "|"))
+			if grid[i][j] = cell; j == len(whole) {
+				whole, least = append(whole, 1), append(least, 1)
 			}
-			whole := shown(m.cell(grid[i][j], 1<<20, i)[0])
-			least[j] = max(least[j], min(whole, 8))
-			for _, word := range m.cell(grid[i][j], 1, i) {
-				least[j] = max(least[j], shown(word))
+			for _, word := range m.cell(cell, 1, i) {
+				least[j] = max(least[j], plainWidth(word))
 			}
-			columns[j] = max(columns[j], min(whole, m.window), least[j])
+			whole[j] = max(whole[j], least[j], plainWidth(m.cell(cell, 1<<20, i)[0]))
 		}
 	}
-	used := 3 * (len(columns) - 1)
-	for _, n := range columns {
+	columns, used := slices.Clone(least), 3*(len(least)-1)
+	for _, n := range least {
 		used += n
 	}
-	for ; used > m.window; used-- {
-		widest := 0
-		for j := range columns {
-			if columns[j]-least[j] > columns[widest]-least[widest] {
-				widest = j
+	if used > m.window {
+		m.list(grid)
+		return
+	}
+	for grown := -1; grown < used; {
+		grown = used
+		for j := len(columns) - 1; j >= 0; j-- { // the last one often has the most text
+			if columns[j] < whole[j] && used < m.window {
+				columns[j]++
+				used++
 			}
 		}
-		if columns[widest] == least[widest] {
-			m.list(grid)
-			return
-		}
-		columns[widest]--
 	}
 	for i, row := range grid {
-		cells := make([][]string, len(columns))
-		for j := range row {
-			cells[j] = m.cell(row[j], columns[j], i)
+		cells, height := make([][]string, len(columns)), 1
+		for j, cell := range row {
+			cells[j] = m.cell(cell, columns[j], i)
+			height = max(height, len(cells[j]))
 		}
-		for more := true; more; {
-			line := ""
-			more = false
+		texts, rule := make([]string, len(columns)), make([]string, len(columns))
+		for line := range height {
 			for j, n := range columns {
-				text := ""
-				if len(cells[j]) > 0 {
-					text, cells[j] = cells[j][0], cells[j][1:]
-				}
-				more = more || len(cells[j]) > 0
-				line += " │ " + text + strings.Repeat(" ", n-shown(text))
+				text := strings.Join(cells[j][min(line, len(cells[j])):min(line+1, len(cells[j]))], "")
+				texts[j], rule[j] = text+strings.Repeat(" ", n-plainWidth(text)), strings.Repeat("─", n)
 			}
-			m.lead(strings.TrimRight(strings.TrimPrefix(line, " │ "), " "), false)
-			m.endLine()
+			m.out.WriteString(strings.TrimRight(strings.Join(texts, " │ "), " ") + "\n")
 		}
-		if i > 0 {
-			continue
+		if i == 0 {
+			m.out.WriteString(strings.Join(rule, "─┼─") + "\n")
 		}
-		rule := ""
-		for _, n := range columns {
-			rule += "─┼─" + strings.Repeat("─", n)
-		}
-		m.lead(strings.TrimPrefix(rule, "─┼─"), false)
-		m.endLine()
 	}
 }
 
@@ -349,7 +296,7 @@ func (m *markdown) list(grid [][]string) {
 		}
 		for j, cell := range row {
 			if m.hang, m.hung = "  ", 2; j < len(grid[0]) {
-				m.inline(grid[0][j]+": ", m.look(Bold), false)
+				m.inline(grid[0][j]+": ", Bold, false)
 			}
 			m.inline(cell, "", false)
 			m.endLine()
@@ -359,15 +306,11 @@ func (m *markdown) list(grid [][]string) {
 
 // cell returns the rows of a cell of the i-th row of a table.
 func (m *markdown) cell(text string, columns, i int) []string {
-	c := markdown{folder: folder{columns: columns}, styled: m.styled}
-	style := Style("")
+	c, style := markdown{folder: folder{columns: columns, styled: m.styled}}, Style("")
 	if i == 0 {
-		style = m.look(Bold)
+		style = Bold
 	}
 	c.inline(text, style, false)
 	c.place()
 	return strings.Split(c.take(), "\n")
 }
-
-// shown is the width of a text with styles.
-func shown(text string) int { return width(sequences.ReplaceAllString(text, "")) }

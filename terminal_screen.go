@@ -585,27 +585,26 @@ func runeWidth(r rune) int {
 }
 
 // folder breaks lines between words, and begins the rows that follow below the beginning of the text. It holds back a
-// word, and breaks after which nothing has come.
+// word.
 type folder struct {
 	columns int
+	styled  bool
 	out     strings.Builder
 	word    strings.Builder
 	wide    int   // the columns of the word
 	style   Style // of its last character
 	gap     int   // blanks before it
-	breaks  int   // before it
 	column  int   // where the gap begins
 	hang    string
 	hung    int  // the columns of hang, which the rows that follow begin with
 	long    bool // the word has no room in a row, and has begun
 	last    rune
-	address bool // the word has :/ in it
 }
 
 // put adds text to a line.
 func (f *folder) put(text string, style Style) {
 	for _, r := range text {
-		if f.address = r != ' ' && (f.address || f.last == ':' && r == '/'); r == ' ' || r == '\t' {
+		if r == ' ' || r == '\t' {
 			f.place()
 			f.long = false
 			if f.gap++; r == '\t' {
@@ -619,7 +618,7 @@ func (f *folder) put(text string, style Style) {
 			f.place()
 			f.long = false
 		}
-		if style != f.style {
+		if f.styled && style != f.style {
 			f.word.WriteString(string(plain + style))
 			f.style = style
 		}
@@ -637,7 +636,6 @@ func (f *folder) place() {
 	if f.word.Len() == 0 {
 		return
 	}
-	f.flush()
 	if f.column+f.gap+f.wide > f.columns && !f.long {
 		if f.gap = 0; f.column > f.hung {
 			f.out.WriteString("\n" + f.hang)
@@ -654,7 +652,6 @@ func (f *folder) place() {
 
 // lead adds a mark at the beginning of a line. The rows that follow begin with it, too, or with blanks.
 func (f *folder) lead(mark string, again bool) {
-	f.flush()
 	f.out.WriteString(mark)
 	columns := width(mark)
 	f.column += columns
@@ -670,20 +667,13 @@ func (f *folder) lead(mark string, again bool) {
 // newline ends a line.
 func (f *folder) newline() {
 	f.place()
-	f.breaks++
-	f.gap, f.column, f.hang, f.hung, f.long, f.last, f.address = 0, 0, "", 0, false, 0, false
-}
-
-func (f *folder) flush() {
-	f.out.WriteString(strings.Repeat("\n", f.breaks))
-	f.breaks = 0
+	f.out.WriteString("\n")
+	f.gap, f.column, f.hang, f.hung, f.long, f.last = 0, 0, "", 0, false, 0
 }
 
 // resume goes on after another text has ended the row.
 func (f *folder) resume() {
-	if f.breaks > 0 {
-		f.breaks--
-	} else if f.column > 0 {
+	if f.column > 0 {
 		f.out.WriteString(f.hang)
 		f.column, f.gap = f.hung, 0
 	}
@@ -715,7 +705,6 @@ func fold(text string, columns int) string {
 		f.put(line[len(mark):], "")
 	}
 	f.place()
-	f.flush()
 	return f.take()
 }
 
