@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -36,7 +35,8 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 	}
 	p.tracer = trace
 	p.logs, p.reported = make(map[string]*serverLog), make(map[string]string)
-	cache, _ := os.UserCacheDir() // a machine may have no home: then there are no logs
+	cache, err := os.UserCacheDir()
+	keeps := err == nil && !p.builtIn // a machine may have no home: then there are no logs
 	for i, name := range logNames(p.servers) {
 		s := &p.servers[i]
 		s.StartTimeout = cmp.Or(s.StartTimeout, p.start)
@@ -48,16 +48,17 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 			continue
 		}
 		s.Command.Excerpt = StderrExcerpt
+		hash := commandHash(&s.Command)
 		if p.server != "" { // else all that begin with python or npx would share a log
-			name += "-" + commandHash(&s.Command)[:8]
+			name += "-" + hash[:8]
+		}
+		if keeps {
+			s.NoProbe = filepath.Join(cache, "mcpagent", "handshake-"+hash)
 		}
 		if trace != nil {
 			s.Command.Stderr = p.traceStderr(s, trace)
-		} else if !p.builtIn && cache != "" {
+		} else if keeps {
 			p.openLog(s, filepath.Join(cache, "mcpagent", name+".log"))
-		}
-		if !p.builtIn && cache != "" {
-			s.NoProbe = filepath.Join(cache, "mcpagent", "handshake-"+commandHash(&s.Command))
 		}
 		s.Start = func(ctx context.Context) (Transport, error) { // as Command does, but interrupts find the process
 			transport, err := s.Command.Start(ctx)
@@ -359,11 +360,7 @@ func defaultConfig() string {
 func (p *program) oneServer() error {
 	address := strings.TrimSpace(p.server)
 	scheme := uriScheme.FindString(address)
-	isURL := scheme != "" && strings.HasPrefix(address[len(scheme):], "//")
-	if isURL && scheme != "http:" && scheme != "https:" {
-		return usageError("MCP_SERVER: %s// is not supported: write http:// or https://, or a command line", scheme)
-	}
-	if !strings.HasPrefix(address, "http://") && !strings.HasPrefix(address, "https://") {
+	if scheme == "" || !strings.HasPrefix(address, scheme+"//") {
 		c, err := ParseCommand(p.server)
 		if err != nil {
 			return usageError("MCP_SERVER: %w", err)
@@ -378,7 +375,10 @@ func (p *program) oneServer() error {
 		return nil
 	}
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" {
+	switch {
+	case scheme != "http:" && scheme != "https:":
+		return usageError("MCP_SERVER: %s// is not supported: write http:// or https://, or a command line", scheme)
+	case err != nil || u.Host == "":
 		return usageError("MCP_SERVER is not a valid URL: it needs a host, and no spaces")
 	}
 	p.secrets.AddURL(u)
@@ -424,7 +424,6 @@ type serverLog struct {
 	mu      sync.Mutex // guards the following; held during a write
 	file    *os.File
 	mask    *MaskWriter // over fill
-	size    int         // of the file
 	written int         // by the server in this run
 }
 
@@ -457,32 +456,25 @@ func (l *serverLog) Write(text []byte) (int, error) {
 
 // open opens the file, and leaves what it has.
 func (l *serverLog) open() (err error) {
-	if l.file, err = os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
-		return err
-	}
-	end, err := l.file.Seek(0, io.SeekEnd)
-	l.size = int(end)
+	l.file, err = os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	return err
 }
 
 // fill writes to the file.
 func (l *serverLog) fill(text []byte) (int, error) {
-	first := l.written == 0
-	l.written += len(text)
-	if first {
-		now := time.Now().Format(time.RFC3339)
-		text = append(fmt.Appendf(nil, "--- %s, process %d\n", now, os.Getpid()), text...)
+	if l.written += len(text); l.written == len(text) {
+		text = append(fmt.Appendf(nil, "--- %s, process %d\n", time.Now().Format(time.RFC3339), os.Getpid()), text...)
 	}
-	if l.size > 0 && l.size+len(text) > maxLog {
+	info, err := l.file.Stat()
+	if err == nil && info.Size() > 0 && info.Size()+int64(len(text)) > maxLog {
 		// Where a file that is open cannot be renamed, it grows until it is not open elsewhere.
 		_, _ = l.file.Close(), os.Rename(l.path, l.path+".old")
-		if err := l.open(); err != nil {
-			return 0, err
-		}
+		err = l.open()
 	}
-	n, err := l.file.Write(text)
-	l.size += n
-	return n, err
+	if err != nil {
+		return 0, err
+	}
+	return l.file.Write(text)
 }
 
 // hasMore reports whether the log has more than an error shows: that of a process that exited has its last words.

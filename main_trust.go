@@ -51,10 +51,7 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 		return cmp.Or(context.Cause(ctx), fmt.Errorf("the servers of %s were not allowed", word(path)))
 	}
 	if failed == nil {
-		failed = os.MkdirAll(filepath.Dir(memory), 0o700)
-	}
-	if failed == nil {
-		failed = ReplaceFile(memory, []byte(hash))
+		failed = cmp.Or(os.MkdirAll(filepath.Dir(memory), 0o700), ReplaceFile(memory, []byte(hash)))
 	}
 	if failed != nil {
 		p.note("this cannot be remembered: %v", failed)
