@@ -36,10 +36,9 @@ type Config struct {
 // Input is a value that VS Code asks the user for.
 type Input struct {
 	ID, Type, Description string
-
-	Password bool
-	Default  any      // a text, or nil
-	Options  []string // to choose from
+	Password              bool
+	Default               any      // a text, or nil
+	Options               []string // to choose from
 }
 
 // ErrInput is the Err of a server that needs an input.
@@ -68,7 +67,9 @@ func ParseConfig(text []byte, lookup func(name string) (value string, ok bool), 
 		}
 	}
 	_ = json.Unmarshal(plain, &file) // what has another form is not VS Code's
-	inputs := append(file.Inputs, file.MCP.Inputs...)
+	inputs := slices.DeleteFunc(append(file.Inputs, file.MCP.Inputs...), func(in Input) bool {
+		return in.Type != "promptString" && in.Type != "pickString"
+	})
 	c, found := &Config{OAuth: make(map[string]*OAuthConfig)}, false
 	var problem error
 	ok := eachMember(plain, func(section string, value json.RawMessage) {
@@ -270,8 +271,7 @@ func (r *serverReader) environment(field string, value json.RawMessage) {
 		case name == "" || strings.Contains(name, "="):
 			r.problem("%s: %q is not a variable's name", field, name)
 		case string(value) != "null": // VS Code: not set
-			where := field + " " + name
-			r.env[name] = r.expanded(where, value)
+			r.env[name] = r.expanded(field+" "+name, value)
 			r.secrets.AddVariable(name, r.env[name])
 		}
 	}) {
@@ -296,9 +296,8 @@ func (r *serverReader) readEnvFile() {
 		r.problem("envFile %s is not a file that can be read", r.envFile) // not the path: a variable may be in it
 	}
 	r.config.EnvFiles = fmt.Appendf(r.config.EnvFiles, "%q %q\n", path, text)
-	variables := make(map[string]string)
+	variables, escapes := make(map[string]string), strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\"`, `"`)
 	for _, m := range envLine.FindAllStringSubmatch(string(text), -1) {
-		escapes := strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\"`, `"`)
 		variables[m[1]] = escapes.Replace(m[2]) + m[3] + m[4]
 		r.secrets.AddVariable(m[1], variables[m[1]])
 	}
@@ -308,30 +307,31 @@ func (r *serverReader) readEnvFile() {
 
 // headers reads an object, or mcphost's list of lines.
 func (r *serverReader) headers(value json.RawMessage) {
-	header := http.Header{}
+	r.server.Header = http.Header{}
 	add := func(name, text string) {
-		if name = strings.TrimSpace(name); name == "" {
+		name, text = strings.TrimSpace(name), strings.TrimSpace(text) // a file's text often ends with a newline
+		if name == "" {
 			r.problem("a header has no name")
 			return
 		}
-		text = strings.TrimSpace(text) // a key that comes from a file often ends with a newline
-		header.Add(name, text)
+		r.server.Header.Add(name, text)
 		r.secrets.AddHeader(name, text)
 	}
-	r.server.Header = header
-	if eachMember(value, func(name string, value json.RawMessage) { add(name, r.expanded("header "+name, value)) }) {
-		return
-	} else if value[0] != '[' {
+	switch isObject := eachMember(value, func(name string, value json.RawMessage) {
+		add(name, r.expanded("header "+name, value))
+	}); {
+	case isObject:
+	case value[0] != '[':
 		r.problem("headers is neither an object nor a list")
-		return
-	}
-	for _, line := range r.list("headers", value, r.expanded) {
-		name, text, ok := strings.Cut(line, ":")
-		if !ok {
-			r.problem("a header is not of the form Name: value")
-			continue
+	default:
+		for _, line := range r.list("headers", value, r.expanded) {
+			name, text, ok := strings.Cut(line, ":")
+			if ok {
+				add(name, text)
+			} else {
+				r.problem("a header is not of the form Name: value")
+			}
 		}
-		add(name, text)
 	}
 }
 
@@ -386,7 +386,7 @@ func (r *serverReader) variable(where, text string) string {
 	id, isInput := strings.CutPrefix(name, "input:")
 	i := slices.IndexFunc(r.inputs, func(in Input) bool { return in.ID == id })
 	switch {
-	case isInput && !ok && i >= 0 && (r.inputs[i].Type == "promptString" || r.inputs[i].Type == "pickString"):
+	case isInput && !ok && i >= 0:
 		r.needs = append(r.needs, r.inputs[i])
 		return "<" + id + ">"
 	case isInput && !ok:

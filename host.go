@@ -163,10 +163,11 @@ func (h *Host) named(names []string) []*hosted {
 	return slices.DeleteFunc(slices.Clone(h.servers), func(s *hosted) bool { return !slices.Contains(names, s.Name) })
 }
 
-// Status describes the servers, in the order in which they were given.
-func (h *Host) Status() []HostStatus {
-	status := make([]HostStatus, len(h.servers))
-	for i, s := range h.servers {
+// Status describes the servers of these names, or all if there are none, in the order in which they were given.
+func (h *Host) Status(names ...string) []HostStatus {
+	servers := h.named(names)
+	status := make([]HostStatus, len(servers))
+	for i, s := range servers {
 		status[i] = s.status()
 	}
 	return status

@@ -423,10 +423,10 @@ type searchArguments struct {
 
 // searchReply is the result of search_chunks.
 type searchReply struct {
-	Results    []searchResult   `json:"results"`
-	TotalCount int              `json:"total_count"`
-	Query      string           `json:"query"`
-	LeftOut    []map[string]any `json:"left_out,omitempty"` // if nothing was found: what was not searched
+	Results    []searchResult `json:"results"`
+	TotalCount int            `json:"total_count"`
+	Query      string         `json:"query"`
+	LeftOut    []omission     `json:"left_out,omitempty"` // if nothing was found: what was not searched
 }
 
 type searchResult struct {
@@ -526,12 +526,11 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 // decodeArguments refuses unknown arguments, since ignoring them would mislead the model. An argument that is absent
 // or null keeps its value.
 func decodeArguments(raw json.RawMessage, into any) error {
-	var known map[string]any
-	names, _ := json.Marshal(into) // our structs have an encoding
-	_ = json.Unmarshal(names, &known)
+	fields, _ := json.Marshal(into) // our structs have an encoding
+	known, _ := readObject(fields)
 	arguments, err := readObject(raw)
 	for name := range arguments {
-		if _, ok := known[name]; !ok {
+		if known[name] == nil {
 			err = fmt.Errorf("unknown argument %q", name)
 		}
 	}

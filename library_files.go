@@ -42,12 +42,13 @@ type document struct {
 
 // omission is the files and folders that were left out for one reason.
 type omission struct {
-	count   int
-	sources []string // the first of them
+	Count   int      `json:"count"`
+	Reason  string   `json:"reason"`
+	Sources []string `json:"sources"` // the first of them
 }
 
 const (
-	maxNamed = 100        // of omission.sources
+	maxNamed = 100        // of omission.Sources
 	notText  = "not text" // the reason that was found by reading the file
 )
 
@@ -289,19 +290,19 @@ func utf16Order(b []byte) binary.ByteOrder {
 
 func (c *corpus) leaveOut(source, reason string) {
 	o := c.leftOut[reason]
-	if o.count++; o.count <= maxNamed {
-		o.sources = append(o.sources, source)
+	o.Reason = reason
+	if o.Count++; o.Count <= maxNamed {
+		o.Sources = append(o.Sources, source)
 	}
 	c.leftOut[reason] = o
 }
 
 // omissions describes what was left out, by reason, with up to the given number of names for each.
-func (c *corpus) omissions(names int) (all []map[string]any) {
+func (c *corpus) omissions(names int) (all []omission) {
 	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
 		o := c.leftOut[reason]
-		all = append(all, map[string]any{
-			"reason": reason, "count": o.count, "sources": o.sources[:min(names, len(o.sources))],
-		})
+		o.Sources = o.Sources[:min(names, len(o.Sources))]
+		all = append(all, o)
 	}
 	return all
 }
@@ -320,8 +321,8 @@ func (c *corpus) String() string {
 	if len(c.documents) == 1 {
 		text = "1 document"
 	}
-	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
-		text += fmt.Sprintf("%s%d %s", separator, c.leftOut[reason].count, reason)
+	for _, o := range c.omissions(0) {
+		text += fmt.Sprintf("%s%d %s", separator, o.Count, o.Reason)
 		separator = ", "
 	}
 	return text

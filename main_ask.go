@@ -167,7 +167,7 @@ func (p *program) watch(ctx context.Context, host *Host) (done func()) {
 	for _, name := range starting(host.Status()) {
 		work.Go(func() {
 			_, _ = host.Tools(ctx, name)
-			switch status := statusOf(host, []string{name}); {
+			switch status := host.Status(name); {
 			case ctx.Err() != nil:
 			case status[0].Err == nil:
 				p.screen.Show(Look{Style: Faint}, fmt.Sprintf("server %s is ready: %s", name, Plural(status[0].Tools, "tool")))

@@ -162,7 +162,7 @@ func (p *program) everyServer(ctx context.Context, host *Host, names []string,
 	if err := p.startServers(ctx, host, names...); err != nil {
 		return nil, err
 	}
-	status := statusOf(host, names)
+	status := host.Status(names...)
 	lists := make([][]entry, len(status))
 	var work sync.WaitGroup
 	for i := range status {
@@ -299,7 +299,7 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 	soon, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_ = p.withLogins(soon, host, func() error { _, err := host.Tools(soon, names...); return err }) // see the status
-	status := statusOf(host, names)
+	status := host.Status(names...)
 	if len(status) == 0 {
 		return p.noServer(names[0])
 	}

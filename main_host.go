@@ -92,14 +92,14 @@ func (p *program) startServers(ctx context.Context, host *Host, names ...string)
 	if err != nil {
 		return err
 	}
-	return p.absent(statusOf(host, names))
+	return p.absent(host.Status(names...))
 }
 
 // startHost starts the servers of these names, or all if there are none, as Host.Start does. The status names those
 // that are awaited.
 func (p *program) startHost(ctx context.Context, host *Host, names ...string) {
 	view := &View{Screen: p.screen, Quiet: p.quiet}
-	view.Awaited = func() string { return strings.Join(starting(statusOf(host, names)), ", ") }
+	view.Awaited = func() string { return strings.Join(starting(host.Status(names...)), ", ") }
 	view.Begin("")
 	defer view.End()
 	host.Start(ctx, names...)
@@ -123,13 +123,6 @@ func (p *program) noServer(name string) error {
 		return usageError("the server %q is disabled in the configuration", name)
 	}
 	return usageError("there is no server %q; the servers are: %s", name, strings.Join(ServerNames(p.servers), ", "))
-}
-
-// statusOf describes the servers of these names, or all if there are none.
-func statusOf(host *Host, names []string) []HostStatus {
-	return slices.DeleteFunc(host.Status(), func(s HostStatus) bool {
-		return len(names) > 0 && !slices.Contains(names, s.Name)
-	})
 }
 
 // absent names the servers that are not running. The error says that none is, and that none is starting.
