@@ -99,7 +99,7 @@ func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	return t.edit(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft, false)
+	return t.ask(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft, false)
 }
 
 // Input asks for a field, as Elicit does. What is typed is not shown if hidden.
@@ -127,7 +127,7 @@ func (t *Terminal) Edits() bool {
 	return t.edits
 }
 
-// Close puts the terminal into the mode that it had. It may be called more than once.
+// Close puts the terminal into the mode that it had, whatever that is now.
 func (t *Terminal) Close() { _ = t.setMode(false) }
 
 func (t *Terminal) setMode(keys bool) (err error) {
@@ -164,15 +164,16 @@ func (t *Terminal) begin() {
 		return
 	}
 	t.draft.complete, t.draft.history = t.Complete, openHistory()
-	go t.readKeys() // and the next one until the program ends
+	go t.readKeys(time.Now().Add(typingGap)) // and the next one until the program ends
 	go onContinue(func() {
 		_ = t.setMode(true)
 		t.press(nil, "\r")
 	})
+	<-time.After(typingGap)
 }
 
-// readKeys reads all keys. It ends with in.
-func (t *Terminal) readKeys() {
+// readKeys reads all keys; early are those that come before then. It ends with in.
+func (t *Terminal) readKeys(early time.Time) {
 	defer close(t.typed)
 	defer t.Close()
 	buffer := make([]byte, 64<<10)
@@ -183,7 +184,11 @@ func (t *Terminal) readKeys() {
 		if err != nil {
 			return
 		}
-		t.press(buffer[:n], "")
+		in := buffer[:n]
+		if time.Now().Before(early) { // it was typed before begin, with a LF for each Enter
+			in = bytes.ReplaceAll(in, []byte("\n"), []byte("\r"))
+		}
+		t.press(in, "")
 	}
 }
 
@@ -207,15 +212,17 @@ func (t *Terminal) press(in []byte, begin string) {
 			if t.open == t.draft { // else it stands below what the user decides on
 				begin = "\x1b[H\x1b[2J"
 			}
-		case keyStop, keyQuit:
+		case keyStop:
 			t.screen.edit(drawing{}, "") // the shell's words stand in its place
 			t.Close()
-			stopProgram(key)
+			stopProgram()
 			_ = t.setMode(true)
 			begin = "\r"
 		case '\t':
 			words := e.complete(e.text(e.at))
 			t.screen.Show(Look{Style: Faint, Max: maxShownError}, strings.Join(words, "  "))
+		case keyLostPaste:
+			t.screen.Show(Look{}, fmt.Sprintf("(not taken: what was pasted has more than %d MiB)", maxPaste>>20))
 		}
 	}
 	if e := t.open; e != nil {
@@ -226,8 +233,8 @@ func (t *Terminal) press(in []byte, begin string) {
 	}
 }
 
-// editLine asks a question whose answer is edited here.
-func (t *Terminal) editLine(ctx context.Context, question rendered, e *editor) (typedLine, error) {
+// askEditing asks where the answer is edited here.
+func (t *Terminal) askEditing(ctx context.Context, question rendered, e *editor) (string, error) {
 	t.editing.Lock()
 	end := strings.LastIndexByte(string(question), '\n') + 1
 	if e.prompt = string(question[end:]) + " "; plainWidth(e.prompt) > t.screen.Columns()-4 {
@@ -253,7 +260,7 @@ func (t *Terminal) editLine(ctx context.Context, question rendered, e *editor) (
 		e.set(nil, 0)
 	}
 	t.screen.answered(true)
-	return line, err
+	return line.text, err
 }
 
 // Break ends the questions that are open and those that wait: their callers get no answer. What was entered and not
@@ -294,21 +301,9 @@ func (t *Terminal) lock(ctx context.Context) (_ context.Context, unlock func(), 
 	}
 }
 
-// edit asks for the text of an editor; fresh is as for ask. A backslash at the end of a line continues it, which the
-// editor sees to itself.
-func (t *Terminal) edit(ctx context.Context, prompt rendered, e *editor, fresh bool) (string, error) {
-	line, err := t.ask(ctx, prompt, e, fresh)
-	text := line.text
-	for err == nil && !t.edits && !e.single && strings.HasSuffix(text, "\\") {
-		line, err = t.ask(ctx, "…", e, false)
-		text = strings.TrimSuffix(text, "\\") + "\n" + line.text
-	}
-	return text, err
-}
-
-// ask shows a question and returns the line that answers it. A fresh answer is one that was typed after the question.
-// When ctx has ended, nobody waits for an answer: the question is not shown.
-func (t *Terminal) ask(ctx context.Context, prompt rendered, e *editor, fresh bool) (typedLine, error) {
+// ask shows a question and returns what answers it. A fresh answer is one that was typed after the question. When ctx
+// has ended, nobody waits for an answer: the question is not shown.
+func (t *Terminal) ask(ctx context.Context, prompt rendered, e *editor, fresh bool) (string, error) {
 	t.start.Do(t.begin)
 	if fresh {
 		select { // by then, what was typed before has arrived
@@ -317,7 +312,7 @@ func (t *Terminal) ask(ctx context.Context, prompt rendered, e *editor, fresh bo
 		}
 	}
 	if ctx.Err() != nil {
-		return typedLine{}, context.Cause(ctx)
+		return "", context.Cause(ctx)
 	}
 	if fresh {
 		if dropped := t.drop(); dropped != "" {
@@ -325,8 +320,13 @@ func (t *Terminal) ask(ctx context.Context, prompt rendered, e *editor, fresh bo
 		}
 	}
 	if t.edits {
-		return t.editLine(ctx, prompt, e)
+		return t.askEditing(ctx, prompt, e)
 	}
+	return t.askLines(ctx, prompt, e)
+}
+
+// askLines asks where the terminal edits the lines itself. A backslash at the end of one continues it.
+func (t *Terminal) askLines(ctx context.Context, prompt rendered, e *editor) (text string, err error) {
 	echoed := true
 	if e.hidden {
 		if restore, err := changeInput(t.in, false); err == nil {
@@ -334,10 +334,15 @@ func (t *Terminal) ask(ctx context.Context, prompt rendered, e *editor, fresh bo
 			echoed = false
 		}
 	}
-	t.screen.ask(prompt)
-	line, err := t.take(ctx)
-	t.screen.answered(err == nil && echoed)
-	return line, err
+	for {
+		t.screen.ask(prompt)
+		line, err := t.take(ctx)
+		t.screen.answered(err == nil && echoed)
+		if text += line.text; err != nil || e.single || !strings.HasSuffix(text, "\\") {
+			return text, err
+		}
+		prompt, text = "…", strings.TrimSuffix(text, "\\")+"\n"
+	}
 }
 
 // take returns the next line, or the cause of ctx.
@@ -353,30 +358,21 @@ func (t *Terminal) take(ctx context.Context) (typedLine, error) {
 	}
 }
 
-// drop discards what was typed, and returns it.
+// drop discards what was typed, and returns it. Its caller has the turn, so that nobody else takes it.
 func (t *Terminal) drop() (dropped string) {
-	for {
-		select {
-		case line, ok := <-t.typed:
-			if !ok {
-				return dropped
-			}
-			dropped += " " + line.text
-		default:
-			return dropped
-		}
+	for len(t.typed) > 0 {
+		dropped += " " + (<-t.typed).text
 	}
+	return dropped
 }
 
 // read reads all lines. It ends with in.
 func (t *Terminal) read() {
 	defer close(t.typed)
-	in := bufio.NewReader(t.in)
-	for {
+	for in := bufio.NewReader(t.in); ; {
 		text, err := in.ReadString('\n')
 		if text != "" {
-			text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
-			t.typed <- typedLine{text: text}
+			t.typed <- typedLine{text: strings.TrimRight(text, "\r\n")}
 		}
 		if err != nil {
 			return
@@ -419,7 +415,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			}
 		case "p", "place":
 			var text string
-			text, err = t.edit(ctx, "your answer, for the model (nothing goes back):", new(editor), true)
+			text, err = t.ask(ctx, "your answer, for the model (nothing goes back):", new(editor), true)
 			if err == nil && text != "" {
 				return Decision{Answer, text}
 			}
@@ -432,7 +428,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 func (t *Terminal) change(ctx context.Context, arguments string) (string, error) {
 	command := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
 	if command == "" || !t.Edits() {
-		return t.edit(ctx, "the arguments, a JSON object (an empty line keeps them):", new(editor), true)
+		return t.ask(ctx, "the arguments, a JSON object (an empty line keeps them):", new(editor), true)
 	}
 	t.screen.ask("") // so that nothing else is written
 	changed, err := t.inEditor(ctx, command, strings.TrimSpace(arguments)+"\n")
@@ -537,7 +533,7 @@ func (t *Terminal) judge(ctx context.Context, about []passage, question string, 
 		shown = append(slices.Clone(rows[:size]), string(t.screen.render(Look{Style: Bold}, more)))
 	}
 	for {
-		answer, err := t.edit(ctx, above(shown, prompt), &editor{single: true}, fresh)
+		answer, err := t.ask(ctx, above(shown, prompt), &editor{single: true}, fresh)
 		answer = strings.TrimSpace(answer)
 		if err != nil || !strings.EqualFold(answer, "v") && !strings.EqualFold(answer, "view") {
 			return answer, err
@@ -732,7 +728,7 @@ func (t *Terminal) confirm(ctx context.Context, about []passage, question string
 
 // answer asks for a server. The user need not answer: the error is errDeclined or, as at the end of in, io.EOF.
 func (t *Terminal) answer(ctx context.Context, question rendered, hidden bool) (string, error) {
-	line, err := t.edit(ctx, question, &editor{single: true, hidden: hidden}, true)
+	line, err := t.ask(ctx, question, &editor{single: true, hidden: hidden}, true)
 	line = strings.TrimSpace(line)
 	refusals := map[string]error{"!stop": io.EOF, "!no": errDeclined}
 	return line, cmp.Or(refusals[line], err)

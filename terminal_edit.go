@@ -16,15 +16,18 @@ import (
 type keys struct {
 	unread  []byte
 	pasting bool // it is being pasted
+	lost    bool // of which that is only the end: it is longer than maxPaste
 }
+
+const maxPaste = 4 << 20 // bytes of what is pasted at once
 
 // Keys that are no characters have the number of the control character that does the same. With Alt it is negative.
 const (
 	keyStart, keyLeft, keyEnd, keyRight, keyDown, keyUp = 1, 2, 5, 6, 14, 16 // Ctrl-A, B, E, F, N, P
 	keyDelete, keyWordLeft, keyWordRight                = -4, -'b', -'f'
-	keyErase, keyEraseWord, keyEraseLine, keyEraseEnd   = 0x7F, 23, 21, 11  // Backspace, Ctrl-W, U, K
-	keyClose, keyClear, keyYank, keyStop, keyQuit       = 4, 12, 25, 26, 28 // Ctrl-D, L, Y, Z, \
-	keyPaste                                            = utf8.MaxRune + 1
+	keyErase, keyEraseWord, keyEraseLine, keyEraseEnd   = 0x7F, 23, 21, 11 // Backspace, Ctrl-W, U, K
+	keyClose, keyClear, keyStop                         = 4, 12, 26        // Ctrl-D, L, Z
+	keyPaste, keyLostPaste                              = utf8.MaxRune + 1, utf8.MaxRune + 2
 )
 
 // sequenceKey returns the key with such an end of its escape sequence; 0 if there is none.
@@ -37,13 +40,8 @@ func sequenceKey(end string) rune {
 	}[end]
 }
 
-// A sequence is that of a key, or the answer of a terminal to another program. Whatever breaks it is a key of its own.
-var (
-	sequence     = regexp.MustCompile(`^\x1b(?:\[\[.?|[\[O]([ -?]*[@-~]?)|[\]P][^A-Za-z[:cntrl:]][^[:cntrl:]]*\a?)`)
-	tornSequence = regexp.MustCompile(`^\x1b+(?:\[\[|[\[O][ -?]*|[\]P](?:[^A-Za-z[:cntrl:]][^[:cntrl:]]*)?)?$`)
-)
-
-const maxSequence = 4096 // bytes; what is longer has no end
+// sequence is an escape sequence, or the beginning of one. Whatever breaks it is a key of its own.
+var sequence = regexp.MustCompile(`^\x1b[\[O](\[?[ -?]{0,64}([@-~]?))`)
 
 // next takes the first key out of what is unread, and what was pasted with keyPaste. ok is false if none is whole.
 func (k *keys) next() (key rune, pasted string, ok bool) {
@@ -57,23 +55,30 @@ func (k *keys) next() (key rune, pasted string, ok bool) {
 			return key, "", true
 		}
 	}
-	text, rest, ended := bytes.Cut(k.unread, []byte("\x1b[201~"))
+	const mark = "\x1b[201~"
+	text, rest, ended := bytes.Cut(k.unread, []byte(mark))
+	if len(text) > maxPaste {
+		text, k.lost = slices.Clone(text[len(text)-len(mark):]), true // the mark may have begun
+	}
 	if !ended {
+		k.unread = text
 		return 0, "", false
 	}
-	k.unread, k.pasting = slices.Clone(rest), false
-	return keyPaste, string(text), true
+	if key = keyPaste; k.lost {
+		key = keyLostPaste
+	}
+	*k = keys{unread: slices.Clone(rest)}
+	return key, strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(text)), true
 }
 
 // firstKey returns the first key and its size: 0 if it may go on. The key is 0 if it has no meaning.
 func firstKey(in []byte) (size int, key rune) {
-	if !utf8.FullRune(in) || in[0] == '\x1b' && len(in) < maxSequence && tornSequence.Match(in) {
+	if m := sequence.FindSubmatch(in); m != nil && (len(m[2]) > 0 || len(m[0]) < len(in)) {
+		return len(m[0]), sequenceKey(string(m[1]))
+	} else if m != nil || !utf8.FullRune(in) || string(in) == "\x1b" {
 		return 0, 0
 	}
-	if m := sequence.FindSubmatch(in); m != nil {
-		return len(m[0]), sequenceKey(string(m[1]))
-	}
-	if key, size = utf8.DecodeRune(in); key == utf8.RuneError || key == '\x1b' && (len(in) == 1 || in[1] == '\x1b') {
+	if key, size = utf8.DecodeRune(in); key == utf8.RuneError || key == '\x1b' && in[1] == '\x1b' {
 		return size, 0
 	} else if key == '\x1b' { // Alt
 		size, key = firstKey(in[1:])
@@ -92,7 +97,6 @@ type editor struct {
 
 	cells         []string // what the cursor moves over: a character with its marks, or all of a long text
 	at            int      // the cursor is before this cell
-	erased        []string // what was erased last, if more than one cell
 	tabbed        bool     // the last key was a Tab
 	back          int      // the entry of the history that is shown, counted from its end; 0 is none
 	draft         []string // what was typed before it
@@ -100,39 +104,28 @@ type editor struct {
 	top           int      // the row that was the first one there
 }
 
-// What is one cell if it comes at once: so many lines, or more bytes; and the longest character with its marks.
-const maxLines, maxText, maxCharacter = 6, 1000, 64
+// What is one cell if it comes at once: so many lines, or more bytes.
+const maxLines, maxText = 6, 1000
+
+// character is a character with its marks, of which a few are enough: accents, parts of Korean syllables, tones of
+// skin, and what is joined to it. A flag consists of two.
+var character = regexp.MustCompile(`[\x{1F1E6}-\x{1F1FF}]{2}|\n|\t|` +
+	`[^\n\t](?:\x{200D}[^\n\t]|[\p{Mn}\p{Me}\p{Cf}\x{1160}-\x{11FF}\x{1F3FB}-\x{1F3FF}]){0,12}`)
+
+const maxCharacter = 100 // its bytes
 
 // cellsOf takes a text apart.
-func cellsOf(text string) (cells []string) {
+func cellsOf(text string) []string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError {
 			return -1
 		}
 		return r
-	}, strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text))
+	}, text)
 	if len(text) > maxText || strings.Count(text, "\n") >= maxLines-1 {
 		return []string{text}
 	}
-	begin, last := 0, rune(0)
-	for i, r := range text {
-		if i > 0 && (!joins(text[begin:i], last, r) || i-begin > maxCharacter-utf8.UTFMax) {
-			cells, begin = append(cells, text[begin:i]), i
-		}
-		last = r
-	}
-	return append(cells, text[begin:])[:len(cells)+min(len(text), 1)]
-}
-
-// joins reports whether a character belongs to the text before it, which ends with last.
-func joins(text string, last, r rune) bool {
-	isFlag := func(r rune) bool { return 0x1F1E6 <= r && r <= 0x1F1FF } // half of one
-	if last < ' ' || r < ' ' {
-		return false
-	} else if isFlag(r) {
-		return isFlag(last) && utf8.RuneCountInString(text) == 1
-	}
-	return last == '\u200D' || r == '\uFE0F' || 0x1F3FB <= r && r <= 0x1F3FF || runeWidth(r) == 0
+	return character.FindAllString(text, -1)
 }
 
 // isLong reports whether a cell is a text, and no character.
@@ -164,7 +157,7 @@ func (e *editor) set(cells []string, back int) { e.cells, e.at, e.back = cells, 
 // insert puts a text before the cursor.
 func (e *editor) insert(text string) {
 	if e.single {
-		text = strings.NewReplacer("\r\n", " ", "\r", " ", "\n", " ").Replace(strings.TrimRight(text, "\r\n"))
+		text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", " ")
 	}
 	begin := e.at
 	if e.at > 0 && !isLong(e.cells[e.at-1]) && len(text) <= utf8.UTFMax { // it may be a mark of the character before
@@ -179,14 +172,11 @@ func (e *editor) insert(text string) {
 // erase takes out the cells between the cursor and another place.
 func (e *editor) erase(to int) {
 	begin, end := min(e.at, to), max(e.at, to)
-	if end-begin > 1 {
-		e.erased = slices.Clone(e.cells[begin:end])
-	}
 	e.cells, e.at = slices.Delete(e.cells, begin, end), begin
 }
 
 // press obeys a key. It returns one that the caller has to obey: Enter, Ctrl-D for the end of the input, Tab when the
-// candidates are to be shown, Ctrl-L, Ctrl-Z or Ctrl-\; else 0.
+// candidates are to be shown, Ctrl-L, Ctrl-Z or a paste that is lost; else 0.
 func (e *editor) press(key rune, pasted string) rune {
 	tabbed := e.tabbed
 	e.tabbed = key == '\t'
@@ -206,14 +196,11 @@ func (e *editor) press(key rune, pasted string) rune {
 			return key
 		}
 		e.erase(e.target(key))
-	case keyYank:
-		e.cells = slices.Insert(e.cells, e.at, e.erased...)
-		e.at += len(e.erased)
 	case keyUp:
 		e.vertical(-1)
 	case keyDown:
 		e.vertical(1)
-	case keyClear, keyStop, keyQuit:
+	case keyClear, keyStop, keyLostPaste:
 		return key
 	case '\t':
 		if e.complete != nil && !e.expand() && tabbed {
@@ -264,12 +251,9 @@ func (e *editor) run(at, step int, is func(cell string) bool) int {
 // vertical moves by a row: within the text, else through the history.
 func (e *editor) vertical(step int) {
 	begin, row := e.fold()
-	if to := row + step; to >= 0 && to < len(begin) {
-		column, end := plainWidth(e.row(begin, row, e.at)), len(e.cells)
-		if to+1 < len(begin) {
-			end = begin[to+1] - 1 // the next row begins behind it
-		}
-		for e.at = begin[to]; e.at < end && plainWidth(e.row(begin, to, e.at+1)) <= column; e.at++ {
+	if to := row + step; to >= 0 && to < len(begin)-1 {
+		column := plainWidth(e.row(begin, row, e.at))
+		for e.at = begin[to]; e.at < begin[to+1]-1 && plainWidth(e.row(begin, to, e.at+1)) <= column; e.at++ {
 		}
 		return
 	}
@@ -320,10 +304,10 @@ type drawing struct {
 func (e *editor) draw(columns, size int) (d drawing) {
 	e.columns, e.size = columns, size
 	begin, row := e.fold()
-	size = min(max(size-1, 1), len(begin))
-	e.top = min(max(e.top, row-size+1), row, len(begin)-size)
-	for i := range size {
-		d.rows = append(d.rows, e.row(begin, e.top+i, append(begin, len(e.cells))[e.top+i+1]))
+	size = min(max(size-1, 1), len(begin)-1)
+	e.top = min(max(e.top, row-size+1), row, len(begin)-1-size)
+	for i := e.top; i < e.top+size; i++ {
+		d.rows = append(d.rows, e.row(begin, i, min(begin[i+1], len(e.cells))))
 	}
 	d.row, d.before = row-e.top, e.row(begin, row, e.at)
 	return d
@@ -337,7 +321,7 @@ func (e *editor) lead(row int) string {
 	return strings.Repeat(" ", min(plainWidth(e.prompt), 2))
 }
 
-// fold returns the first cell of each row, and the row of the cursor.
+// fold returns the first cell of each row, and of one behind the end; and the row of the cursor.
 func (e *editor) fold() (begin []int, row int) {
 	begin = []int{0}
 	used, indent := plainWidth(e.lead(0)), plainWidth(e.lead(1))
@@ -350,7 +334,9 @@ func (e *editor) fold() (begin []int, row int) {
 			begin, used = append(begin, i+1), indent
 		}
 	}
-	for row = len(begin) - 1; begin[row] > e.at; row-- {
+	begin = append(begin, len(e.cells)+1)
+	for begin[row+1] <= e.at {
+		row++
 	}
 	return begin, row
 }

@@ -66,10 +66,9 @@ func (h *history) add(text string) {
 	if err != nil {
 		return
 	}
-	defer f.Close()
 	_, _ = f.Write(append(line, '\n')) // at once, so that no entry of another program comes between
-	ours, err := f.Stat()
-	if now, failed := os.Stat(h.path); err == nil && failed == nil && ours.Size() > maxHistory && os.SameFile(ours, now) {
+	f.Close()
+	if file, err := os.Stat(h.path); err == nil && file.Size() > maxHistory {
 		_ = os.Rename(h.path, h.path+".old")
 	}
 }

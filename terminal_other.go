@@ -10,16 +10,15 @@ import (
 	"os"
 )
 
-// windowSize does not know.
-func windowSize(*os.File) (columns, rows int) { return 0, 0 }
-
 // userTerminal is the terminal of the user, whatever the standard streams are.
 const userTerminal = "/dev/tty"
+
+func windowSize(*os.File) (columns, rows int) { return 0, 0 }
 
 func changeInput(*os.File, bool) (restore func(), err error) { return nil, errors.ErrUnsupported }
 
 func readKeys(f *os.File, buffer []byte) (int, error) { return f.Read(buffer) }
 
-func stopProgram(rune) {}
+func stopProgram() {}
 
 func onContinue(func()) {}

@@ -19,18 +19,10 @@ const userTerminal = "/dev/tty"
 
 // terminalCall asks the driver of a terminal to read or write a value.
 func terminalCall(f *os.File, request uintptr, value unsafe.Pointer) error {
-	raw, err := f.SyscallConn() // not Fd, which would make a terminal that does not block one that does
-	if err != nil {
+	if _, _, err := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, uintptr(value)); err != 0 {
 		return err
 	}
-	var failed syscall.Errno
-	err = raw.Control(func(fd uintptr) {
-		_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(value))
-	})
-	if err == nil && failed != 0 {
-		err = failed
-	}
-	return err
+	return nil
 }
 
 // windowSize is the size of a terminal's window; 0 is what is not known.
@@ -70,12 +62,12 @@ func readKeys(f *os.File, buffer []byte) (int, error) {
 	return n, err
 }
 
-// stopProgram does what a key does that changeInput has turned off: it stops the program, or quits it.
-func stopProgram(key rune) {
+// stopProgram does what Ctrl-Z does where changeInput has not turned it off.
+func stopProgram() {
 	goesOn := make(chan os.Signal, 1)
 	signal.Notify(goesOn, syscall.SIGCONT)
 	defer signal.Stop(goesOn)
-	_ = syscall.Kill(0, map[rune]syscall.Signal{keyStop: syscall.SIGTSTP, keyQuit: syscall.SIGQUIT}[key])
+	_ = syscall.Kill(0, syscall.SIGTSTP)
 	select { // it may take a moment, or not happen where nobody could have the program go on
 	case <-goesOn:
 	case <-time.After(100 * time.Millisecond):
