@@ -202,12 +202,13 @@ func (p *program) askServer(ctx context.Context, host *Host, server string,
 
 // serverIn splits a name of the form SERVER:NAME; server is "" if it does not begin with one.
 func (p *program) serverIn(name string) (server, rest string) {
+	rest = name
 	for _, s := range p.servers {
-		if rest, ok := strings.CutPrefix(name, s.Name+":"); ok {
-			return s.Name, rest
+		if after, ok := strings.CutPrefix(name, s.Name+":"); ok && len(after) < len(rest) { // of several the longest
+			server, rest = s.Name, after
 		}
 	}
-	return "", name
+	return server, rest
 }
 
 // ifKnown drops the error of a server that does not know the method of a list.
