@@ -421,15 +421,16 @@ type searchArguments struct {
 	SourceFilter  string  `json:"source_filter"`
 }
 
-// searchReply is the result of search_chunks.
-type searchReply struct {
-	Results    []searchResult `json:"results"`
+// SearchReply is the result of search_chunks.
+type SearchReply struct {
+	Results    []SearchResult `json:"results"`
 	TotalCount int            `json:"total_count"`
 	Query      string         `json:"query"`
 	LeftOut    []omission     `json:"left_out,omitempty"` // if nothing was found: what was not searched
 }
 
-type searchResult struct {
+// SearchResult is a passage that was found.
+type SearchResult struct {
 	Text       string  `json:"text"`
 	Similarity float64 `json:"similarity"`
 	Source     string  `json:"source"`
@@ -453,7 +454,7 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 	case a.MinSimilarity < 0 || a.MinSimilarity > 1:
 		return nil, fmt.Errorf("min_similarity must be from 0 to 1, not %v", a.MinSimilarity)
 	}
-	reply := searchReply{Results: []searchResult{}, Query: a.Query}
+	reply := SearchReply{Results: []SearchResult{}, Query: a.Query}
 	hits, total := Search(a.Query, int(a.Limit), func(source string) float64 {
 		if !matchesFilter(source, a.SourceFilter) {
 			return math.Inf(1)
@@ -467,7 +468,7 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 		if len(text) > maxQuote {
 			text = strings.ToValidUTF8(text[:maxQuote], "") + " […]"
 		}
-		reply.Results = append(reply.Results, searchResult{text, h.Similarity, h.Source, h.Start, end})
+		reply.Results = append(reply.Results, SearchResult{text, h.Similarity, h.Source, h.Start, end})
 	}
 	if reply.TotalCount == 0 {
 		reply.LeftOut = c.omissions(10)

@@ -110,7 +110,7 @@ func libCall(t *testing.T, l *Library, name, arguments string) *ToolResult {
 	return m.Result
 }
 
-func libSearch(t *testing.T, l *Library, arguments string) (reply searchReply) {
+func libSearch(t *testing.T, l *Library, arguments string) (reply SearchReply) {
 	t.Helper()
 	result := libCall(t, l, "search_chunks", arguments)
 	assert.Assert(t, !result.IsError, "%v", result.Content)
@@ -351,13 +351,13 @@ func TestLibrarySearch(t *testing.T) {
 	reply := libSearch(t, l, `{"query":"eating apples","limit":2.0}`)
 	assert.Equal(t, reply.TotalCount, 3)
 	assert.Equal(t, len(reply.Results), 2)
-	assert.DeepEqual(t, reply.Results[0], searchResult{"package a\n\n// F eats apples.\nfunc F() {}",
+	assert.DeepEqual(t, reply.Results[0], SearchResult{"package a\n\n// F eats apples.\nfunc F() {}",
 		reply.Results[0].Similarity, "a.go", 1, 4})
 	least := fmt.Sprintf(`{"query":"eating apples","min_similarity":%v,"limit":null}`, reply.Results[1].Similarity)
 	assert.Equal(t, libSearch(t, l, least).TotalCount, 2)
 
 	reply = libSearch(t, l, `{"query":"pears"}`) // without the blank lines at the end
-	assert.DeepEqual(t, reply.Results[0], searchResult{"# One\n\nApples & <pears>.", reply.Results[0].Similarity,
+	assert.DeepEqual(t, reply.Results[0], SearchResult{"# One\n\nApples & <pears>.", reply.Results[0].Similarity,
 		"a/one.md", 1, 3})
 	result := libCall(t, l, "search_chunks", `{"query":"pears"}`)
 	assert.Assert(t, is.Contains(result.Content[0].Text, "& <pears>"), "< is not escaped")
@@ -583,7 +583,7 @@ func TestLibraryIndexesSegments(t *testing.T) {
 			write(i)
 		}
 		l := NewLibrary(files)
-		search := func(l *Library, query string) searchReply {
+		search := func(l *Library, query string) SearchReply {
 			return libSearch(t, l, fmt.Sprintf(`{"query":%q,"limit":300}`, query))
 		}
 		search(l, "apple")

@@ -157,26 +157,15 @@ func (r *offlineRequest) reply(parts []string, results []ChatMessage) ChatMessag
 	return message
 }
 
-// offlinePassage is a passage as search_chunks returns it.
-type offlinePassage struct {
-	Text, Source string
-	StartLine    int `json:"start_line"`
-	EndLine      int `json:"end_line"`
-	Similarity   float64
-}
-
 // offlineQuote quotes the best passages of a search result with their sources: the best one, what goes on from it, and
 // what is nearly as good. Any other result is quoted as it is.
 func offlineQuote(result ChatMessage, question string, most int) (quote string) {
 	text := strings.TrimSpace(result.Content.Text())
-	var found struct {
-		Results    []offlinePassage
-		TotalCount *int `json:"total_count"`
+	found := SearchReply{TotalCount: -1}
+	if json.Unmarshal([]byte(text), &found) != nil || found.Results == nil && found.TotalCount < 0 {
+		found.Results = []SearchResult{{Text: text}}
 	}
-	if json.Unmarshal([]byte(text), &found) != nil || found.Results == nil && found.TotalCount == nil {
-		found.Results = []offlinePassage{{Text: text}}
-	}
-	passages := slices.DeleteFunc(found.Results, func(p offlinePassage) bool {
+	passages := slices.DeleteFunc(found.Results, func(p SearchResult) bool {
 		isPart := strings.HasPrefix(p.Text, "\t")                                   // of a declaration
 		return p.Text == "" || isPart || strings.Contains(p.Text, `"`+question+`"`) // which shows how to ask
 	})
@@ -190,7 +179,7 @@ func offlineQuote(result ChatMessage, question string, most int) (quote string) 
 			passages[i].Similarity *= 0.8
 		}
 	}
-	slices.SortStableFunc(passages, func(a, b offlinePassage) int { return cmp.Compare(b.Similarity, a.Similarity) })
+	slices.SortStableFunc(passages, func(a, b SearchResult) int { return cmp.Compare(b.Similarity, a.Similarity) })
 	for _, p := range passages {
 		first := passages[0]
 		goesOn := p.StartLine > first.EndLine && p.StartLine < first.EndLine+3 && p.Text[0] != '#'

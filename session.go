@@ -120,15 +120,13 @@ func ReplaceFile(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
+	defer os.Remove(f.Name()) // which it has no more once it has the other one
 	_, err = f.Write(text)
 	if err == nil {
 		err = f.Sync() // before the name points to it, or a crash could leave an empty file
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
 	}
 	return err
 }
@@ -146,11 +144,9 @@ func LoadSession(path string) (*Session, error) {
 	}
 	s := new(Session)
 	var head struct{ Version int } // read first: a later version may have another history
-	err = json.Unmarshal(text, &head)
-	switch {
-	case err == nil && head.Version > sessionVersion:
+	if err = json.Unmarshal(text, &head); err == nil && head.Version > sessionVersion {
 		err = &NewerSessionError{head.Version}
-	case err == nil:
+	} else if err == nil {
 		err = json.Unmarshal(text, s)
 	}
 	if err == nil && (s.Version < 1 || s.History == nil) {
