@@ -200,6 +200,9 @@ func withoutEscapes(text string) string {
 
 // Mask returns a text with marks in the place of the secrets.
 func (s *Secrets) Mask(text string) string {
+	if s.current() == nil {
+		return text
+	}
 	var out strings.Builder
 	w := s.Writer(&out)
 	for piece := range slices.Chunk([]byte(text), 64<<10) { // of a long text little is held twice
