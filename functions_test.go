@@ -460,7 +460,8 @@ func TestShowImages(t *testing.T) {
 	for most, want := range map[int][]string{
 		6: {`system "Be brief."`, chunks("What is it?", "Image 1:", "PNG", "Image 2:", "GIF"),
 			think, `tool "one"`, `tool "none"`, `tool "two"`, follow,
-			chunks("Image 1 of result 1, look:", "GIF", "Image 1 of result 3, look:", "PNG", "Image 2 of result 3, look:", "GIF"),
+			chunks("Image 1 of result 1, look:", "GIF", "Image 1 of result 3, look:", "PNG",
+				"Image 2 of result 3, look:", "GIF"),
 			`assistant ""`, `tool "three"`, follow, chunks("Image 1 of result 1, look:", "PNG")},
 		2: {`system "Be brief."`, `user "What is it?\n(Image 1 is left out: of A.)\n(Image 2 is left out: of A.)"`,
 			think, `tool "one\n(Image 1 is left out: of A.)"`, `tool "none"`, `tool "two\n(Image 1 is left out: of A.)"`, follow,

@@ -534,7 +534,9 @@ func (s *script) read(name string) (string, error) {
 		return all, nil
 	case name == "text":
 		text := cmp.Or(s.program.stdout.String(), s.program.shown())
-		text = regexp.MustCompile("[^\n]*\r\x1b\\[J|\x1b\\[[?\\d]*[mKhl]|\r").ReplaceAllString(text, "")
+		screen := newVT(300, 100) // wider than any row that the program leaves to the terminal to fold
+		_, _ = screen.Write([]byte(text))
+		text = screen.Text() + "\n"
 		return regexp.MustCompile(`(?m)^(still starting: |server \S+ is ready: ).*\n`).ReplaceAllString(text, ""), nil
 	}
 	text, err := os.ReadFile(s.path(name))
@@ -686,7 +688,7 @@ func (s *script) steady(text string) string {
 	text = strings.ReplaceAll(text, s.work, "$WORK")
 	for _, r := range [][2]string{
 		{`\^C`, ""}, {`mcpagent-\d+`, "mcpagent-NUMBER"}, {`--- \d{4}-\S+, process \d+`, "--- RUN"},
-		{`\b[0-9.]+(ms|µs|s)\b`, "TIME"}, {`(TIME, .* \{.{20}).*…\n`, "$1…\n"},
+		{`\b[0-9.]+(ms|µs|s)\b`, "TIME"}, {`(TIME, .* \{.{8}).*…\n`, "$1…\n"},
 	} {
 		text = regexp.MustCompile(r[0]).ReplaceAllString(text, r[1])
 	}

@@ -225,7 +225,8 @@ func TestEditComplete(t *testing.T) {
 	terminal, v := editTerminal(40, 8)
 	terminal.draft.complete = func(text string) (words []string) {
 		all := []string{"/tools", "/today", "@ab:x"}
-		return slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, text[strings.LastIndex(text, " ")+1:]) })
+		begin := text[strings.LastIndex(text, " ")+1:]
+		return slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, begin) })
 	}
 	answer := prompts(t, terminal)
 	terminal.press([]byte("\t/\t"), "")
@@ -302,7 +303,8 @@ func TestEditHistory(t *testing.T) {
 func FuzzEdit(f *testing.F) {
 	for _, seed := range []string{
 		"heron\x1b[D\x1b[Dx\x7f", "日本語\x1bb\x0b\x19\x19", paste + strings.Repeat("line\r", 9) + pasted + "\x02\x02x\r",
-		"a\\\rb\n\nc\x1b[A\x1b[A\x1b[Bx", "👨\u200d👩\u200d👧🇩🇪e\u0301\x7f\x7f", "\x1b]0;x\a\x1b[200~a\x1b[201", "\t\t\u202e\x00\xff\x04",
+		"a\\\rb\n\nc\x1b[A\x1b[A\x1b[Bx", "👨\u200d👩\u200d👧🇩🇪e\u0301\x7f\x7f",
+		"\x1b]0;x\a\x1b[200~a\x1b[201", "\t\t\u202e\x00\xff\x04",
 		strings.Repeat("0123456789", 9) + "\x1b[A\x1b[A\x1b[H\x15", "one\rtwo\rthree\f",
 	} {
 		f.Add(uint8(20), uint8(5), uint8(3), []byte(seed))
@@ -312,7 +314,8 @@ func FuzzEdit(f *testing.F) {
 		terminal.draft.history.entries = []string{"before", "two\nlines"}
 		terminal.screen.asking, terminal.open = true, terminal.draft
 		terminal.draft.prompt = "> "
-		for part := range slices.Chunk(slices.DeleteFunc(slices.Clone(in), func(b byte) bool { return b == 26 }), int(max(piece, 1))) {
+		in = slices.DeleteFunc(slices.Clone(in), func(b byte) bool { return b == 26 })
+		for part := range slices.Chunk(in, int(max(piece, 1))) {
 			terminal.press(part, "")
 			terminal.open = terminal.draft
 			for len(terminal.typed) > 0 {
