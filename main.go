@@ -13,7 +13,6 @@ import (
 	"io"
 	"io/fs"
 	"log"
-	"maps"
 	"net/http"
 	"os"
 	"os/signal"
@@ -189,23 +188,8 @@ func (p *program) run(ctx context.Context, args []string) error {
 	if len(args) > 0 && !p.literal {
 		name = args[0]
 	}
-	commands := map[string]func(context.Context, []string) error{
-		"help":      p.help,
-		"version":   func(context.Context, []string) error { return p.screen.Print(versionLine(debug.ReadBuildInfo())) },
-		"tools":     p.onHost(name, p.list("tools")),
-		"resources": p.onHost(name, p.list("resources")),
-		"prompts":   p.onHost(name, p.list("prompts")),
-		"call":      p.call,
-		"servers":   p.onHost(name, p.listServers),
-		"read":      p.read,
-		"prompt":    p.prompt,
-		"login":     p.logIn,
-		"logout":    p.logOut,
-		"whoami":    p.whoAmI,
-		"serve":     p.serve,
-	}
-	command, isCommand := commands[name]
-	meant := nearest(name, slices.Sorted(maps.Keys(commands)))
+	near := p.nearest(name)
+	isCommand := near != nil && near.name == name
 	switch {
 	case p.http != "" && name != "serve":
 		return usageError("-http goes with serve")
@@ -215,15 +199,15 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return usageError("-o goes with call, read, or a question")
 	case p.session != "" && isCommand:
 		return usageError("-session goes with a question")
-	case !isCommand && len(args) == 1 && meant != "" && !strings.Contains(name, " "):
-		return usageError("%q is no command: did you mean %s? mcpagent -- %s asks it as a question", name, meant, name)
+	case near != nil && !isCommand && len(args) == 1 && !strings.Contains(name, " "):
+		return usageError("%q is no command: did you mean %s? mcpagent -- %[1]s asks it as a question", name, near.name)
 	case name != "serve" && name != "help" && name != "version":
 		if err := p.check(ctx); err != nil {
 			return err
 		}
 	}
 	if isCommand {
-		return command(ctx, args[1:])
+		return near.run(ctx, args[1:])
 	}
 	return p.ask(ctx, strings.Join(args, " "))
 }
@@ -235,19 +219,6 @@ func versionLine(info *debug.BuildInfo, ok bool) string {
 		text += ", module " + info.Main.Version
 	}
 	return fmt.Sprintf("%s, MCP %s, %s\n", text, strings.Join(Revisions(), " "), runtime.Version())
-}
-
-// nearest returns the command that a word was meant to be: it differs in one letter, or in two if it has more than
-// five. It returns "" for a word that is far from all.
-func nearest(word string, commands []string) string {
-	for limit := range 2 + min(len(word)/6, 1) {
-		for _, command := range commands {
-			if isNear(limit, word, command) {
-				return command
-			}
-		}
-	}
-	return ""
 }
 
 // isNear reports whether at most limit bytes have to be added, left out or changed to get b from a.

@@ -4,10 +4,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
+	"runtime/debug"
 	"strings"
 )
 
@@ -18,36 +18,6 @@ const about = `mcpagent asks a language model a question that it answers with th
   mcpagent                             on a terminal: a chat; else the same, with the question read from stdin
 `
 
-// manual has a line of the usage for each command, and below it what help COMMAND says beside that.
-const manual = `tools [SERVER|TOOL]         list the tools of every server, or of one; or show what one tool takes
-    A tool is SERVER:TOOL, or TOOL alone if no other server has it.
-      mcpagent tools files:read_file
-call TOOL [KEY=VALUE ...]   call a tool, without a model
-    The tool's schema says what is a text, a number, true, null, or JSON; the words of a list repeat KEY. KEY=@FILE is
-    the text of a file, KEY=@- that of stdin, KEY=@@X is @X. A JSON object, @FILE or - in place of the words goes to
-    the tool unchecked. -o FILE gets images and other bytes of the result, or else its text.
-      mcpagent call files:read_file path=notes.txt head=10
-resources [SERVER]          list the resources of every server, or of one
-read URI                    print a resource
-    SERVER:URI where several servers have it. -o FILE gets its bytes or its text.
-      mcpagent read library:///rpc.go
-prompts [SERVER]            list the prompts of every server, or of one
-prompt NAME [KEY=VALUE ...] fill in a prompt, and print its messages
-    SERVER:NAME where several servers have it. Values are texts.
-      mcpagent prompt issues:triage label=bug
-servers [SERVER]            show how each server is started, whether it runs, what it speaks
-    Where one does not run, why, and what to do. The exit status is 1 if none runs.
-login URL|NAME              log in to a server that asks for it (OAuth), in the browser
-      mcpagent login https://mcp.example.com/mcp
-logout URL|NAME             forget a login
-whoami [URL|NAME]           show the logins that are kept: where, with which scopes, until when
-serve [DIR]                 be an MCP server on stdio: search over DIR, or over this program's source
-    With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.
-      mcpagent serve -http :8080 ~/notes
-version                     print the version, and what it speaks
-help [COMMAND]              print this, or more about one command
-`
-
 const variables = `
   variable           flag            meaning (default)
   MISTRAL_API_KEY                    key of the model's API (none: the offline stand-in)
@@ -55,16 +25,71 @@ const variables = `
   MCP_HEADERS                        headers for the URL of -server, one "Name: value" a line (none)
 `
 
-// usage is what help prints.
-func usage() string {
-	text := about
-	for line := range strings.Lines(manual) {
-		if line[0] != ' ' {
-			text += "  mcpagent " + line
+// command is a command of the command line.
+type command struct {
+	name, args, what string
+	more             string // that help COMMAND says
+	example          string // of the arguments
+	run              func(ctx context.Context, args []string) error
+}
+
+func (p *program) commands() []command {
+	return []command{
+		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; or show what one tool takes",
+			"A tool is SERVER:TOOL, or TOOL alone if no other server has it.", "files:read_file",
+			p.onHost("tools", p.list("tools"))},
+		{"call", "TOOL [KEY=VALUE ...]", "call a tool, without a model", "The tool's schema says what is a text, a " +
+			"number, true, null, or JSON;\nthe words of a list repeat KEY. KEY=@FILE is the text of a file, KEY=@- that " +
+			"of\nstdin, KEY=@@X is @X. A JSON object, @FILE or - in place of the words goes to the\ntool unchecked. " +
+			"-o FILE gets images and other bytes of the result, or else its text.",
+			"files:read_file path=notes.txt head=10", p.call},
+		{"resources", "[SERVER]", "list the resources of every server, or of one", "", "files",
+			p.onHost("resources", p.list("resources"))},
+		{"read", "URI", "print a resource", "SERVER:URI where several servers have it. -o FILE gets its bytes or its text.",
+			"library:///rpc.go", p.read},
+		{"prompts", "[SERVER]", "list the prompts of every server, or of one", "", "-json",
+			p.onHost("prompts", p.list("prompts"))},
+		{"prompt", "NAME [KEY=VALUE ...]", "fill in a prompt, and print its messages",
+			"SERVER:NAME where several servers have it. Values are texts.", "issues:triage label=bug", p.prompt},
+		{"servers", "[SERVER]", "show how each server is started, whether it runs, what it speaks",
+			"Where one does not run, why, and what to do. The exit status is 1 if none runs.", "-json",
+			p.onHost("servers", p.listServers)},
+		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser", "",
+			"https://mcp.example.com/mcp", p.logIn},
+		{"logout", "URL|NAME", "forget a login", "", "issues", p.logOut},
+		{"whoami", "[URL|NAME]", "show the logins that are kept: where, with which scopes, until when", "",
+			"issues", p.whoAmI},
+		{"serve", "[DIR]", "be an MCP server on stdio: search over DIR, or over this program's source",
+			"With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.", "-http :8080 ~/notes",
+			p.serve},
+		{"version", "", "print the version, and what it speaks", "", "",
+			func(context.Context, []string) error { return p.screen.Print(versionLine(debug.ReadBuildInfo())) }},
+		{"help", "[COMMAND]", "print this, or more about one command", "", "call", p.help},
+	}
+}
+
+// nearest returns the command that a word names, or was meant to name: it differs in one letter, or in two if it has
+// more than five. It returns nil for a word that is far from all.
+func (p *program) nearest(word string) *command {
+	commands := p.commands()
+	for limit := range 2 + min(len(word)/6, 1) {
+		for i, c := range commands {
+			if isNear(limit, word, c.name) {
+				return &commands[i]
+			}
 		}
 	}
+	return nil
+}
+
+// usage is what help prints.
+func usage() string {
+	text, p := about, new(program)
+	for _, c := range p.commands() {
+		text += "  " + c.line()
+	}
 	text += variables
-	new(program).flags().VisitAll(func(f *flag.Flag) {
+	p.flags().VisitAll(func(f *flag.Flag) {
 		variable, meaning, _ := strings.Cut(f.Usage, " ")
 		text += fmt.Sprintf("  %-18s -%-14s %s\n", variable, f.Name, meaning)
 	})
@@ -72,24 +97,21 @@ func usage() string {
 		"130 interrupted.\n"
 }
 
+// line is what the usage says of the command.
+func (c *command) line() string { return fmt.Sprintf("mcpagent %-27s %s\n", c.name+" "+c.args, c.what) }
+
 // help prints the usage, or what there is to know of a command.
 func (p *program) help(_ context.Context, args []string) error {
 	if len(args) == 0 {
-		return p.screen.List(usage())
+		return p.screen.Print(usage())
 	}
-	text, name, names := "", "", []string(nil)
-	for line := range strings.Lines(manual) {
-		if line[0] != ' ' {
-			name, _, _ = strings.Cut(line, " ")
-			names = append(names, name)
-		}
-		if name == args[0] {
-			text += line
-		}
+	c := p.nearest(args[0])
+	switch {
+	case c == nil:
+		return usageError("there is no command %q", args[0])
+	case c.name != args[0]:
+		return usageError("there is no command %q: did you mean %s?", args[0], c.name)
 	}
-	if text == "" {
-		meant := cmp.Or(nearest(args[0], names), "one of "+strings.Join(names, ", "))
-		return usageError("there is no command %q: did you mean %s?", args[0], meant)
-	}
-	return p.screen.List("mcpagent " + text)
+	example := strings.TrimSpace("mcpagent " + c.name + " " + c.example)
+	return p.screen.Print(c.line() + indented(c.more, "    ") + indented(example, "      "))
 }
