@@ -472,7 +472,7 @@ func (p *program) newView(host *Host) *View {
 	v := &View{Screen: p.screen, Quiet: p.quiet, Raw: p.raw, Save: SaveFile, MaxResult: p.maxResult}
 	if p.output != "" {
 		v.Save = p.save
-	} else if p.json {
+	} else if p.json || p.quiet { // nobody would find them
 		v.Save = nil
 	}
 	v.Name = func(name string) string {

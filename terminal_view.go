@@ -210,9 +210,7 @@ func (v *View) Observe(e Event) {
 		if len(v.calls) == 0 {
 			v.waiting = time.Now()
 		}
-		if !v.Quiet {
-			v.ended(e)
-		}
+		v.ended(e)
 	case ToolsFailed:
 		v.line(0, "the tools could not be listed again: %v", e.Err)
 	case LastTurn:
@@ -247,6 +245,7 @@ func (v *View) ended(e Event) {
 	s := v.Screen
 	about := fmt.Sprintf("%s (%s) %s", v.name(e.Call.Name), outcome, readableJSON(e.Call.Arguments))
 	switch {
+	case v.Quiet:
 	case !s.Live && e.Err != nil:
 		v.line(maxShownError, "< %s %s: %s", e.Call.Name, outcome, e.Err)
 	case !s.Live:
@@ -269,7 +268,9 @@ func (v *View) ended(e Event) {
 	}
 	if result != nil && v.Save != nil {
 		for _, file := range ResultFiles(result, v.Save) {
-			s.Show(Look{Exact: true}, "  "+file)
+			if !v.Quiet {
+				s.Show(Look{Exact: true}, "  "+file)
+			}
 		}
 	}
 }
