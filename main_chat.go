@@ -63,10 +63,10 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 			c.say("(Ctrl-C once more, Ctrl-D or /quit ends the chat)")
 			continue
 		}
-		turn, done := c.begin(ctx)
+		turn, end := c.begin(ctx)
 		err = c.do(turn, line)
 		c.interrupted = context.Cause(turn) == ErrCancelled
-		done()
+		end(nil)
 		switch {
 		case err == errQuit:
 			return nil
@@ -82,24 +82,20 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 }
 
 // begin returns a context that the next interrupt ends, unless it is the second in a row: that ends the program.
-func (c *chat) begin(ctx context.Context) (_ context.Context, done func()) {
+func (c *chat) begin(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if !c.interrupted {
 		c.turn.Store(&cancel)
 	}
-	return ctx, func() { cancel(nil) }
+	return ctx, cancel
 }
 
 // prompt reads what the user wants. An empty line is nothing.
 func (c *chat) prompt(ctx context.Context) (line string, err error) {
-	reading, done := c.begin(ctx)
-	defer done()
 	for err == nil && strings.TrimSpace(line) == "" {
 		c.screen.Show(Look{}, "")
-		open, end := context.WithCancelCause(reading)
-		if !c.terminal.Edits() {
-			c.prompting.Store(&end)
-		}
+		open, end := c.begin(ctx)
+		c.prompting.Store(&end)
 		line, err = c.terminal.Prompt(open, "> ")
 		c.prompting.Store(nil)
 		if end(nil); err == errInterjected {
@@ -433,10 +429,9 @@ func (c *chat) save(_ context.Context, path string) error {
 		return err
 	}
 	defer release()
-	session := &Session{Model: c.mistral().Model, Usage: c.usage, History: c.agent.History}
-	err = SaveSession(path, session)
+	err = SaveSession(path, &Session{Model: c.mistral().Model, Usage: c.usage, History: c.agent.History})
 	if err == nil {
-		c.say(fmt.Sprintf("(%s in %s)", Plural(len(session.History), "message"), path))
+		c.say(fmt.Sprintf("(%s in %s)", Plural(len(c.agent.History), "message"), path))
 	}
 	return err
 }
