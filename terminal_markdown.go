@@ -34,10 +34,10 @@ const (
 
 var (
 	// The beginning of a line, if more must be seen to decide what the line is.
-	undecided = regexp.MustCompile("^[ \t]*(?:[-+*_>#~` \t]*|\\d{1,9}[.)]?[ \t]*|(?:```|~~~)[^`]*)$")
+	undecided = regexp.MustCompile("^ *(?:[-+*_>#~` ]*|\\d{1,9}[.)]? *|(?:```|~~~)[^`]*)$")
 	quote     = regexp.MustCompile(`^> ?`)
-	heading   = regexp.MustCompile(`^#{1,6}([ \t]+|$)`)
-	item      = regexp.MustCompile(`^([-+*]|\d{1,9}[.)])([ \t]+|$)`)
+	heading   = regexp.MustCompile(`^#{1,6}( +|$)`)
+	item      = regexp.MustCompile(`^([-+*]|\d{1,9}[.)])( +|$)`)
 	ruler     = regexp.MustCompile(`^((- *){3,}|(\* *){3,}|(_ *){3,})$`)
 	fences    = regexp.MustCompile("^(`{3,}|~{3,})[^`]*$")
 	delimiter = regexp.MustCompile(`^ *\|( *:?-+:? *\|)* *(:?-+:? *)?$`)
@@ -73,7 +73,7 @@ func newMarkdown(columns int, styled bool) *markdown {
 
 // write returns what can be shown after the next piece of the text.
 func (m *markdown) write(text string) string {
-	m.rest += text
+	m.rest += strings.ReplaceAll(text, "\t", "    ")
 	m.lines(true)
 	return m.take()
 }
@@ -138,10 +138,10 @@ func (m *markdown) begin(more bool) bool {
 		return true
 	}
 	m.table()
-	text := strings.TrimLeft(line, " \t")
-	m.rest, m.inLine = m.rest[len(line)-len(text):], true
-	if indent := strings.ReplaceAll(line[:len(line)-len(text)], "\t", "    "); text != "" {
-		m.lead(indent[:min(len(indent), m.columns/2)], false)
+	text := strings.TrimLeft(line, " ")
+	indent := len(line) - len(text)
+	if m.rest, m.inLine = m.rest[indent:], true; text != "" {
+		m.lead(line[:min(indent, m.columns/2)], false)
 	}
 	mark, end := "", strings.TrimSpace(text)
 	is := func(begin *regexp.Regexp) bool { mark = begin.FindString(text); return mark != "" }
@@ -164,7 +164,7 @@ func (m *markdown) begin(more bool) bool {
 		}
 	case is(item):
 		m.inLine = false
-		m.lead(strings.Trim(bullet.ReplaceAllString(mark, "•"), " \t")+" ", false)
+		m.lead(strings.Trim(bullet.ReplaceAllString(mark, "•"), " ")+" ", false)
 	}
 	m.rest = m.rest[len(mark):]
 	return true
@@ -204,7 +204,7 @@ func (m *markdown) span(text string, style Style, more bool) int {
 			return len(found)
 		}
 	case unicode.In(m.last, unicode.L, unicode.N) && runeWidth(m.last) == 1, m.last == rune(mark),
-		mark == '_' && !strings.ContainsRune("\x00\t ([{\"'“‘*", m.last): // within a name or an address
+		mark == '_' && !strings.ContainsRune("\x00 ([{\"'“‘*", m.last): // within a name or an address
 		more = false
 	default:
 		after := text

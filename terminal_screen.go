@@ -180,18 +180,21 @@ func (s *Screen) tell(look Look, text string) { s.showLines(s.user, s.render(loo
 // Preview shows the first lines of a text, each cut to the window. With Keep, a text of which that is not all gets a
 // number, for Kept.
 func (s *Screen) Preview(about, text string) {
+	s.preview(Look{Style: Faint, Max: s.Columns()}, about, text)
+}
+
+func (s *Screen) preview(look Look, about, text string) {
 	text = strings.TrimSpace(s.Secrets.Mask(text)) // some secrets have several lines
-	if text == "" {
-		return
-	}
-	lines, columns := strings.Split(text, "\n"), s.Columns()
+	lines := strings.Split(text, "\n")
 	if more := len(lines) - maxPreview; more > 1 { // a line that says "1 more line" would be no gain
 		lines = append(slices.Clone(lines[:maxPreview]), fmt.Sprintf("… %d more lines", more)+s.keep(about, text))
-	} else if s.Keep && slices.ContainsFunc(lines, func(line string) bool { return width(line) > columns-4 }) {
+	} else if s.Keep && slices.ContainsFunc(lines, func(line string) bool { return width(line) > look.Max-4 }) {
 		lines = append(lines, "… more"+s.keep(about, text))
 	}
 	for _, line := range lines {
-		s.Show(Look{Style: Faint, Max: columns}, "    "+line)
+		if text != "" {
+			s.Show(look, "    "+line)
+		}
 	}
 }
 
@@ -277,13 +280,12 @@ func (s *Screen) stream(m *markdown, text string, end bool) {
 
 // hold writes a piece, or keeps it until the open question is answered. It needs the lock, as does write.
 func (s *Screen) hold(p piece) {
-	above := s.above && s.held == nil && strings.HasSuffix(string(p.text), "\n")
-	if s.asking && !above && s.heldSize+len(p.text) <= maxHeld {
-		s.held, s.heldSize = append(s.held, p), s.heldSize+len(p.text)
-		s.open = p.text != "" && !strings.HasSuffix(string(p.text), "\n") || p.text == "" && s.open
-		return
+	ended := strings.HasSuffix(string(p.text), "\n")
+	if !s.asking || s.above && s.held == nil && ended || s.heldSize+len(p.text) > maxHeld {
+		_ = s.write(p)
+	} else if p.text != "" {
+		s.held, s.heldSize, s.open = append(s.held, p), s.heldSize+len(p.text), !ended
 	}
-	_ = s.write(p)
 }
 
 func (s *Screen) write(p piece) error {
@@ -601,30 +603,25 @@ type folder struct {
 	last    rune
 }
 
-// put adds text to a line.
+// put adds text, without tabs, to a line.
 func (f *folder) put(text string, style Style) {
 	for _, r := range text {
-		if r == ' ' || r == '\t' {
-			f.place()
-			f.long = false
-			if f.gap++; r == '\t' {
-				f.gap += 3 - (f.column+f.gap-1)%4
-			}
-			f.last = r
-			continue
-		}
 		// Chinese and Japanese have no blanks between words.
-		if unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana) && !unicode.In(f.last, unicode.Ps, unicode.Pi) {
+		wide := unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana) && !unicode.In(f.last, unicode.Ps, unicode.Pi)
+		if f.last = r; r == ' ' || wide {
 			f.place()
 			f.long = false
+		}
+		if r == ' ' {
+			f.gap++
+			continue
 		}
 		if f.styled && style != f.style {
 			f.word.WriteString(string(plain + style))
 			f.style = style
 		}
 		f.word.WriteRune(r)
-		f.wide, f.last = f.wide+runeWidth(r), r
-		if f.hung+f.wide > f.columns || f.word.Len() > maxWord {
+		if f.wide += runeWidth(r); f.hung+f.wide > f.columns || f.word.Len() > maxWord {
 			f.place()
 			f.long = true
 		}
@@ -702,7 +699,7 @@ func fold(text string, columns int) string {
 		}
 		mark := listed.FindString(line)
 		f.lead(strings.ReplaceAll(mark, "\t", "    "), false)
-		f.put(line[len(mark):], "")
+		f.put(strings.ReplaceAll(line[len(mark):], "\t", "    "), "")
 	}
 	f.place()
 	return f.take()

@@ -258,10 +258,7 @@ func (v *View) ended(e Event) {
 		}
 		s.Show(look, mark+" "+about)
 		if e.Err != nil {
-			s.Show(Look{Max: maxShownError}, "    "+e.Err.Error())
-			if text := e.Err.Error(); s.Keep && width(text) > maxShownError-4 {
-				s.Show(Look{Style: Faint}, "    … more"+s.keep(about, text))
-			}
+			s.preview(Look{Max: maxShownError}, about, e.Err.Error())
 		} else {
 			s.Preview(about, e.Output.Text)
 		}
