@@ -130,9 +130,17 @@ func (p *program) entries(ctx context.Context, host *Host, kind string, servers 
 	return p.everyServer(ctx, host, servers, resourceEntries)
 }
 
-// find finds a tool, resource or prompt of the servers of these names, or of all if there are none: by SERVER:NAME, or
-// by its own name if no other has that, or a tool by its function's.
-func (p *program) find(ctx context.Context, host *Host, kind, name string, servers ...string) (entry, error) {
+// find finds a tool, resource or prompt: by SERVER:NAME, or by its own name if no other has that, or a tool by its
+// function's.
+func (p *program) find(ctx context.Context, host *Host, kind, name string) (entry, error) {
+	var servers []string
+	switch server, _ := p.serverIn(name); {
+	case kind == "resource": // which can begin with a scheme that a server has the name of
+	case server != "":
+		servers = []string{server}
+	case kind == "tool":
+		servers = host.Owner(name)
+	}
 	all, err := p.entries(ctx, host, kind+"s", servers)
 	if err != nil {
 		return entry{}, err
@@ -163,13 +171,21 @@ func (p *program) everyServer(ctx context.Context, host *Host, names []string,
 		return nil, err
 	}
 	status := host.Status(names...)
-	lists := make([][]entry, len(status))
+	lists, limit := make([][]entry, len(status)), cmp.Or(p.start, 30*time.Second)
 	var work sync.WaitGroup
 	for i := range status {
 		s := &status[i]
-		if s.Err == nil || s.Err == ErrStarting {
-			work.Go(func() { lists[i], s.Err = p.askServer(ctx, host, s.Name, list) })
+		if s.Err != nil && s.Err != ErrStarting {
+			continue
 		}
+		work.Go(func() {
+			client, err := host.Client(ctx, s.Name)
+			if s.Err = err; err == nil { // it must not keep the others for as long as a call may take
+				soon, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
+				defer cancel()
+				lists[i], s.Err = list(soon, client)
+			}
+		})
 	}
 	work.Wait()
 	answered := false
@@ -185,19 +201,6 @@ func (p *program) everyServer(ctx context.Context, host *Host, names []string,
 	}
 	p.tellAbsent(status)
 	return all, nil
-}
-
-// askServer asks one server. One that does not answer must not keep the others for as long as a call may take.
-func (p *program) askServer(ctx context.Context, host *Host, server string,
-	list func(context.Context, *Client) ([]entry, error)) ([]entry, error) {
-	client, err := host.Client(ctx, server)
-	if err != nil {
-		return nil, err
-	}
-	limit := cmp.Or(p.start, 30*time.Second)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
-	defer cancel()
-	return list(ctx, client)
 }
 
 // serverIn splits a name of the form SERVER:NAME; server is "" if it does not begin with one.
@@ -277,17 +280,12 @@ func (p *program) read(ctx context.Context, args []string) error {
 	})
 }
 
-// serverReport is what servers -json prints of a server.
+// serverReport is what servers prints of a server, with -json as it is.
 type serverReport struct {
-	Name     string          `json:"name"`
-	Start    string          `json:"start,omitempty"` // its command line or URL
-	Disabled bool            `json:"disabled,omitempty"`
-	Running  bool            `json:"running"`
-	Error    string          `json:"error,omitempty"` // with what to do about it
-	Info     *Implementation `json:"server,omitempty"`
-	Protocol string          `json:"protocol,omitempty"`
-	Seconds  float64         `json:"seconds"` // that the start took
-	Tools    int             `json:"tools"`
+	Name    string `json:"name"`
+	Start   string `json:"start,omitempty"` // its command line or URL
+	Running bool   `json:"running"`
+	State   string `json:"state"` // what it speaks, and how long it took to start; or why it does not run, and what to do
 }
 
 // listServers shows how the servers are. A chat does not wait for those that need long. Elsewhere it is an error if
@@ -300,68 +298,64 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 	soon, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_ = p.withLogins(soon, host, func() error { _, err := host.Tools(soon, names...); return err }) // see the status
-	status := host.Status(names...)
-	if len(status) == 0 {
-		return p.noServer(names[0])
+	var reports []serverReport
+	for _, s := range host.Status(names...) {
+		r := serverReport{Name: s.Name, Running: s.Running, State: p.state(s)}
+		for _, server := range p.servers {
+			if server.Name == s.Name && server.Err == nil {
+				r.Start = startLine(&server)
+			}
+		}
+		reports = append(reports, r)
 	}
-	reports, text, running := []serverReport(nil), "", p.chatting
-	for _, s := range status {
-		report, lines := p.aboutStatus(s)
-		reports, text, running = append(reports, report), text+lines, running || s.Running
+	if reports == nil {
+		return p.noServer(names[0])
 	}
 	for _, name := range p.disabled {
 		if len(names) == 0 {
-			reports, text = append(reports, serverReport{Name: name, Disabled: true}), text+name+": disabled\n"
+			reports = append(reports, serverReport{Name: name, State: "disabled"})
 		}
 	}
-	var err error
-	switch {
-	case p.chatting:
+	text, running := "", p.chatting
+	for _, r := range reports {
+		text += Clip(r.Name+": "+r.State, maxShown) + "\n" + indented(r.Start, "    ")
+		running = running || r.Running
+	}
+	if p.chatting {
 		p.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
-	case p.json:
-		err = p.printJSON(reports)
-	default:
-		err = p.screen.List(text)
+		return nil
 	}
-	if !running {
-		return exitWith(exitStart, "no server is running")
+	if err := p.give(nil, text, reports); err != nil || running {
+		return err
 	}
-	return err
+	return exitWith(exitStart, "no server is running")
 }
 
-// aboutStatus describes a server.
-func (p *program) aboutStatus(s HostStatus) (r serverReport, text string) {
-	r = serverReport{Name: s.Name, Running: s.Running, Tools: s.Tools, Seconds: s.Took.Seconds()}
-	for _, server := range p.servers {
-		if server.Name == s.Name && server.Err == nil {
-			r.Start = startLine(&server)
-		}
-	}
-	if s.Running {
-		r.Info, r.Protocol = &s.Info.Implementation, s.Info.ProtocolVersion
-	}
+// state describes the state of a server.
+func (p *program) state(s HostStatus) (text string) {
 	if s.Err != nil {
-		r.Error = strings.TrimPrefix(p.aboutServer(s), "server "+s.Name+": ")
-		text = "not running: " + r.Error
+		text = strings.TrimPrefix(p.aboutServer(s), "server "+s.Name+": ")
 	}
 	pause := time.Until(s.Retry).Round(time.Second)
 	switch {
 	case s.Err == nil:
 		era := map[bool]string{true: "stateless", false: "handshake"}[s.Info.Stateless()]
-		text = fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", strings.TrimSpace(r.Info.Name+" "+r.Info.Version),
-			r.Protocol, era, Plural(r.Tools, "tool"), s.Took.Round(time.Millisecond))
+		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
+		text = fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", name, s.Info.ProtocolVersion, era,
+			Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
 	case s.Running || s.Err == ErrStarting || s.Err == ErrWaiting:
-		text = r.Error
 	case !p.chatting:
+		text = "not running: " + text
 	case s.Starting && pause <= 0:
-		text += "; it is being started again"
+		text = "not running: " + text + "; it is being started again"
 	default:
-		text += fmt.Sprintf("; it is tried again in %s, or now with /reconnect %s", max(pause, 0), s.Name)
+		again := fmt.Sprintf("it is tried again in %s, or now with /reconnect %s", max(pause, 0), s.Name)
+		text = "not running: " + text + "; " + again
 	}
 	if s.Restarts > 0 {
 		text += ", restarted " + Plural(s.Restarts, "time")
 	}
-	return r, Clip(s.Name+": "+text, maxShown) + "\n" + indented(r.Start, "    ")
+	return text
 }
 
 // contentsResult is the result of a tool that has resources embedded in it.
@@ -439,15 +433,12 @@ func (p *program) prompt(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		if p.json {
-			result.Messages = append([]PromptMessage{}, result.Messages...)
-			return p.printJSON(result)
-		}
+		result.Messages = append([]PromptMessage{}, result.Messages...) // never null
 		text := ""
 		for _, m := range result.Messages {
 			text += m.Role + ": " + ModelText(&ToolResult{Content: []ContentBlock{m.Content}}) + "\n"
 		}
-		return p.screen.Print(text)
+		return p.give(nil, text, result)
 	})
 }
 
@@ -479,11 +470,7 @@ func pairs(words []string) (map[string][]string, error) {
 // getPrompt fills in a prompt, which is named by SERVER:NAME, or by its name alone if only one server has it.
 func (p *program) getPrompt(ctx context.Context, host *Host, name string,
 	arguments map[string]string) (*PromptResult, error) {
-	var servers []string
-	if server, _ := p.serverIn(name); server != "" {
-		servers = []string{server}
-	}
-	e, err := p.find(ctx, host, "prompt", name, servers...)
+	e, err := p.find(ctx, host, "prompt", name)
 	if err != nil {
 		return nil, err
 	}

@@ -39,9 +39,8 @@ func (p *program) commands() []command {
 			"A tool is SERVER:TOOL, or TOOL alone if no other server has it.", "files:read_file",
 			p.onHost("tools", p.list("tools"))},
 		{"call", "TOOL [KEY=VALUE ...]", "call a tool, without a model", "The tool's schema says what is a text, a " +
-			"number, true, null, or JSON;\nthe words of a list repeat KEY. KEY=@FILE is the text of a file, KEY=@- that " +
-			"of\nstdin, KEY=@@X is @X. A JSON object, @FILE or - in place of the words goes to the\ntool unchecked. " +
-			"-o FILE gets images and other bytes of the result, or else its text.",
+			"number, true, null, or JSON;\nthe words of a list repeat KEY. A JSON object, @FILE or - in place of the " +
+			"words goes to\nthe tool unchecked. -o FILE gets images and other bytes of the result, or else its text.",
 			"files:read_file path=notes.txt head=10", p.call},
 		{"resources", "[SERVER]", "list the resources of every server, or of one", "", "files",
 			p.onHost("resources", p.list("resources"))},

@@ -38,14 +38,14 @@ func (p *program) readStdin(ctx context.Context) (string, error) {
 	return readAll(ctx, os.Stdin)
 }
 
-// readArgument returns the text of an argument: of stdin for @-, of a file for @FILE; @@TEXT is @TEXT.
+// readArgument returns the text of an argument that may be - or @- for stdin, or @FILE.
 func (p *program) readArgument(ctx context.Context, argument string) (string, error) {
 	path, isFile := strings.CutPrefix(argument, "@")
 	switch {
-	case !isFile || strings.HasPrefix(path, "@"):
-		return path, nil
 	case path == "-":
 		return p.readStdin(ctx)
+	case !isFile:
+		return argument, nil
 	}
 	text, err := os.ReadFile(path)
 	return string(text), err

@@ -57,7 +57,7 @@ func (p *program) toolEntries(ctx context.Context, host *Host, names []string) (
 
 // showTool shows a tool with all that it takes.
 func (p *program) showTool(ctx context.Context, host *Host, name string) error {
-	e, err := p.findTool(ctx, host, name)
+	e, err := p.find(ctx, host, "tool", name)
 	if err != nil {
 		return err
 	}
@@ -67,14 +67,6 @@ func (p *program) showTool(ctx context.Context, host *Host, name string) error {
 	tool := e.value.(listedTool)
 	arguments := toolSchema(&tool.Tool).describe("  ")
 	return p.screen.List(p.shown(e) + e.detail + "\n" + indented(e.about, "    ") + arguments)
-}
-
-// findTool is find for a tool, whose name may be SERVER__TOOL, too.
-func (p *program) findTool(ctx context.Context, host *Host, name string) (entry, error) {
-	if server, _ := p.serverIn(name); server != "" {
-		return p.find(ctx, host, "tool", name, server)
-	}
-	return p.find(ctx, host, "tool", name, host.Owner(name)...)
 }
 
 // call runs one tool.
@@ -93,11 +85,7 @@ func (p *program) call(ctx context.Context, args []string) error {
 // which goes to the tool as it is.
 func (p *program) arguments(ctx context.Context, words []string) (func(*Tool) (json.RawMessage, error), error) {
 	if len(words) == 1 && strings.IndexAny(strings.TrimSpace(words[0]), "{@-") == 0 {
-		word := words[0]
-		if word == "-" {
-			word = "@-"
-		}
-		text, err := p.readArgument(ctx, word)
+		text, err := p.readArgument(ctx, words[0])
 		if err != nil {
 			return nil, err
 		}
@@ -108,13 +96,6 @@ func (p *program) arguments(ctx context.Context, words []string) (func(*Tool) (j
 		return func(*Tool) (json.RawMessage, error) { return json.RawMessage(text), nil }, nil
 	}
 	given, err := pairs(words)
-	for key, values := range given {
-		for i, value := range values {
-			if values[i], err = p.readArgument(ctx, value); err != nil {
-				return nil, fmt.Errorf("%s: %w", key, err)
-			}
-		}
-	}
 	return func(t *Tool) (json.RawMessage, error) { return toolSchema(t).object(given) }, err
 }
 
@@ -122,7 +103,7 @@ func (p *program) arguments(ctx context.Context, words []string) (func(*Tool) (j
 func (p *program) callTool(
 	ctx context.Context, host *Host, name string, typed func(*Tool) (json.RawMessage, error),
 ) error {
-	e, err := p.findTool(ctx, host, name)
+	e, err := p.find(ctx, host, "tool", name)
 	if err != nil {
 		return err
 	}
@@ -152,8 +133,8 @@ func (p *program) callTool(
 	return err
 }
 
-// give prints a result: its text, or with -json the value. With -o, its images and other bytes go to files, or else
-// its text does.
+// give prints what a command gives: a text, or with -json the value. With -o, the images and other bytes of a result
+// go to files, or else its text does.
 func (p *program) give(r *ToolResult, text string, value any) error {
 	if p.output != "" && !r.IsError {
 		lines := ResultFiles(r, p.save)
