@@ -39,11 +39,8 @@ func (p *program) ask(ctx context.Context, question string) error {
 	if _, err := model.Endpoint(); err != nil { // before the servers are started
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
-	patience := sessionWait
-	if p.chatting = chat; chat {
-		patience = 0 // the user can end the other program
-	}
-	session, err := p.resume(ctx, patience)
+	p.chatting = chat
+	session, err := p.resume(ctx)
 	defer func() { p.release() }()
 	if err != nil {
 		return err
@@ -181,17 +178,17 @@ func (p *program) watch(ctx context.Context, host *Host) (done func()) {
 
 const sessionWait = 5 * time.Minute // for a session that another process has locked
 
-// resume locks and returns the conversation of -session, an empty one if there is no such file yet. It waits up to
-// patience for another program that has locked it.
-func (p *program) resume(ctx context.Context, patience time.Duration) (*Session, error) {
+// resume locks and returns the conversation of -session, an empty one if there is no such file yet. It waits for
+// another program that has locked it, but in a chat: there the user can end that.
+func (p *program) resume(ctx context.Context) (*Session, error) {
 	p.release = func() {}
 	if p.session == "" {
 		return new(Session), nil
 	}
 	release, err := LockSession(p.session)
-	if errors.Is(err, ErrSessionBusy) && patience > 0 {
+	if errors.Is(err, ErrSessionBusy) && !p.chatting {
 		p.note("waiting for another mcpagent, which has the session %s open", p.session)
-		waiting, cancel := context.WithTimeout(ctx, patience)
+		waiting, cancel := context.WithTimeout(ctx, sessionWait)
 		defer cancel()
 		release, err = AwaitSession(waiting, p.session)
 	}

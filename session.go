@@ -20,14 +20,6 @@ const sessionVersion = 1
 
 const sessionPoll = 50 * time.Millisecond // between two tries to lock a session
 
-// NewerSessionError reports a file that was written by a later program.
-type NewerSessionError struct{ Version int }
-
-func (e *NewerSessionError) Error() string {
-	return fmt.Sprintf("the session has version %d, and this program reads version %d: use the program that wrote it",
-		e.Version, sessionVersion)
-}
-
 // ErrSessionBusy reports that another process has locked a session.
 var ErrSessionBusy = errors.New("another mcpagent has it open")
 
@@ -131,8 +123,8 @@ func ReplaceFile(path string, text []byte) error {
 	return err
 }
 
-// LoadSession reads a session that SaveSession wrote: its history is taken as it is. The error wraps a
-// *NewerSessionError, one of the file system (fs.ErrNotExist), or describes what is wrong with the text.
+// LoadSession reads a session that SaveSession wrote: its history is taken as it is. The error wraps one of the file
+// system (fs.ErrNotExist), or describes what is wrong with the text.
 func LoadSession(path string) (*Session, error) {
 	var text []byte
 	err := isFile(path)
@@ -145,7 +137,8 @@ func LoadSession(path string) (*Session, error) {
 	s := new(Session)
 	var head struct{ Version int } // read first: a later version may have another history
 	if err = json.Unmarshal(text, &head); err == nil && head.Version > sessionVersion {
-		err = &NewerSessionError{head.Version}
+		err = fmt.Errorf("the session has version %d, and this program reads version %d: use the program that wrote it",
+			head.Version, sessionVersion)
 	} else if err == nil {
 		err = json.Unmarshal(text, s)
 	}

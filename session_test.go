@@ -110,10 +110,10 @@ func TestSessionWait(t *testing.T) {
 	defer release()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		_, err := (&program{session: path, quiet: true}).resume(t.Context(), sessionWait)
+		_, err := (&program{session: path, quiet: true}).resume(t.Context())
 		assert.ErrorIs(t, err, ErrSessionBusy)
 		assert.Check(t, time.Since(began) >= sessionWait && time.Since(began) < sessionWait+time.Second)
-		_, err = (&program{session: path, quiet: true}).resume(t.Context(), 0)
+		_, err = (&program{session: path, chatting: true}).resume(t.Context())
 		assert.ErrorIs(t, err, ErrSessionBusy)
 	})
 }

@@ -391,9 +391,8 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 		return Decision{}
 	}
 	t.screen.begin(aQuestion)
-	approved, arguments, draft := Decision{}, call.Arguments, ""
+	approved, arguments, draft, line := Decision{}, call.Arguments, "", ""
 	for first := true; err == nil; first = false {
-		var line string
 		line, err = t.judge(ctx, t.call(server, tool, arguments), t.mayCall(server, tool), first)
 		switch strings.ToLower(line) {
 		case "y", "yes":
@@ -414,10 +413,9 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 				approved, arguments, draft = Decision{Edit, object}, object, ""
 			}
 		case "p", "place":
-			var text string
-			text, err = t.ask(ctx, "your answer, for the model (nothing goes back):", new(editor), true)
-			if err == nil && text != "" {
-				return Decision{Answer, text}
+			line, err = t.ask(ctx, "your answer, for the model (nothing goes back):", new(editor), true)
+			if err == nil && line != "" {
+				return Decision{Answer, line}
 			}
 		}
 	}
@@ -485,12 +483,11 @@ func (t *Terminal) call(server, tool, arguments string) []passage {
 	if width("  arguments  "+shown) > t.screen.Columns() {
 		shown, texts = t.texts("\n" + indentedJSON(arguments))
 	}
-	passages := []passage{{Look{Style: Bold}, "The model wants to call"}}
-	if server != "" {
-		passages = append(passages, passage{Look{Frame: "  server     "}, server})
+	passages := []passage{{Look{Style: Bold}, "The model wants to call"}, {Look{Frame: "  server     "}, server},
+		{Look{Frame: "  tool       "}, tool}, {Look{Frame: "  arguments  "}, shown}}
+	if server == "" {
+		passages = slices.Delete(passages, 1, 2)
 	}
-	passages = append(passages,
-		passage{Look{Frame: "  tool       "}, tool}, passage{Look{Frame: "  arguments  "}, shown})
 	return append(passages, texts...)
 }
 
