@@ -210,14 +210,10 @@ func (l *Library) answerStateless(ctx context.Context, r *libraryRequest) (resul
 	if err := r.checkMeta(); err != nil {
 		return nil, err
 	}
-	switch r.method {
-	case "server/discover":
+	if r.method == "server/discover" {
 		result = l.introduction()
 		result["supportedVersions"] = Revisions()
-	default:
-		result, err = l.answerCommon(ctx, r)
-	}
-	if err != nil {
+	} else if result, err = l.answerCommon(ctx, r); err != nil {
 		return nil, err
 	}
 	result["resultType"] = "complete"
@@ -414,13 +410,6 @@ func (l *Library) callTool(ctx context.Context, r *libraryRequest) (map[string]a
 // Each tool takes its arguments as the model wrote them. It returns text, or a value to encode as JSON. An error
 // describes what is wrong with the arguments, so that the model can correct them.
 
-type searchArguments struct {
-	Query         string  `json:"query"`
-	Limit         float64 `json:"limit"` // for JSON Schema 10.0 is an integer, too
-	MinSimilarity float64 `json:"min_similarity"`
-	SourceFilter  string  `json:"source_filter"`
-}
-
 // SearchReply is the result of search_chunks.
 type SearchReply struct {
 	Results    []SearchResult `json:"results"`
@@ -442,7 +431,13 @@ type SearchResult struct {
 const maxQuote = 4 << 10
 
 func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
-	a := searchArguments{Limit: 10}
+	var a struct {
+		Query         string  `json:"query"`
+		Limit         float64 `json:"limit"` // for JSON Schema 10.0 is an integer, too
+		MinSimilarity float64 `json:"min_similarity"`
+		SourceFilter  string  `json:"source_filter"`
+	}
+	a.Limit = 10
 	err := decodeArguments(raw, &a)
 	switch {
 	case err != nil:
@@ -454,14 +449,13 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 	case a.MinSimilarity < 0 || a.MinSimilarity > 1:
 		return nil, fmt.Errorf("min_similarity must be from 0 to 1, not %v", a.MinSimilarity)
 	}
-	reply := SearchReply{Results: []SearchResult{}, Query: a.Query}
 	hits, total := Search(a.Query, int(a.Limit), func(source string) float64 {
 		if !matchesFilter(source, a.SourceFilter) {
 			return math.Inf(1)
 		}
 		return a.MinSimilarity
 	}, c.indexes...)
-	reply.TotalCount = total
+	reply := SearchReply{Results: []SearchResult{}, TotalCount: total, Query: a.Query}
 	for _, h := range hits {
 		text := strings.TrimRight(h.Text, "\r\n\t ")
 		end := h.Start + strings.Count(text, "\n")
@@ -470,7 +464,7 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 		}
 		reply.Results = append(reply.Results, SearchResult{text, h.Similarity, h.Source, h.Start, end})
 	}
-	if reply.TotalCount == 0 {
+	if total == 0 {
 		reply.LeftOut = c.omissions(10)
 	}
 	return reply, nil

@@ -237,16 +237,17 @@ func (l *Library) readFile(source string) (text, reason string) {
 // without a character has its control character.
 const windows1252 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f\u0090‘’“”•–—˜™š›œ\u009džŸ"
 
-// decodeText returns the text of a file in UTF-8, UTF-16 or Windows-1252, without its byte order mark.
+// decodeText returns the text of a file in UTF-8, Windows-1252 or, after its byte order mark, UTF-16.
 func decodeText(b []byte) (text string, ok bool) {
 	isControl := func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\v\f\r\x1b", r) }
 	b = bytes.TrimPrefix(b, []byte("\ufeff"))
-	if order := utf16Order(b); order != nil && len(b)%2 == 0 {
-		units := make([]uint16, len(b)/2)
-		for i := range units {
-			units[i] = order.Uint16(b[2*i:])
+	orders := map[string]binary.ByteOrder{"\xff\xfe": binary.LittleEndian, "\xfe\xff": binary.BigEndian}
+	if order := orders[string(b[:min(2, len(b))])]; order != nil && len(b)%2 == 0 {
+		var units []uint16
+		for unit := range slices.Chunk(b[2:], 2) {
+			units = append(units, order.Uint16(unit))
 		}
-		text = strings.TrimPrefix(string(utf16.Decode(units)), "\ufeff")
+		text = string(utf16.Decode(units))
 		ok = !strings.ContainsFunc(text, isControl) && !strings.ContainsRune(text, utf8.RuneError)
 	} else if utf8.Valid(b) {
 		text, ok = string(b), bytes.IndexByte(b, 0) < 0
@@ -268,24 +269,6 @@ func decodeText(b []byte) (text string, ok bool) {
 		return "", false
 	}
 	return text, true
-}
-
-// utf16Order returns the byte order of a text in UTF-16, nil for another text. One without a byte order mark is taken
-// for UTF-16 if most of its high bytes are 0, as in European languages.
-func utf16Order(b []byte) binary.ByteOrder {
-	var zeros [2]int // at even offsets, at odd ones
-	for i, c := range b {
-		if c == 0 {
-			zeros[i%2]++
-		}
-	}
-	switch {
-	case bytes.HasPrefix(b, []byte("\xff\xfe")), zeros[1] > len(b)/4:
-		return binary.LittleEndian
-	case bytes.HasPrefix(b, []byte("\xfe\xff")), zeros[0] > len(b)/4:
-		return binary.BigEndian
-	}
-	return nil
 }
 
 func (c *corpus) leaveOut(source, reason string) {

@@ -98,8 +98,8 @@ func (p *program) startServers(ctx context.Context, host *Host, names ...string)
 // startHost starts the servers of these names, or all if there are none, as Host.Start does. The status names those
 // that are awaited.
 func (p *program) startHost(ctx context.Context, host *Host, names ...string) {
-	view := &View{Screen: p.screen, Quiet: p.quiet}
-	view.Awaited = func() string { return strings.Join(starting(host.Status(names...)), ", ") }
+	awaited := func() string { return strings.Join(starting(host.Status(names...)), ", ") }
+	view := &View{Screen: p.screen, Quiet: p.quiet, Awaited: awaited}
 	view.Begin("")
 	defer view.End()
 	host.Start(ctx, names...)
