@@ -356,26 +356,17 @@ func (r *serverReader) timeout(text string) time.Duration {
 	return d
 }
 
-// bareVariable matches the beginning of a variable in opencode.
-var bareVariable = regexp.MustCompile(`(^|[^$])\{env:`)
+var variableIn = regexp.MustCompile(`(?:\$\{|\{env:)[^}]*\}?`) // the second: of opencode
 
 // expand replaces the variables of a text. What they hold is not expanded in turn.
 func (r *serverReader) expand(where, text string) string {
-	text = bareVariable.ReplaceAllString(text, "$1$${env:")
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "${")
-		out.WriteString(before)
-		if !found {
-			return out.String()
-		}
-		variable, after, closed := strings.Cut(rest, "}")
+	return variableIn.ReplaceAllStringFunc(text, func(found string) string {
+		name, closed := strings.CutSuffix(found[strings.Index(found, "{")+1:], "}")
 		if !closed {
 			r.problem("%s: a ${ has no }", where)
 		}
-		out.WriteString(r.variable(where, variable))
-		text = after
-	}
+		return r.variable(where, name)
+	})
 }
 
 // variable returns what a variable holds, or else its default: as in a shell, also if it holds nothing.
