@@ -48,16 +48,15 @@ type Terminal struct {
 	always map[any]bool   // what the user has allowed for good: a server, or one and its tool. For the holder of turn
 	asked  map[string]int // how often each server has asked
 
+	edits   bool       // the terminal gives the keys. Set by begin
+	reading sync.Mutex // held while they are read
+
 	mu       sync.Mutex         // guards the following
 	life     context.Context    // of the questions that are open or wait for their turn
 	breakOff context.CancelFunc // ends it
+	restore  func()             // puts the terminal into the mode that it had; nil if it is in that
 
-	edits   bool       // the terminal gives the keys. Set by begin
-	reading sync.Mutex // held while they are read
-	mode    sync.Mutex // guards restore
-	restore func()     // puts the terminal into the mode that it had; nil if it is in that
-
-	editing sync.Mutex // guards the following; taken before the screen's
+	editing sync.Mutex // guards the following; taken before the screen's and mu
 	keys    keys
 	draft   *editor // of what the user says next
 	open    *editor // of the question that is open; nil if there is none
@@ -131,8 +130,8 @@ func (t *Terminal) Edits() bool {
 func (t *Terminal) Close() { _ = t.setMode(false) }
 
 func (t *Terminal) setMode(keys bool) (err error) {
-	t.mode.Lock()
-	defer t.mode.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.restore != nil {
 		_, _ = io.WriteString(t.screen.user, "\x1b[?2004l") // what is pasted looks as if it were typed
 		t.restore()

@@ -7,9 +7,8 @@ package main
 
 import "syscall"
 
-// The requests that read and write the mode of a terminal, and a key in it that there is not.
+// The requests that read and write the mode of a terminal.
 const (
 	getMode = syscall.TIOCGETA
 	setMode = syscall.TIOCSETA
-	noKey   = 0xFF
 )

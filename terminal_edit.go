@@ -97,7 +97,6 @@ type editor struct {
 
 	cells         []string // what the cursor moves over: a character with its marks, or all of a long text
 	at            int      // the cursor is before this cell
-	tabbed        bool     // the last key was a Tab
 	back          int      // the entry of the history that is shown, counted from its end; 0 is none
 	draft         []string // what was typed before it
 	columns, size int      // of the window for which it was drawn last
@@ -114,14 +113,9 @@ var character = regexp.MustCompile(`[\x{1F1E6}-\x{1F1FF}]{2}|\n|\t|` +
 
 const maxCharacter = 100 // its bytes
 
-// cellsOf takes a text apart.
+// cellsOf takes a text apart, without what Visible shows a sign for.
 func cellsOf(text string) []string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError {
-			return -1
-		}
-		return r
-	}, text)
+	text = strings.ReplaceAll(Visible(text), "\uFFFD", "")
 	if len(text) > maxText || strings.Count(text, "\n") >= maxLines-1 {
 		return []string{text}
 	}
@@ -145,7 +139,7 @@ func (e *editor) shown(cell string) string {
 	case isLong(cell):
 		return "[pasted " + Plural(lines, "line") + "]"
 	}
-	return Visible(cell)
+	return cell
 }
 
 // text is what stands before a cell.
@@ -178,8 +172,6 @@ func (e *editor) erase(to int) {
 // press obeys a key. It returns one that the caller has to obey: Enter, Ctrl-D for the end of the input, Tab when the
 // candidates are to be shown, Ctrl-L, Ctrl-Z or a paste that is lost; else 0.
 func (e *editor) press(key rune, pasted string) rune {
-	tabbed := e.tabbed
-	e.tabbed = key == '\t'
 	switch key {
 	case '\r', '\n', -'\r', -'\n':
 		continued := key == '\r' && e.at > 0 && e.at == len(e.cells) && e.cells[e.at-1] == `\`
@@ -203,7 +195,7 @@ func (e *editor) press(key rune, pasted string) rune {
 	case keyClear, keyStop, keyLostPaste:
 		return key
 	case '\t':
-		if e.complete != nil && !e.expand() && tabbed {
+		if e.complete != nil && !e.expand() {
 			return key
 		}
 	case keyPaste:
@@ -264,18 +256,19 @@ func (e *editor) vertical(step int) {
 	if e.back == 0 {
 		e.draft = e.cells
 	}
-	if back == 0 {
-		e.set(e.draft, 0)
-	} else {
-		e.set(cellsOf(e.history.entries[len(e.history.entries)-back]), back)
+	cells := e.draft
+	if back > 0 {
+		cells = cellsOf(e.history.entries[len(e.history.entries)-back])
 	}
+	e.set(cells, back)
 }
 
-// expand completes the word before the cursor as far as all candidates agree. It reports whether that is further.
+// expand completes the word before the cursor as far as all candidates agree. It reports whether that is further, or
+// there are none.
 func (e *editor) expand() bool {
 	words := e.complete(e.text(e.at))
 	if len(words) == 0 {
-		return false
+		return true
 	}
 	common := words[0] + " "
 	for _, word := range words[1:] {

@@ -91,7 +91,7 @@ func TestEdit(t *testing.T) {
 		{paste + "a\x1b[Db\r\nc" + pasted, "a[Db\nc", 1, 3, "> a[Db\n  c"},
 		{paste + strings.Repeat("x", 1001) + pasted + "\x02", strings.Repeat("x", 1001), 0, 2, "> [pasted 1001 characters]"},
 		{"a\tb" + paste + "\t" + pasted, "ab\t", 0, 8, "> ab"},
-		{"\u202eab", "\u202eab", 0, 5, "> \uFFFDab"},
+		{"\u202eab", "ab", 0, 4, "> ab"},
 	} {
 		for _, piece := range []int{len(test.keys), 1} {
 			terminal, v := editTerminal(40, 10)
@@ -220,7 +220,7 @@ func TestEditWindow(t *testing.T) {
 	assert.DeepEqual(t, v.Rows()[6:8], []string{"  7", ""})
 }
 
-// Tab completes a word as far as all candidates agree; the next one shows them.
+// Tab completes a word as far as all candidates agree, or shows them.
 func TestEditComplete(t *testing.T) {
 	terminal, v := editTerminal(40, 8)
 	terminal.draft.complete = func(text string) (words []string) {
@@ -229,12 +229,13 @@ func TestEditComplete(t *testing.T) {
 		return slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, begin) })
 	}
 	answer := prompts(t, terminal)
-	terminal.press([]byte("\t/\t"), "")
+	terminal.press([]byte("/\t"), "")
 	assert.Equal(t, v.Text(), "> /to")
-	terminal.press([]byte("\t\t"), "")
-	assert.Equal(t, v.Text(), "/tools /today\n/tools /today\n> /to")
-	terminal.press([]byte("o\t@\t"), "")
-	assert.Equal(t, v.Rows()[2], "> /tools @ab:x")
+	terminal.press([]byte("\t"), "")
+	assert.Equal(t, v.Text(), "/tools /today\n> /to")
+	terminal.press([]byte("o\t@\tnone\t"), "")
+	assert.Equal(t, v.Text(), "/tools /today\n> /tools @ab:x none")
+	terminal.press([]byte("\x17"), "")
 	terminal.press([]byte("\r"), "")
 	line, err := answer()
 	assert.NilError(t, err)

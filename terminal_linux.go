@@ -5,9 +5,8 @@ package main
 
 import "syscall"
 
-// The requests that read and write the mode of a terminal, and a key in it that there is not.
+// The requests that read and write the mode of a terminal.
 const (
 	getMode = syscall.TCGETS
 	setMode = syscall.TCSETS
-	noKey   = 0
 )

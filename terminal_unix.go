@@ -44,8 +44,9 @@ func changeInput(f *os.File, keys bool) (restore func(), err error) {
 	if keys {
 		mode.Lflag &^= syscall.ICANON | syscall.IEXTEN
 		mode.Iflag &^= syscall.IXON | syscall.ICRNL | syscall.INLCR | syscall.IGNCR
-		mode.Cc[syscall.VSUSP], mode.Cc[syscall.VQUIT] = noKey, noKey // the mode has to be put back before
-		mode.Cc[syscall.VMIN], mode.Cc[syscall.VTIME] = 0, 2          // tenths of a second: see readKeys
+		mode.Cc[syscall.VSUSP] = mode.Cc[syscall.VINTR] // which comes first, so that Ctrl-Z is a key: see Terminal.press
+		mode.Cc[syscall.VQUIT] = mode.Cc[syscall.VINTR]
+		mode.Cc[syscall.VMIN], mode.Cc[syscall.VTIME] = 0, 2 // tenths of a second: see readKeys
 	}
 	restore = func() { _ = terminalCall(f, setMode, unsafe.Pointer(&before)) }
 	return restore, terminalCall(f, setMode, unsafe.Pointer(&mode))
@@ -64,14 +65,8 @@ func readKeys(f *os.File, buffer []byte) (int, error) {
 
 // stopProgram does what Ctrl-Z does where changeInput has not turned it off.
 func stopProgram() {
-	goesOn := make(chan os.Signal, 1)
-	signal.Notify(goesOn, syscall.SIGCONT)
-	defer signal.Stop(goesOn)
-	_ = syscall.Kill(0, syscall.SIGTSTP)
-	select { // it may take a moment, or not happen where nobody could have the program go on
-	case <-goesOn:
-	case <-time.After(100 * time.Millisecond):
-	}
+	_ = syscall.Kill(0, syscall.SIGTSTP) // which nobody obeys where nobody could have the program go on
+	<-time.After(100 * time.Millisecond) // it may take a moment
 }
 
 // onContinue calls a function when the program goes on that another one has stopped. It never returns.
