@@ -49,23 +49,19 @@ var (
 		between(`_`, `_`, `_`, `.`, letters) + `)`)
 
 	// The text so far, if the second marker may come.
-	begun = regexp.MustCompile("^(?:`|\\*{2,3}(?:$|[^\\s*" + noFirst + "])|\\*(?:$|[^\\s*." + noFirst + "])|" +
-		"_(?:$|[^\\s_." + noFirst + "])|\\$(?:$|[^\\s\\d$])|\\\\(?:$|[(\\[]))")
+	begun = regexp.MustCompile("^(?:`|[*_]+(?:$|\\S)|\\$(?:$|[^\\s\\d])|\\\\(?:$|[(\\[]))")
 )
 
-// Names, powers and patterns of files have the characters that mark emphasis, too: snake_case, __init__, 2*3*4, *.go.
-// In scripts with wide characters, which put no blanks between words, emphasis may begin and end anywhere.
-const (
-	letters = `0-9A-Za-z\p{Latin}\p{Greek}\p{Cyrillic}`
-	noFirst = `,;:!?/)\]}`
-)
-
-// between is a regexp for what such markers have between them: code and escapes have none, others are within.
+// between is a regexp for what such markers have between them: code and escapes have none, others are within. Names,
+// powers and patterns of files have the characters that mark emphasis, too: snake_case, __init__, 2*3*4, *.go. In
+// scripts with wide characters, which put no blanks between words, emphasis may begin and end anywhere.
 func between(marker, char, others, notFirst, notAfter string) string {
-	exact := "|\\\\.|`[^`]+`"
-	return "(" + marker + ")((?:[^\\s`\\\\" + char + noFirst + notFirst + "]" + exact + ")" +
-		"(?:\\s*(?:[^\\s`\\\\" + char + "]" + exact + "|" + others + "))*?)" + marker + "[^" + char + notAfter + "]"
+	exact, within := "|\\\\.|`[^`]+`", "[^\\s`\\\\"+char
+	return "(" + marker + ")((?:" + within + `,;:!?/)\]}` + notFirst + "]" + exact + ")" +
+		`(?:\s*(?:` + within + "]" + exact + "|" + others + "))*?)" + marker + "[^" + char + notAfter + "]"
 }
+
+const letters = `0-9A-Za-z\p{Latin}\p{Greek}\p{Cyrillic}`
 
 func newMarkdown(columns int, styled bool) *markdown {
 	return &markdown{window: columns, folder: folder{styled: styled}}
@@ -268,17 +264,23 @@ func (m *markdown) table() {
 			}
 		}
 	}
+	var rule []string
+	for _, n := range columns {
+		rule = append(rule, strings.Repeat("─", n))
+	}
 	for i, row := range grid {
 		cells, height := make([][]string, len(columns)), 1
 		for j, cell := range row {
 			cells[j] = m.cell(cell, columns[j], i)
 			height = max(height, len(cells[j]))
 		}
-		texts, rule := make([]string, len(columns)), make([]string, len(columns))
 		for line := range height {
+			texts := make([]string, len(columns))
 			for j, n := range columns {
-				text := strings.Join(cells[j][min(line, len(cells[j])):min(line+1, len(cells[j]))], "")
-				texts[j], rule[j] = text+strings.Repeat(" ", n-plainWidth(text)), strings.Repeat("─", n)
+				if line < len(cells[j]) {
+					texts[j] = cells[j][line]
+				}
+				texts[j] += strings.Repeat(" ", n-plainWidth(texts[j]))
 			}
 			m.out.WriteString(strings.TrimRight(strings.Join(texts, " │ "), " ") + "\n")
 		}
