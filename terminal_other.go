@@ -10,9 +10,6 @@ import (
 	"os"
 )
 
-// userTerminal is the terminal of the user, whatever the standard streams are.
-const userTerminal = "/dev/tty"
-
 func windowSize(*os.File) (columns, rows int) { return 0, 0 }
 
 func changeInput(*os.File, bool) (restore func(), err error) { return nil, errors.ErrUnsupported }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -134,7 +135,11 @@ func (s *Screen) openUser() bool {
 	if IsTerminal(s.window) {
 		return true
 	}
-	terminal, err := os.OpenFile(userTerminal, os.O_WRONLY, 0)
+	path := "/dev/tty"
+	if runtime.GOOS == "windows" {
+		path = "CONOUT$"
+	}
+	terminal, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return false
 	}

@@ -14,9 +14,6 @@ import (
 	"unsafe"
 )
 
-// userTerminal is the terminal of the user, whatever the standard streams are.
-const userTerminal = "/dev/tty"
-
 // terminalCall asks the driver of a terminal to read or write a value.
 func terminalCall(f *os.File, request uintptr, value unsafe.Pointer) error {
 	if _, _, err := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), request, uintptr(value)); err != 0 {

@@ -9,9 +9,6 @@ import (
 	"unsafe"
 )
 
-// userTerminal is the console of the user, whatever the standard streams are.
-const userTerminal = "CONOUT$"
-
 // changeMode sets and clears bits of a console's mode.
 func changeMode(f *os.File, bits, cleared uint32) (restore func(), err error) {
 	var before uint32
