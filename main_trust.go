@@ -42,6 +42,10 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 			"terminal, once; -trust or MCP_TRUST=1 is for one run", word(path), what,
 			strings.Join(ServerNames(config.Servers), ", "))
 	}
+	if p.hidesCommand(text) {
+		return fmt.Errorf("%s has a part of a command as a secret elsewhere, so that it would not be shown: look at the "+
+			"file, and name it with -config if you allow it", word(path))
+	}
 	question := fmt.Sprintf("%s %s. It starts or connects to:", word(path), what)
 	for i := range config.Servers {
 		s := &config.Servers[i]
@@ -57,6 +61,27 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 		p.note("this cannot be remembered: %v", failed)
 	}
 	return nil
+}
+
+// hidesCommand reports whether a command would be shown in part as a secret that the file has in another place: so the
+// file could hide what it starts. What variables hold is not the file's.
+func (p *program) hidesCommand(text []byte) bool {
+	config, err := ParseConfig(text, func(string) (string, bool) { return "", true }, new(Secrets))
+	return err != nil || slices.ContainsFunc(config.Servers, func(s Server) bool {
+		for _, words := range [][]string{s.Command.Env, s.Command.Args} {
+			flag := "" // before a word, and no secret itself
+			for i, word := range words {
+				own := new(Secrets)
+				own.AddArguments([]string{flag, word})
+				words[i] = own.Mask(word)
+				if flag = word; strings.ContainsAny(flag, "=:0123456789") {
+					flag = ""
+				}
+			}
+		}
+		line := describe(&s, nil)
+		return s.URL == "" && p.secrets.Mask(line) != line
+	})
 }
 
 // trustFile returns the file that says which text of a configuration was allowed.
