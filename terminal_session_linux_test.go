@@ -209,7 +209,7 @@ func TestLongChat(t *testing.T) {
 		case 7: // a note above the prompt
 			c.keys("some words /\x1b[D\x15\x1b[C")
 			c.settle("/")
-			c.keys("s\t\t")
+			c.keys("s\t")
 			c.settle("\r\x1b[J\x1b[2m/servers /show /save\x1b[0m\n\x1b[1m>\x1b[0m /s")
 			c.ask("\x15"+text, "\r\x1b[J\x1b[1m>\x1b[0m "+text, answer(i), size)
 		case 8: // several lines
