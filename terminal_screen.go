@@ -323,20 +323,23 @@ func (s *Screen) Status(text string) {
 
 // draw draws what stands below all texts in place of what is drawn there. It needs the lock.
 func (s *Screen) draw(d drawing) {
-	old, out, last := s.drawn, "", len(d.rows)-1
+	old, out, rest, last := s.drawn, "", "", len(d.rows)-1
 	if old.rows != nil {
 		up := s.height(old.before) - 1 // the window may be narrower now
 		for _, row := range old.rows[:old.row] {
 			up += s.height(row)
 		}
 		out = "\r" + strings.Repeat("\x1b[A", up) + "\x1b[J"
+		if last == 0 && len(old.rows) == 1 && s.height(old.rows[0]) == 1 {
+			out, rest = "\r", "\x1b[K" // nothing disappears that comes back: it would flicker
+		}
 	}
 	switch s.drawn = d; {
 	case len(old.rows) == 1 && last == 0 && old.before == old.rows[0] && d.before == d.rows[0] &&
 		strings.HasPrefix(d.before, old.before) && d.before != old.before: // typed at the end
 		out = d.before[len(old.before):]
 	case last >= 0:
-		out += strings.Join(d.rows, "\n") + strings.Repeat("\x1b[A", last-d.row)
+		out += strings.Join(d.rows, "\n") + rest + strings.Repeat("\x1b[A", last-d.row)
 		if d.row < last || d.before != d.rows[last] {
 			out += "\r" + d.before // whose width the terminal knows best
 		}

@@ -62,7 +62,7 @@ func TestScreen(t *testing.T) {
 	cut := "50% " + strings.Repeat("日本語", 12) + "日…"
 	assert.Equal(t, out.takes(), cut, "one column less than the window")
 	s.Status("50%")
-	out.takes()
+	assert.Equal(t, out.takes(), "\r50%\x1b[K", "nothing disappears first")
 	s.Show(Look{}, "a line")
 	assert.Equal(t, out.takes(), "\r\x1b[Ja line\n50%", "it comes back below")
 	s.Status("")
@@ -240,7 +240,7 @@ func TestViewStatus(t *testing.T) {
 			time.Sleep(after)
 			synctest.Wait()
 			lines := strings.Split(out.takes(), "\r")
-			status := strings.TrimPrefix(lines[len(lines)-1], "\x1b[J")
+			status := strings.TrimSuffix(strings.TrimPrefix(lines[len(lines)-1], "\x1b[J"), "\x1b[K")
 			assert.Equal(t, regexp.MustCompile("[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]").ReplaceAllString(status, "*"), want)
 		}
 		v.Begin("mistral-small")
