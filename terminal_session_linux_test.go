@@ -213,12 +213,16 @@ func TestLongChat(t *testing.T) {
 			c.settle("\r\x1b[J\x1b[2m/servers /show /save\x1b[0m\n\x1b[1m>\x1b[0m /s")
 			c.ask("\x15"+text, "\r\x1b[J\x1b[1m>\x1b[0m "+text, answer(i), size)
 		case 8: // several lines
-			c.keys(text + "\\\rtwo\x1b\rthreexy\x7f\x7f\x1b[A\x1b[A\x1b[B\x1b[B")
-			c.ask("\x1b[F", text+"\n  two\n  three", answer(i), size)
+			c.keys(text + "\\\rtwo\x1b\rthreexy")
+			c.settle(text + "\n  two\n  threexy")
+			c.keys("\x7f\x7f\x1b[A\x1b[A\x1b[B\x1b[B")
+			c.ask("\x1b[F", "\b\b  \b\b", answer(i), size)
 			text += "\ntwo\nthree"
 		case 9: // given up
-			c.keys("given upx\x02\x04")
-			c.settle("given up")
+			c.keys("given upx")
+			c.settle("given upx")
+			c.keys("\x7f")
+			c.settle("\b \b")
 			c.keys("\x03")
 			c.settle("\n\x1b[2m(Ctrl-C once more, Ctrl-D or /quit ends the chat)\x1b[0m\n\n\x1b[1m>\x1b[0m ")
 			c.ask(text, text, answer(i), size)
