@@ -324,6 +324,9 @@ func (t *Terminal) ask(ctx context.Context, prompt rendered, e *editor, fresh bo
 	return t.askLines(ctx, prompt, e)
 }
 
+// maxLine is how many bytes of a line Linux takes from a terminal that edits it; it drops the rest in silence.
+const maxLine = 4095
+
 // askLines asks where the terminal edits the lines itself. A backslash at the end of one continues it.
 func (t *Terminal) askLines(ctx context.Context, prompt rendered, e *editor) (text string, err error) {
 	echoed := true
@@ -337,6 +340,11 @@ func (t *Terminal) askLines(ctx context.Context, prompt rendered, e *editor) (te
 		t.screen.ask(prompt)
 		line, err := t.take(ctx)
 		t.screen.answered(err == nil && echoed)
+		if len(line.text) >= maxLine || strings.ContainsFunc(line.text, steers) {
+			t.screen.tell(Look{Style: Red}, "not taken: the line has control characters, as arrow keys give them, or is so "+
+				"long that the terminal may have cut it. Type it again, or give a file on stdin")
+			continue
+		}
 		if text += line.text; err != nil || e.single || !strings.HasSuffix(text, "\\") {
 			return text, err
 		}
