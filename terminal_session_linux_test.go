@@ -170,7 +170,7 @@ func TestLongChat(t *testing.T) {
 	}
 	said := []string{"ready?"}
 	for i := range 60 {
-		size, text := i%7+1, fmt.Sprintf("question %d", i)
+		size, text := i%12+1, fmt.Sprintf("question %d", i)
 		switch i % 10 {
 		case 0, 5: // a call that is allowed
 			c.call(i, text)
