@@ -100,7 +100,8 @@ func TestScannerDepth(t *testing.T) {
 // TestStrings compares what comes out of a string with encoding/json, over all mixtures of three things that make
 // strings unusual.
 func TestStrings(t *testing.T) {
-	pieces := []string{"", "a", "é", "€", "😀", "\x7f", "\u2028", "\ufffd", "plain text of some length", "\x00", "\x1f",
+	pieces := []string{"", "a", "é", "€", "😀", "\x7f", "\u2028", "\ufffd", "plain text of some length",
+		"\x00", "\x1f",
 		`\n`, `\"`, `\\`, `\/`, `\b`, `\f`, `\r`, `\t`, `\u0041`, `\u00e9`,
 		`\ud83d\ude00`, `\ud83d`, `\ude00`, `\uFFFF`, `\u12`, `\x`,
 		`\`, "\xff", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xed\xa0\x80", "\xc0\x80", "\xf8\x88\x80\x80\x80", `"`}

@@ -235,7 +235,8 @@ func (l *Library) readFile(source string) (text, reason string) {
 
 // windows1252 has the characters of the bytes from 0x80 to 0x9F in Windows-1252, the superset of Latin-1. A byte
 // without a character has its control character.
-const windows1252 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f\u0090‘’“”•–—˜™š›œ\u009džŸ"
+const windows1252 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f" +
+	"\u0090‘’“”•–—˜™š›œ\u009džŸ"
 
 // decodeText returns the text of a file in UTF-8, Windows-1252 or, after its byte order mark, UTF-16.
 func decodeText(b []byte) (text string, ok bool) {

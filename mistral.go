@@ -584,7 +584,7 @@ func (m *Mistral) Endpoint() (*url.URL, error) {
 	return u.JoinPath("chat/completions"), nil
 }
 
-// refusal makes an APIError of {"message": …}, {"detail": …}, {"error": …}, a list of that, a proxy's page, any text.
+// refusal makes an APIError of an object with a message, detail or error, a list of that, a proxy's page, any text.
 func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 	var parsed any
 	if json.Unmarshal(body, &parsed) == nil {

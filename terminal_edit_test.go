@@ -50,6 +50,19 @@ func prompts(t *testing.T, terminal *Terminal) (answer func() (string, error)) {
 	}
 }
 
+// input opens a question for a field, and returns what is answered.
+func input(t *testing.T, terminal *Terminal, title string, hidden bool) (answer chan string) {
+	answer = make(chan string)
+	go func() {
+		value, _ := terminal.Input(t.Context(), &Field{Title: title, Type: "string", Required: true}, hidden)
+		answer <- value.(string)
+	}()
+	for !terminal.screen.Asking() {
+		runtime.Gosched()
+	}
+	return answer
+}
+
 const paste, pasted = "\x1b[200~", "\x1b[201~"
 
 // What keys make of a text, what is seen of it, and where the cursor is: at once and in pieces of a byte.
@@ -145,14 +158,7 @@ func TestEditMeanwhile(t *testing.T) {
 		assert.Equal(t, v.Text(), "a note", "it is taken away")
 
 		terminal.press([]byte("\x1b[D\x1b[D!"), "")
-		asked := make(chan string)
-		go func() {
-			port, _ := terminal.Input(t.Context(), &Field{Title: "The port", Type: "string", Required: true}, false)
-			asked <- port.(string)
-		}()
-		for !terminal.screen.Asking() {
-			runtime.Gosched()
-		}
+		asked := input(t, terminal, "The port", false)
 		terminal.press([]byte("8"), "")
 		terminal.screen.Show(Look{}, "another note")
 		terminal.press([]byte("0\rnext\x1b"), "")
@@ -180,14 +186,7 @@ func TestEditMeanwhile(t *testing.T) {
 	}
 
 	terminal, v := editTerminal(40, 8)
-	asked := make(chan string)
-	go func() {
-		key, _ := terminal.Input(t.Context(), &Field{Title: "The key", Type: "string", Required: true}, true)
-		asked <- key.(string)
-	}()
-	for !terminal.screen.Asking() {
-		runtime.Gosched()
-	}
+	asked := input(t, terminal, "The key", true)
 	terminal.press([]byte("my secret\\\r"), "")
 	assert.Equal(t, <-asked, `my secret\`)
 	assert.Equal(t, v.Text(), "  │ The key:")

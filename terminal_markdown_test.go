@@ -127,7 +127,8 @@ func TestMarkdownTableBound(t *testing.T) {
 // word that is longer than it, no style stays on, and the screen is the same in whatever pieces the text comes.
 func FuzzMarkdown(f *testing.F) {
 	f.Add(readAnswer(f), uint8(40), int64(1), true)
-	f.Add("- **a `b** c`*d***e_f_ [x](y z) |\n\n|a|b|\n|-|-|\n|`c\\|d`|e|\n```\n\t日本 x\n> ```", uint8(7), int64(2), true)
+	f.Add("- **a `b** c`*d***e_f_ [x](y z) |\n\n|a|b|\n|-|-|\n|`c\\|d`|e|\n```\n\t日本 x\n> ```",
+		uint8(7), int64(2), true)
 	f.Add(">>> > - 1. # x\n```\n> a\n\n$$\n- b\n\\[", uint8(20), int64(3), false)
 	f.Add("_*)_\\", uint8(80), int64(4), true)
 	f.Add("a\\\\\\\n_b_", uint8(33), int64(5), false)
@@ -189,6 +190,7 @@ func TestMarkdownInterrupted(t *testing.T) {
 	s.Show(Look{}, "another note")
 	s.answered(false)
 	v.End()
-	rows := "• ⟨1⟩A bold item⟨⟩ of a list that\na note\n  is folded,\nsure?\n  and goes on.\n•\nanother note\n  Next"
+	rows := "• ⟨1⟩A bold item⟨⟩ of a list that\na note\n  is folded,\n" +
+		"sure?\n  and goes on.\n•\nanother note\n  Next"
 	assert.Equal(t, window.Styled(), rows)
 }

@@ -160,10 +160,13 @@ func TestLongChat(t *testing.T) {
 		"# A *heading*\n\nA paragraph with **bold** words, `code`, a [link](https://example.com/a_b) and snake_case, " +
 			"long enough to fold.",
 		"1. one\n   - nested, and long enough that this item goes on in a second row\n   - 日本語の項目\n2. two",
-		"| Name | What |\n|---|---|\n| `a` | 日本語の説明は二つの列を使いますから、この欄は折り返されます |\n| **b** | x |",
+		"| Name | What |\n|---|---|\n" +
+			"| `a` | 日本語の説明は二つの列を使いますから、" +
+			"この欄は折り返されます |\n| **b** | x |",
 		"```go\nfunc main() {\n\tfmt.Println(\"a line of code that is longer than the window is wide\")\n}\n```",
 		"> A quotation that goes on for longer than one row of the window has room for.\n\n---\n",
-		"日本語の文章も正しく折り返されるべきです。幅の広い文字は二つの列を使います 🎉👍 2*3*4 * alone, _not closed",
+		"日本語の文章も正しく折り返されるべきです。" +
+			"幅の広い文字は二つの列を使います 🎉👍 2*3*4 * alone, _not closed",
 	}
 	answer := func(i int) string {
 		return parts[i%6] + "\n\n" + parts[i/6%6] + fmt.Sprintf("\n\nEnd %d.", i)
@@ -175,7 +178,8 @@ func TestLongChat(t *testing.T) {
 		case 0, 5: // a call that is allowed
 			c.call(i, text)
 		case 1: // edited in the middle of its rows
-			text = fmt.Sprintf("%d 日本語の文章をここに書いて、幅の広い文字が行の終わりで正しく折り返されるか and words that make it longer", i)
+			text = fmt.Sprint(i, " 日本語の文章をここに書いて、幅の広い文字が行の終わりで",
+				"正しく折り返されるか and words that make it longer")
 			typed := []rune(text)
 			c.keys(string(typed[:20]) + string(typed[26:]) + "xyz\x7f\x7f\x7f\x1b[A\x1b[H")
 			c.keys(strings.Repeat("\x1b[C", 20) + string(typed[20:26]))
