@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -74,6 +75,48 @@ func (p *program) show(kind string, entries []entry) error {
 		text += p.shown(e) + e.detail + "\n" + indented(about, "    ")
 	}
 	return p.screen.List(text)
+}
+
+// give prints what a command gives: a text, or with -json the value. With -o, the images and other bytes of a result
+// go to files, or else its text does.
+func (p *program) give(r *ToolResult, text string, value any) error {
+	if p.output != "" && !r.IsError {
+		lines := ResultFiles(r, p.save)
+		for _, line := range lines {
+			p.note("%s", line)
+		}
+		if len(lines) == 0 {
+			_, _ = p.save([]byte(text), "")
+		}
+		if p.unsaved != nil {
+			return p.unsaved
+		}
+		if len(lines) == 0 || p.output == "-" {
+			text = ""
+		}
+	}
+	if p.json {
+		return p.printJSON(value)
+	}
+	return p.screen.Print(text)
+}
+
+// save writes data to the file of -o, and what comes later to others beside it, with numbers. It returns the name.
+func (p *program) save(data []byte, _ string) (path string, err error) {
+	path, p.saved = p.output, p.saved+1
+	if ending := filepath.Ext(path); p.saved > 1 {
+		path = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ending), p.saved, ending)
+	}
+	switch {
+	case p.unsaved != nil:
+		err = p.unsaved // the others would not be where they are expected
+	case p.output == "-":
+		path, err = "stdout", p.screen.Print(string(data))
+	default:
+		err = os.WriteFile(path, data, 0o666)
+	}
+	p.unsaved = cmp.Or(p.unsaved, err)
+	return path, err
 }
 
 // indented returns the lines of a text, each with blanks before it; "" for a text without any.

@@ -1,4 +1,4 @@
-// terminal.go - what the user is asked: approvals, forms, and what to say next.
+// terminal.go - what a person sees and types: questions, and the answers to them.
 // SPDX-License-Identifier: 0BSD
 
 package main
