@@ -332,8 +332,7 @@ func (c *chat) reconnect(ctx context.Context, args string) error {
 	defer end(nil)
 	c.prompting.Store(&end)
 	defer c.prompting.Store(nil)
-	c.view.Begin("")
-	c.view.Watch(ToolCall{Name: "starting " + strings.Join(names, ", ")})
+	c.view.Begin("starting " + strings.Join(names, ", "))
 	var work sync.WaitGroup
 	for _, name := range names {
 		if l := c.logins[name]; l != nil {

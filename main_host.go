@@ -98,17 +98,20 @@ func (p *program) startServers(ctx context.Context, host *Host, names ...string)
 // startHost starts the servers of these names, or all if there are none, as Host.Start does. The status names those
 // that are awaited.
 func (p *program) startHost(ctx context.Context, host *Host, names ...string) {
-	awaited := func() string { return strings.Join(starting(host.Status(names...)), ", ") }
-	view := &View{Screen: p.screen, Quiet: p.quiet, Awaited: awaited}
-	view.Begin("")
-	defer view.End()
+	if awaited := starting(host.Status(names...)); len(awaited) > 0 {
+		view := &View{Screen: p.screen, Quiet: p.quiet}
+		view.Begin("starting " + strings.Join(awaited, ", "))
+		defer view.End()
+	}
 	host.Start(ctx, names...)
 }
 
-// isStarting reports whether a server is being started for the first time.
-func isStarting(s HostStatus) bool { return s.Err == ErrStarting || s.Err == ErrListing }
+// isStarting reports whether the first start of a server has not ended.
+func isStarting(s HostStatus) bool {
+	return s.Err == ErrStarting || s.Err == ErrListing || s.Err == nil && !s.Running
+}
 
-// starting returns the names of the servers that are being started for the first time.
+// starting returns the names of the servers whose first start has not ended.
 func starting(status []HostStatus) (names []string) {
 	for _, s := range status {
 		if isStarting(s) {

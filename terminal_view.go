@@ -27,9 +27,6 @@ type View struct {
 	Raw    bool                         // which goes out as it came
 	Name   func(function string) string // how a function is shown: its server and tool; nil: by its own name
 
-	// Awaited, if set, returns which servers are awaited, in place of the model; "" for none.
-	Awaited func() string
-
 	// Save, if set, writes an image, or other bytes of a result, to a file, whose name it returns.
 	Save func(data []byte, kind string) (path string, err error)
 
@@ -37,8 +34,8 @@ type View struct {
 
 	mu      sync.Mutex // guards the following; held while something is shown
 	calls   []*viewCall
-	model   string      // of this question
-	waiting time.Time   // when the wait for the model began; zero if there is none
+	awaited string      // the model of this question, or what Begin names in its place
+	waiting time.Time   // when the wait for it began; zero if there is none
 	text    *MaskWriter // takes the secrets out of the model's text, before showText gets it
 	open    bool        // a text has begun
 	blank   []byte      // the end of the text so far: white space, not shown if nothing follows, or half a character
@@ -63,13 +60,13 @@ const (
 	viewTick          = 100 * time.Millisecond
 )
 
-// Begin shows that a model is waited for, until its text, its calls, or End.
-func (v *View) Begin(model string) {
+// Begin shows what is awaited, such as a model, until its text, its calls, or End.
+func (v *View) Begin(awaited string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.text = v.Screen.Secrets.Writer(viewText{v})
 	v.Screen.begin(noParagraph)
-	v.model, v.waiting = model, time.Now()
+	v.awaited, v.waiting = awaited, time.Now()
 	if v.Quiet || !v.Screen.Live {
 		return
 	}
@@ -335,12 +332,8 @@ func (v *View) draw(frame int) {
 			status += fmt.Sprintf(" (+%d)", others)
 		}
 		status += elapsed(time.Since(c.began)) + c.progress
-	case v.Awaited != nil:
-		if servers := v.Awaited(); servers != "" && frame > 0 { // a start that nobody notices is not shown
-			status = spinner + " starting " + servers + elapsed(time.Since(v.waiting))
-		}
 	case !v.waiting.IsZero():
-		status = spinner + " " + v.model + elapsed(time.Since(v.waiting))
+		status = spinner + " " + v.awaited + elapsed(time.Since(v.waiting))
 	}
 	v.Screen.Status(status)
 }
