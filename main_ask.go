@@ -346,7 +346,7 @@ func (p *program) sample(ctx context.Context, s *Server, r *SampleRequest) (*Sam
 		return nil, &Error{Code: -1, Message: limit.Error()}
 	case p.approve == "always":
 		p.note("%s", what)
-	case !p.terminal.ApproveSample(ctx, what, r):
+	case !p.terminal.Confirm(ctx, what, strings.Join(r.Parts(), "\n"), "let it?"):
 		// The code: MCP 2025-11-25, client, sampling, error handling.
 		return nil, &Error{Code: -1, Message: "the user said no"}
 	}

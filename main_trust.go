@@ -51,7 +51,7 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 		s := &config.Servers[i]
 		question += "\n  " + describe(s, config.OAuth[s.Name])
 	}
-	if !p.terminal.Confirm(ctx, question, "allow this, until the file changes?") {
+	if !p.terminal.Confirm(ctx, "", question, "allow this, until the file changes?") {
 		return cmp.Or(context.Cause(ctx), fmt.Errorf("the servers of %s were not allowed", word(path)))
 	}
 	if failed == nil {

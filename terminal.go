@@ -22,6 +22,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -43,30 +44,20 @@ type Terminal struct {
 	user   bool // there is a user to ask
 	screen *Screen
 	start  sync.Once
-	turn   chan struct{}  // one slot, taken while a question is asked
-	typed  chan typedLine // what the user enters; closed at the end of in
-	always map[any]bool   // what the user has allowed for good: a server, or one and its tool. For the holder of turn
-	asked  map[string]int // how often each server has asked
+	edits  bool          // the terminal gives the keys. Set by begin
+	turn   chan struct{} // one slot, taken while a question is asked
+	typed  chan []string // the cells of what the user enters, nil for the end of the input; closed at the end of in
+	always map[any]bool  // what the user has allowed for good: a server, or one and its tool. For the holder of turn
 
-	edits   bool       // the terminal gives the keys. Set by begin
-	reading sync.Mutex // held while they are read
+	reading sync.Mutex             // held while keys are read
+	restore atomic.Pointer[func()] // puts the terminal into the mode that it had; nil if it is in that
 
-	mu       sync.Mutex         // guards the following
+	mu       sync.Mutex         // guards the following; taken before the screen's
 	life     context.Context    // of the questions that are open or wait for their turn
 	breakOff context.CancelFunc // ends it
-	restore  func()             // puts the terminal into the mode that it had; nil if it is in that
-
-	editing sync.Mutex // guards the following; taken before the screen's and mu
-	keys    keys
-	draft   *editor // of what the user says next
-	open    *editor // of the question that is open; nil if there is none
-}
-
-// typedLine is a line that the user has entered.
-type typedLine struct {
-	text  string
-	cells []string // of an editor
-	end   bool     // the user has ended the input instead
+	keys     keys
+	draft    *editor // of what the user says next
+	open     *editor // of the question that is open; nil if there is none
 }
 
 // NewTerminal asks on the screen and reads the answers from in.
@@ -75,9 +66,8 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		in:     in,
 		screen: screen,
 		turn:   make(chan struct{}, 1),
-		typed:  make(chan typedLine, 1000),
+		typed:  make(chan []string, 1000),
 		always: make(map[any]bool),
-		asked:  make(map[string]int),
 		draft:  new(editor),
 	}
 	t.user = IsTerminal(in) && screen.openUser()
@@ -92,83 +82,74 @@ func (t *Terminal) Interactive() bool { return t.user }
 const typingGap = 15 * time.Millisecond
 
 // Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of ctx.
-func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
-	ctx, unlock, err := t.lock(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	return t.ask(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft, false)
+func (t *Terminal) Prompt(ctx context.Context, prompt string) (text string, err error) {
+	err = t.inTurn(ctx, func(ctx context.Context) (err error) {
+		text, err = t.ask(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft)
+		return err
+	})
+	return text, err
 }
 
-// Input asks for a field, as Elicit does. What is typed is not shown if hidden.
-func (t *Terminal) Input(ctx context.Context, f *Field, hidden bool) (any, error) {
-	ctx, unlock, err := t.lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	return t.field(ctx, nil, f, hidden)
+// Input asks for a field, as Elicit does. Where the keys are read, what is typed is not shown if hidden.
+func (t *Terminal) Input(ctx context.Context, f *Field, hidden bool) (value any, err error) {
+	err = t.inTurn(ctx, func(ctx context.Context) (err error) {
+		value, err = t.field(ctx, nil, f, hidden)
+		return err
+	})
+	return value, err
 }
 
 // Remember keeps what the user has said, without secrets, for the key Up.
 func (t *Terminal) Remember(text string) {
-	t.editing.Lock()
-	defer t.editing.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.draft.history != nil {
 		t.draft.history.add(t.screen.Secrets.Mask(text))
 	}
 }
 
-// Edits reports whether the terminal gives the keys. What is shown while Prompt waits then goes above it at once.
-func (t *Terminal) Edits() bool {
-	t.start.Do(t.begin)
-	return t.edits
+// Close puts the terminal into the mode that it had, whatever that is now. It waits for nothing, as it is called after
+// a panic, too.
+func (t *Terminal) Close() {
+	if restore := t.restore.Swap(nil); restore != nil {
+		_, _ = io.WriteString(t.screen.user, "\x1b[?2004l") // what is pasted looks as if it were typed
+		(*restore)()
+	}
 }
 
-// Close puts the terminal into the mode that it had, whatever that is now.
-func (t *Terminal) Close() { _ = t.setMode(false) }
-
-func (t *Terminal) setMode(keys bool) (err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.restore != nil {
-		_, _ = io.WriteString(t.screen.user, "\x1b[?2004l") // what is pasted looks as if it were typed
-		t.restore()
-		t.restore = nil
-	}
-	if keys {
-		if t.restore, err = changeInput(t.in, true); err == nil {
-			_, _ = io.WriteString(t.screen.user, "\x1b[?2004h")
-		}
+// takeKeys has the terminal give the keys until Close.
+func (t *Terminal) takeKeys() error {
+	restore, err := changeInput(t.in)
+	if err == nil {
+		t.restore.Store(&restore)
+		_, _ = io.WriteString(t.screen.user, "\x1b[?2004h")
 	}
 	return err
 }
 
-// suspend leaves the terminal to another program until resume. It is for a terminal that gives the keys: elsewhere the
-// program would have to share them with a read that has begun.
-func (t *Terminal) suspend() (resume func()) {
-	t.reading.Lock()
-	t.Close()
-	return func() {
-		_ = t.setMode(true)
-		t.reading.Unlock()
-	}
-}
-
 // begin begins to read what is typed.
 func (t *Terminal) begin() {
-	if t.edits = t.user && t.screen.Live && t.setMode(true) == nil; !t.edits {
-		go t.read() // until the end of in: a blocked read of a terminal cannot be interrupted
+	if t.edits = t.user && t.screen.Live && t.takeKeys() == nil; !t.edits {
+		go t.readLines() // until the end of in: a blocked read of a terminal cannot be interrupted
 		return
 	}
 	t.draft.complete, t.draft.history = t.Complete, openHistory()
 	go t.readKeys(time.Now().Add(typingGap)) // and the next one until the program ends
-	go onContinue(func() {
-		_ = t.setMode(true)
-		t.press(nil, "\r")
-	})
 	<-time.After(typingGap)
+}
+
+// readLines reads all lines. It ends with in.
+func (t *Terminal) readLines() {
+	defer close(t.typed)
+	for in := bufio.NewReader(t.in); ; {
+		text, err := in.ReadString('\n')
+		if text != "" {
+			t.typed <- []string{strings.TrimRight(text, "\r\n")}
+		}
+		if err != nil {
+			return
+		}
+	}
 }
 
 // readKeys reads all keys; early are those that come before then. It ends with in.
@@ -187,36 +168,35 @@ func (t *Terminal) readKeys(early time.Time) {
 		if time.Now().Before(early) { // it was typed before begin, with a LF for each Enter
 			in = bytes.ReplaceAll(in, []byte("\n"), []byte("\r"))
 		}
-		t.press(in, "")
+		t.press(in)
 	}
 }
 
 // press obeys keys: those of the open question, or of what the user says next. What is edited is drawn again if there
-// are keys, if the window has another size than before, or after begin.
-func (t *Terminal) press(in []byte, begin string) {
-	t.editing.Lock()
-	defer t.editing.Unlock()
+// are keys, or if the window has another size than before.
+func (t *Terminal) press(in []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.keys.unread = append(t.keys.unread, in...)
 	for key, pasted, ok := t.keys.next(); ok; key, pasted, ok = t.keys.next() {
 		e := cmp.Or(t.open, t.draft)
 		switch key = e.press(key, pasted); key {
 		case '\r', keyClose:
+			entered := append([]string{}, e.cells...)
+			if key == keyClose {
+				entered = nil
+			}
 			select {
-			case t.typed <- typedLine{e.text(len(e.cells)), e.cells, key == keyClose}:
+			case t.typed <- entered:
 				e.set(nil, 0)
 				t.open = nil
 			default: // nobody means to type so much ahead
 			}
-		case keyClear:
-			if t.open == t.draft { // else it stands below what the user decides on
-				begin = "\x1b[H\x1b[2J"
-			}
 		case keyStop:
-			t.screen.edit(drawing{}, "") // the shell's words stand in its place
+			t.screen.edit(drawing{}) // the shell's words stand in its place
 			t.Close()
 			stopProgram()
-			_ = t.setMode(true)
-			begin = "\r"
+			_ = t.takeKeys()
 		case '\t':
 			words := e.complete(e.text(e.at))
 			t.screen.Show(Look{Style: Faint, Max: maxShownError}, strings.Join(words, "  "))
@@ -226,40 +206,10 @@ func (t *Terminal) press(in []byte, begin string) {
 	}
 	if e := t.open; e != nil {
 		columns, rows := t.screen.Columns(), t.screen.Rows()
-		if len(in) > 0 || begin != "" || columns != e.columns || rows != e.size {
-			t.screen.edit(e.draw(columns, rows), begin)
+		if len(in) > 0 || columns != e.columns || rows != e.size {
+			t.screen.edit(e.draw(columns, rows))
 		}
 	}
-}
-
-// askEditing asks where the answer is edited here.
-func (t *Terminal) askEditing(ctx context.Context, question rendered, e *editor) (string, error) {
-	t.editing.Lock()
-	end := strings.LastIndexByte(string(question), '\n') + 1
-	if e.prompt = string(question[end:]) + " "; plainWidth(e.prompt) > t.screen.Columns()-4 {
-		question, end, e.prompt = question+"\n", len(question)+1, ""
-	}
-	t.screen.askAbove(question[:end], e == t.draft)
-	if len(t.typed) == 0 { // else the answer is there
-		t.open = e
-		t.screen.edit(e.draw(t.screen.Columns(), t.screen.Rows()), "")
-	}
-	t.editing.Unlock()
-	line, err := t.take(ctx)
-	t.editing.Lock()
-	defer t.editing.Unlock()
-	t.open = nil
-	switch {
-	case err == nil: // all of it is shown
-		answer := &editor{prompt: e.prompt, hidden: e.hidden, cells: line.cells, at: len(line.cells)}
-		t.screen.edit(answer.draw(t.screen.Columns(), math.MaxInt), "")
-	case e == t.draft && err != ErrCancelled && err != io.EOF: // it stands in the next prompt
-		t.screen.edit(drawing{}, "")
-	default:
-		e.set(nil, 0)
-	}
-	t.screen.answered(true)
-	return line.text, err
 }
 
 // Break ends the questions that are open and those that wait: their callers get no answer. What was entered and not
@@ -269,138 +219,134 @@ func (t *Terminal) Break(ctx context.Context) {
 	t.breakOff()
 	t.life, t.breakOff = context.WithCancel(context.Background())
 	t.mu.Unlock()
-	if _, unlock, err := t.lock(ctx); err == nil {
+	_ = t.inTurn(ctx, func(context.Context) error {
 		t.drop()
-		t.editing.Lock()
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.draft.set(nil, 0)
 		t.keys = keys{}
-		t.editing.Unlock()
-		unlock()
-	}
+		return nil
+	})
 }
 
-// lock waits for the user to be free, and returns what frees them. The context is for the questions until then.
-func (t *Terminal) lock(ctx context.Context) (_ context.Context, unlock func(), err error) {
+// inTurn waits for the user to be free, and keeps them busy until do returns. Its context ends with Break, too.
+func (t *Terminal) inTurn(ctx context.Context, do func(ctx context.Context) error) error {
 	t.mu.Lock()
 	life := t.life
 	t.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(life, func() { cancel(ErrCancelled) })
-	end := func() {
-		stop()
-		cancel(nil)
-	}
+	defer cancel(nil)
+	defer context.AfterFunc(life, func() { cancel(ErrCancelled) })()
 	select {
 	case t.turn <- struct{}{}:
-		return ctx, func() { <-t.turn; end() }, nil
+		defer func() { <-t.turn }()
+		return do(ctx)
 	case <-ctx.Done():
-		err := context.Cause(ctx)
-		end()
-		return nil, nil, err
+		return context.Cause(ctx)
 	}
-}
-
-// ask shows a question and returns what answers it. A fresh answer is one that was typed after the question. When ctx
-// has ended, nobody waits for an answer: the question is not shown.
-func (t *Terminal) ask(ctx context.Context, prompt rendered, e *editor, fresh bool) (string, error) {
-	t.start.Do(t.begin)
-	if fresh {
-		select { // by then, what was typed before has arrived
-		case <-time.After(typingGap):
-		case <-ctx.Done():
-		}
-	}
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
-	if fresh {
-		if dropped := t.drop(); dropped != "" {
-			t.screen.tell(Look{Max: 160}, "(ignored, because it was typed before the question: "+dropped+")")
-		}
-	}
-	if t.edits {
-		return t.askEditing(ctx, prompt, e)
-	}
-	return t.askLines(ctx, prompt, e)
 }
 
 // maxLine is how many bytes of a line Linux takes from a terminal that edits it; it drops the rest in silence.
 const maxLine = 4095
 
-// askLines asks where the terminal edits the lines itself. A backslash at the end of one continues it.
-func (t *Terminal) askLines(ctx context.Context, prompt rendered, e *editor) (text string, err error) {
-	echoed := true
-	if e.hidden {
-		if restore, err := changeInput(t.in, false); err == nil {
-			defer restore()
-			echoed = false
+// ask shows a question and returns what answers it: but for the draft, what is typed after the question. When ctx has
+// ended, nobody waits for an answer: the question is not shown.
+func (t *Terminal) ask(ctx context.Context, question rendered, e *editor) (string, error) {
+	if t.start.Do(t.begin); e != t.draft {
+		<-time.After(typingGap) // by then, what was typed before has arrived
+	}
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if e != t.draft {
+		if dropped := t.drop(); dropped != "" {
+			t.screen.tell(Look{Max: 160}, "(ignored, because it was typed before the question: "+dropped+")")
 		}
 	}
-	for {
-		t.screen.ask(prompt)
-		line, err := t.take(ctx)
-		t.screen.answered(err == nil && echoed)
-		if len(line.text) >= maxLine || strings.ContainsFunc(line.text, steers) {
-			t.screen.tell(Look{Style: Red}, "not taken: the line has control characters, as arrow keys give them, or is so "+
-				"long that the terminal may have cut it. Type it again, or give a file on stdin")
-			continue
+	if t.edits {
+		t.edit(question, e)
+	} else {
+		t.screen.ask(question)
+	}
+	var entered []string
+	var err error
+	select {
+	case entered = <-t.typed:
+		if entered == nil {
+			err = io.EOF
 		}
-		if text += line.text; err != nil || e.single || !strings.HasSuffix(text, "\\") {
-			return text, err
-		}
-		prompt, text = "…", strings.TrimSuffix(text, "\\")+"\n"
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	text := strings.Join(entered, "")
+	if t.edits {
+		t.endEdit(e, entered, err)
+	} else if t.screen.answered(err == nil); len(text) >= maxLine || strings.ContainsFunc(text, steers) {
+		t.screen.tell(Look{Style: Red}, "not taken: the line has control characters, as arrow keys give them, or is so "+
+			"long that the terminal may have cut it. Type it again, or give a file on stdin")
+		return t.ask(ctx, question, e)
+	}
+	return text, err
+}
+
+// edit opens a question whose answer is edited here.
+func (t *Terminal) edit(question rendered, e *editor) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	end := strings.LastIndexByte(string(question), '\n') + 1
+	if e.prompt = string(question[end:]) + " "; plainWidth(e.prompt) > t.screen.Columns()-4 {
+		question, end, e.prompt = question+"\n", len(question)+1, ""
+	}
+	t.screen.askAbove(question[:end], e == t.draft)
+	if len(t.typed) == 0 { // else the answer is there
+		t.open = e
+		t.screen.edit(e.draw(t.screen.Columns(), t.screen.Rows()))
 	}
 }
 
-// take returns the next line, or the cause of ctx.
-func (t *Terminal) take(ctx context.Context) (typedLine, error) {
-	select {
-	case line, ok := <-t.typed:
-		if !ok || line.end {
-			return line, io.EOF
-		}
-		return line, nil
-	case <-ctx.Done():
-		return typedLine{}, context.Cause(ctx)
+// endEdit closes it: the answer is there, or err says why it is not awaited.
+func (t *Terminal) endEdit(e *editor, answer []string, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open = nil
+	switch {
+	case err == nil: // all of it is shown
+		whole := &editor{prompt: e.prompt, hidden: e.hidden, cells: answer, at: len(answer)}
+		t.screen.edit(whole.draw(t.screen.Columns(), math.MaxInt))
+	case e == t.draft && err != ErrCancelled && err != io.EOF: // it stands in the next prompt
+		t.screen.edit(drawing{})
+	default:
+		e.set(nil, 0)
 	}
+	t.screen.answered(true)
 }
 
 // drop discards what was typed, and returns it. Its caller has the turn, so that nobody else takes it.
 func (t *Terminal) drop() (dropped string) {
 	for len(t.typed) > 0 {
-		dropped += " " + (<-t.typed).text
+		dropped += " " + strings.Join(<-t.typed, "")
 	}
 	return dropped
 }
 
-// read reads all lines. It ends with in.
-func (t *Terminal) read() {
-	defer close(t.typed)
-	for in := bufio.NewReader(t.in); ; {
-		text, err := in.ReadString('\n')
-		if text != "" {
-			t.typed <- typedLine{text: strings.TrimRight(text, "\r\n")}
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
 // Approve asks whether a call may run, unless the user has allowed it for good.
 func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCall) Decision {
-	ctx, unlock, err := t.lock(ctx)
-	if err != nil {
-		return Decision{Refuse, "nobody has answered"}
-	}
-	defer unlock()
+	decision := Decision{Refuse, "nobody has answered"}
+	_ = t.inTurn(ctx, func(ctx context.Context) error {
+		decision = t.approve(ctx, server, tool, call)
+		return nil
+	})
+	return decision
+}
+
+func (t *Terminal) approve(ctx context.Context, server, tool string, call ToolCall) Decision {
 	if one := [2]string{server, tool}; t.always[server] || t.always[one] {
 		return Decision{}
 	}
 	t.screen.begin(aQuestion)
-	approved, arguments, draft, line := Decision{}, call.Arguments, "", ""
-	for first := true; err == nil; first = false {
-		line, err = t.judge(ctx, t.call(server, tool, arguments), t.mayCall(server, tool), first)
+	approved, arguments, draft := Decision{}, call.Arguments, ""
+	for {
+		line, err := t.judge(ctx, t.call(server, tool, arguments), t.mayCall(server, tool))
 		switch strings.ToLower(line) {
 		case "y", "yes":
 			return approved
@@ -413,27 +359,29 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 			t.always[server] = true
 			return approved
 		case "e", "edit":
-			draft, err = t.change(ctx, cmp.Or(draft, indentedJSON(arguments)))
+			draft, err = t.change(ctx, cmp.Or(draft, readableJSON(arguments, true)))
 			if object, _, bad := ParseArguments(draft); bad != nil {
 				t.screen.tell(Look{Style: Red}, bad.Error())
 			} else if draft != "" {
 				approved, arguments, draft = Decision{Edit, object}, object, ""
 			}
 		case "p", "place":
-			line, err = t.ask(ctx, "your answer, for the model (nothing goes back):", new(editor), true)
+			line, err = t.ask(ctx, "your answer, for the model (nothing goes back):", new(editor))
 			if err == nil && line != "" {
 				return Decision{Answer, line}
 			}
 		}
+		if err != nil {
+			return Decision{Refuse, "the user said no"}
+		}
 	}
-	return Decision{Refuse, "the user said no"}
 }
 
 // change returns the arguments as the user changes them, in their editor if they have named one; "" if they do not.
 func (t *Terminal) change(ctx context.Context, arguments string) (string, error) {
 	command := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
-	if command == "" || !t.Edits() {
-		return t.ask(ctx, "the arguments, a JSON object (an empty line keeps them):", new(editor), true)
+	if command == "" || !t.edits {
+		return t.ask(ctx, "the arguments, a JSON object (an empty line keeps them):", new(editor))
 	}
 	t.screen.ask("") // so that nothing else is written
 	changed, err := t.inEditor(ctx, command, strings.TrimSpace(arguments)+"\n")
@@ -446,7 +394,8 @@ func (t *Terminal) change(ctx context.Context, arguments string) (string, error)
 	return changed, context.Cause(ctx)
 }
 
-// inEditor returns a text as the user leaves it in an editor.
+// inEditor returns a text as the user leaves it in an editor, which has the terminal meanwhile. It is for a terminal
+// that gives the keys: elsewhere the program would have to share them with a read that has begun.
 func (t *Terminal) inEditor(ctx context.Context, editor, text string) (string, error) {
 	f, err := os.CreateTemp("", "mcpagent-*.json") // of mode 0600
 	if err != nil {
@@ -457,7 +406,10 @@ func (t *Terminal) inEditor(ctx context.Context, editor, text string) (string, e
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", err
 	}
-	defer t.suspend()()
+	t.reading.Lock()
+	defer t.reading.Unlock()
+	t.Close()
+	defer t.takeKeys()
 	command := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, editor, f.Name()) // as git does
 	if runtime.GOOS == "windows" {
 		command = exec.CommandContext(ctx, "cmd", "/c", editor, f.Name())
@@ -486,9 +438,9 @@ func (t *Terminal) mayCall(server, tool string) string {
 
 // call returns what the user sees of a call that is to be approved: all of it.
 func (t *Terminal) call(server, tool, arguments string) []passage {
-	shown, texts := t.texts(readableJSON(arguments))
+	shown, texts := t.texts(readableJSON(arguments, false))
 	if width("  arguments  "+shown) > t.screen.Columns() {
-		shown, texts = t.texts("\n" + indentedJSON(arguments))
+		shown, texts = t.texts("\n" + readableJSON(arguments, true))
 	}
 	passages := []passage{{Look{Style: Bold}, "The model wants to call"}, {Look{Frame: "  server     "}, server},
 		{Look{Frame: "  tool       "}, tool}, {Look{Frame: "  arguments  "}, shown}}
@@ -516,19 +468,9 @@ func (t *Terminal) texts(arguments string) (shown string, texts []passage) {
 	return shown, texts
 }
 
-// indentedJSON is readableJSON, with a line for each value.
-func indentedJSON(text string) string {
-	var lines bytes.Buffer
-	text = readableJSON(text)
-	if json.Indent(&lines, []byte(text), "", "  ") != nil {
-		return text
-	}
-	return lines.String()
-}
-
 // judge asks about what stands above the question: all of it, or its beginning if the window has no room for more. It
 // returns the answer, but for the wish to see all.
-func (t *Terminal) judge(ctx context.Context, about []passage, question string, fresh bool) (string, error) {
+func (t *Terminal) judge(ctx context.Context, about []passage, question string) (string, error) {
 	prompt := t.screen.render(Look{}, question)
 	rows, size := t.screen.rows(about), t.screen.pageSize(prompt)
 	shown := rows
@@ -537,12 +479,10 @@ func (t *Terminal) judge(ctx context.Context, about []passage, question string, 
 		shown = append(slices.Clone(rows[:size]), string(t.screen.render(Look{Style: Bold}, more)))
 	}
 	for {
-		answer, err := t.ask(ctx, above(shown, prompt), &editor{single: true}, fresh)
-		answer = strings.TrimSpace(answer)
+		answer, err := t.answer(ctx, above(shown, prompt), false)
 		if err != nil || !strings.EqualFold(answer, "v") && !strings.EqualFold(answer, "view") {
 			return answer, err
 		}
-		fresh = false                       // a second answer can only be to this question
 		shown, _ = t.pages(ctx, rows, size) // which may be left early
 	}
 }
@@ -560,17 +500,16 @@ func (t *Terminal) pages(ctx context.Context, rows []string, size int) (last []s
 
 // Page shows a text, as much of it at once as the window has room for. about stands above it.
 func (t *Terminal) Page(ctx context.Context, about, text string) error {
-	ctx, unlock, err := t.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	of := passage{Look{Style: Bold, Max: maxShownError}, about}
 	rows := t.screen.rows([]passage{of, {Look{Frame: lineMark, Exact: true}, text}})
-	if rows, err = t.pages(ctx, rows, max(t.screen.Rows()-1, 1)); err == errDeclined || err == io.EOF {
+	err := t.inTurn(ctx, func(ctx context.Context) (err error) {
+		if rows, err = t.pages(ctx, rows, max(t.screen.Rows()-1, 1)); err == nil {
+			t.screen.showLines(t.screen.user, above(rows, ""))
+		}
+		return err
+	})
+	if err == errDeclined || err == io.EOF {
 		return nil // the user has seen enough
-	} else if err == nil {
-		t.screen.showLines(t.screen.user, above(rows, ""))
 	}
 	return err
 }
@@ -582,13 +521,18 @@ func above(rows []string, question rendered) rendered {
 
 var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// readableJSON returns JSON of the same meaning: letters stand for themselves, and escapes for what cannot be seen.
-func readableJSON(text string) string {
-	var compact bytes.Buffer
-	if json.Compact(&compact, []byte(text)) != nil {
+// readableJSON returns JSON of the same meaning, with a line for each value if long: letters stand for themselves, and
+// escapes for what cannot be seen.
+func readableJSON(text string, long bool) string {
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(text)) != nil {
 		return escape(text, unseen)
 	}
-	return jsonString.ReplaceAllStringFunc(compact.String(), func(quoted string) string {
+	if compact := bytes.Clone(b.Bytes()); long {
+		b.Reset()
+		_ = json.Indent(&b, compact, "", "  ") // it is valid
+	}
+	return jsonString.ReplaceAllStringFunc(b.String(), func(quoted string) string {
 		var s string
 		if json.Unmarshal([]byte(quoted), &s) != nil {
 			return escape(quoted, unseen)
@@ -597,41 +541,28 @@ func readableJSON(text string) string {
 	})
 }
 
-// ApproveSample asks whether a server may use the model, and shows its request, all of it. what says who asks, as in
-// "the server asks the model".
-func (t *Terminal) ApproveSample(ctx context.Context, what string, r *SampleRequest) bool {
-	about := []passage{{Look{Style: Bold}, t.screen.name(what, t.screen.Columns()-1) + ":"}}
-	for _, part := range r.Parts() {
-		about = append(about, passage{Look{Frame: lineMark}, part})
+// Confirm asks a question that only a clear yes allows, about a text. what, if not "", says who wants what, as in "the
+// server asks the model".
+func (t *Terminal) Confirm(ctx context.Context, what, text, question string) bool {
+	about := []passage{{Look{Frame: lineMark}, text}}
+	if what != "" {
+		head := t.screen.name(what, t.screen.Columns()-1) + ":"
+		about = slices.Insert(about, 0, passage{Look{Style: Bold}, head})
 	}
-	return t.may(ctx, about, "let it?")
-}
-
-// Confirm asks a question that only a clear yes allows, about what stands above it.
-func (t *Terminal) Confirm(ctx context.Context, about, question string) bool {
-	return t.may(ctx, []passage{{Look{Frame: lineMark}, about}}, question)
-}
-
-func (t *Terminal) may(ctx context.Context, about []passage, question string) bool {
-	ctx, unlock, err := t.lock(ctx)
-	if err != nil {
-		return false
-	}
-	defer unlock()
-	t.screen.begin(aQuestion)
-	return t.confirm(ctx, about, question) == nil
+	return t.inTurn(ctx, func(ctx context.Context) error {
+		t.screen.begin(aQuestion)
+		return t.confirm(ctx, about, question)
+	}) == nil
 }
 
 // Elicit asks the user what a server wants to know, field by field. A URL is shown, never opened. who is the server,
 // as in "the server asks".
 func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*ElicitResult, error) {
 	var content map[string]any
-	ctx, unlock, err := t.lock(ctx)
-	if err == nil {
-		defer unlock()
-		t.screen.begin(aQuestion)
+	err := t.inTurn(ctx, func(ctx context.Context) (err error) {
 		content, err = t.fill(ctx, who, r)
-	}
+		return err
+	})
 	switch {
 	case errors.Is(err, ErrCancelled), errors.Is(err, io.EOF):
 		return &ElicitResult{Action: "cancel"}, nil
@@ -646,12 +577,9 @@ func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*E
 // fill has the user fill in a form, and change it until it can be sent (MCP 2026-07-28, client, elicitation). A form
 // without fields is a question of yes or no.
 func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (content map[string]any, err error) {
-	t.asked[who]++
-	asks := t.screen.name(who, t.screen.Columns()-20) + " asks"
-	if n := t.asked[who]; n > 1 {
-		asks += fmt.Sprintf(" (question %d)", n)
-	}
-	about := []passage{{Look{Style: Bold}, asks + ":"}, {Look{Frame: lineMark}, r.Message}}
+	t.screen.begin(aQuestion)
+	asks := t.screen.name(who, t.screen.Columns()-20) + " asks:"
+	about := []passage{{Look{Style: Bold}, asks}, {Look{Frame: lineMark}, r.Message}}
 	if r.Mode == "url" {
 		return nil, t.confirm(ctx, append(about, address(r.URL)...), "will you open it?")
 	}
@@ -698,7 +626,7 @@ func address(text string) []passage {
 // field asks for one field until the value is valid; nil is none. intro stands above it.
 func (t *Terminal) field(ctx context.Context, intro []string, f *Field, hidden bool) (any, error) {
 	for {
-		rows := append(intro, t.screen.rows([]passage{{Look{Frame: lineMark}, Label(f)}})...)
+		rows := append(intro, t.screen.rows([]passage{{Look{Frame: lineMark}, label(f)}})...)
 		rows, err := t.pages(ctx, rows, max(t.screen.Rows()-1, 1))
 		if err != nil {
 			return nil, err
@@ -717,35 +645,33 @@ func (t *Terminal) field(ctx context.Context, intro []string, f *Field, hidden b
 	}
 }
 
-// confirm asks a question that only a clear yes allows. The error is errDeclined if there was another answer, and
-// io.EOF if the user broke off.
+// confirm asks a question that only a clear yes allows: else the error is errDeclined, or that of answer.
 func (t *Terminal) confirm(ctx context.Context, about []passage, question string) error {
-	line, err := t.judge(ctx, about, question+" [y/n]", true)
-	switch {
-	case line == "!stop":
-		return io.EOF
-	case err == nil && !isYes(line):
+	line, err := t.judge(ctx, about, question+" [y/n]")
+	if err == nil && !isYes(line) {
 		return errDeclined
 	}
 	return err
 }
 
-// answer asks for a server. The user need not answer: the error is errDeclined or, as at the end of in, io.EOF.
+// answer asks a question that the user need not answer: the error is errDeclined or, as at the end of in, io.EOF.
 func (t *Terminal) answer(ctx context.Context, question rendered, hidden bool) (string, error) {
-	line, err := t.ask(ctx, question, &editor{single: true, hidden: hidden}, true)
+	line, err := t.ask(ctx, question, &editor{single: true, hidden: hidden})
 	line = strings.TrimSpace(line)
 	refusals := map[string]error{"!stop": io.EOF, "!no": errDeclined}
 	return line, cmp.Or(refusals[line], err)
 }
 
-// Label returns the question for a field.
-func Label(f *Field) string {
+// label is the question for a field. Its default is shown as the user would type it.
+func label(f *Field) string {
 	text := cmp.Or(f.Title, f.Name)
 	if f.Description != "" {
 		text += " (" + f.Description + ")"
 	}
+	typed := make(map[string]string) // for a value
 	for i, option := range f.Options {
-		text += fmt.Sprintf("\n  %d %s", i+1, cmp.Or(option.Title, option.Value))
+		typed[option.Value] = cmp.Or(option.Title, option.Value)
+		text += fmt.Sprintf("\n  %d %s", i+1, typed[option.Value])
 	}
 	switch {
 	case f.Many:
@@ -754,37 +680,20 @@ func Label(f *Field) string {
 		text += "\none of these"
 	case f.Type == "boolean":
 		text += ", y/n"
+		typed["true"], typed["false"] = "y", "n"
 	}
-	if f.Default != nil {
-		text += " [" + typedAs(f, f.Default) + "]"
-	} else if !f.Required {
-		text += " [none]"
+	if f.Default == nil && f.Required {
+		return text + ":"
 	}
-	return text + ":"
+	values, many := f.Default.([]string)
+	if !many && f.Default != nil {
+		values = []string{fmt.Sprint(f.Default)}
+	}
+	var preset []string
+	for _, value := range values {
+		preset = append(preset, cmp.Or(typed[value], value))
+	}
+	return text + " [" + cmp.Or(strings.Join(preset, ", "), "none") + "]:"
 }
 
-// typedAs returns a field's value as the user would type it.
-func typedAs(f *Field, value any) string {
-	switch value := value.(type) {
-	case bool:
-		return map[bool]string{true: "y", false: "n"}[value]
-	case string:
-		for _, option := range f.Options {
-			if option.Value == value {
-				return cmp.Or(option.Title, value)
-			}
-		}
-	case []string:
-		var texts []string
-		for _, v := range value {
-			texts = append(texts, typedAs(f, v))
-		}
-		return cmp.Or(strings.Join(texts, ", "), "none")
-	}
-	return fmt.Sprint(value)
-}
-
-func isYes(line string) bool {
-	line = strings.ToLower(strings.TrimSpace(line))
-	return line == "y" || line == "yes"
-}
+func isYes(line string) bool { return strings.EqualFold(line, "y") || strings.EqualFold(line, "yes") }

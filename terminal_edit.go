@@ -26,7 +26,7 @@ const (
 	keyStart, keyLeft, keyEnd, keyRight, keyDown, keyUp = 1, 2, 5, 6, 14, 16 // Ctrl-A, B, E, F, N, P
 	keyDelete, keyWordLeft, keyWordRight                = -4, -'b', -'f'
 	keyErase, keyEraseWord, keyEraseLine, keyEraseEnd   = 0x7F, 23, 21, 11 // Backspace, Ctrl-W, U, K
-	keyClose, keyClear, keyStop                         = 4, 12, 26        // Ctrl-D, L, Z
+	keyClose, keyStop                                   = 4, 26            // Ctrl-D, Z
 	keyPaste, keyLostPaste                              = utf8.MaxRune + 1, utf8.MaxRune + 2
 )
 
@@ -170,7 +170,7 @@ func (e *editor) erase(to int) {
 }
 
 // press obeys a key. It returns one that the caller has to obey: Enter, Ctrl-D for the end of the input, Tab when the
-// candidates are to be shown, Ctrl-L, Ctrl-Z or a paste that is lost; else 0.
+// candidates are to be shown, Ctrl-Z or a paste that is lost; else 0.
 func (e *editor) press(key rune, pasted string) rune {
 	switch key {
 	case '\r', '\n', -'\r', -'\n':
@@ -192,7 +192,7 @@ func (e *editor) press(key rune, pasted string) rune {
 		e.vertical(-1)
 	case keyDown:
 		e.vertical(1)
-	case keyClear, keyStop, keyLostPaste:
+	case keyStop, keyLostPaste:
 		return key
 	case '\t':
 		if e.complete != nil && !e.expand() {

@@ -38,8 +38,8 @@ func prompts(t *testing.T, terminal *Terminal) (answer func() (string, error)) {
 	for !terminal.screen.Asking() {
 		runtime.Gosched()
 	}
-	terminal.editing.Lock() // which askEditing holds until the prompt is drawn
-	terminal.editing.Unlock()
+	terminal.mu.Lock() // which edit holds until the prompt is drawn
+	terminal.mu.Unlock()
 	return func() (string, error) {
 		if len(terminal.typed) == 0 {
 			cancel(errInterjected)
@@ -110,7 +110,7 @@ func TestEdit(t *testing.T) {
 			terminal, v := editTerminal(40, 10)
 			answer := prompts(t, terminal)
 			for part := range slices.Chunk([]byte(test.keys), piece) {
-				terminal.press(part, "")
+				terminal.press(part)
 			}
 			row, column := v.Cursor()
 			text := terminal.draft.text(len(terminal.draft.cells))
@@ -119,7 +119,7 @@ func TestEdit(t *testing.T) {
 				assert.Check(t, is.Equal(text, test.text), "%q", test.keys)
 			}
 			assert.Check(t, row == test.row && column == test.column, "%q: %d, %d\n%s", test.keys, row, column, v.Text())
-			terminal.press([]byte("\r"), "")
+			terminal.press([]byte("\r"))
 			line, err := answer()
 			assert.NilError(t, err)
 			assert.Equal(t, line, text)
@@ -136,7 +136,7 @@ func TestEditLongPaste(t *testing.T) {
 		terminal, v := editTerminal(80, 8)
 		prompts(t, terminal)
 		for part := range slices.Chunk([]byte("a"+paste+strings.Repeat("x", size)+pasted+"b"), 64<<10-3) {
-			terminal.press(part, "")
+			terminal.press(part)
 			assert.Assert(t, len(terminal.keys.unread) <= maxPaste+len(pasted))
 		}
 		assert.Equal(t, v.Text(), shown)
@@ -149,29 +149,29 @@ func TestEditMeanwhile(t *testing.T) {
 	for _, columns := range []int{40, 80, 200} {
 		terminal, v := editTerminal(columns, 8)
 		answer := prompts(t, terminal)
-		terminal.press([]byte("one\n日本"), "")
+		terminal.press([]byte("one\n日本"))
 		terminal.screen.Show(Look{}, "a note")
-		terminal.press([]byte("語"), "")
+		terminal.press([]byte("語"))
 		assert.Equal(t, v.Text(), "a note\n> one\n  日本語")
 		_, err := answer()
 		assert.ErrorIs(t, err, errInterjected)
 		assert.Equal(t, v.Text(), "a note", "it is taken away")
 
-		terminal.press([]byte("\x1b[D\x1b[D!"), "")
+		terminal.press([]byte("\x1b[D\x1b[D!"))
 		asked := input(t, terminal, "The port", false)
-		terminal.press([]byte("8"), "")
+		terminal.press([]byte("8"))
 		terminal.screen.Show(Look{}, "another note")
-		terminal.press([]byte("0\rnext\x1b"), "")
+		terminal.press([]byte("0\rnext\x1b"))
 		assert.Equal(t, <-asked, "80")
 		assert.Equal(t, v.Text(), "a note\n  │ The port: 80\nanother note")
 
 		answer = prompts(t, terminal)
 		assert.Equal(t, v.Text(), "a note\n  │ The port: 80\nanother note\n> one\n  日!next本語")
-		terminal.press([]byte("[H\x15\r"), "")
+		terminal.press([]byte("[H\x15\r"))
 		line, err := answer()
 		assert.NilError(t, err)
 		assert.Equal(t, line, "one\n日!next本語")
-		terminal.press([]byte("two\rthree\rfo"), "")
+		terminal.press([]byte("two\rthree\rfo"))
 		for _, want := range []string{"two", "three"} {
 			line, err := terminal.Prompt(t.Context(), "> ")
 			assert.NilError(t, err)
@@ -179,7 +179,7 @@ func TestEditMeanwhile(t *testing.T) {
 		}
 		assert.Check(t, is.Contains(v.Text(), "\n> two\n> three"))
 		terminal.Break(t.Context())
-		terminal.press([]byte("\x04"), "")
+		terminal.press([]byte("\x04"))
 		_, err = terminal.Prompt(t.Context(), "> ")
 		assert.ErrorIs(t, err, io.EOF)
 		assert.Check(t, !strings.Contains(v.Text(), "fo"))
@@ -187,36 +187,34 @@ func TestEditMeanwhile(t *testing.T) {
 
 	terminal, v := editTerminal(40, 8)
 	asked := input(t, terminal, "The key", true)
-	terminal.press([]byte("my secret\\\r"), "")
+	terminal.press([]byte("my secret\\\r"))
 	assert.Equal(t, <-asked, `my secret\`)
 	assert.Equal(t, v.Text(), "  │ The key:")
 }
 
 // A window that changes its size has the text drawn anew, and of one that is taller than the window what is around
-// the cursor. Ctrl-L draws it at the top.
+// the cursor.
 func TestEditWindow(t *testing.T) {
 	terminal, v := editTerminal(80, 6)
 	terminal.screen.Show(Look{}, "a line")
 	answer := prompts(t, terminal)
-	terminal.press([]byte("one two three four"), "")
+	terminal.press([]byte("one two three four"))
 	v.Resize(40, 6)
-	terminal.press(nil, "")
+	terminal.press(nil)
 	assert.Equal(t, v.Text(), "a line\n> one two three four")
-	terminal.press([]byte("\n2\n3\n4\n5\n6\n7"), "")
+	terminal.press([]byte("\n2\n3\n4\n5\n6\n7"))
 	assert.DeepEqual(t, v.Rows()[1:], []string{"  3", "  4", "  5", "  6", "  7"})
-	terminal.press([]byte("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[Hx"), "")
+	terminal.press([]byte("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[Hx"))
 	assert.DeepEqual(t, v.Rows()[1:], []string{"  x2", "  3", "  4", "  5", "  6"})
 	row, column := v.Cursor()
 	assert.Assert(t, row == 1 && column == 3)
-	terminal.press([]byte("\f"), "")
-	assert.DeepEqual(t, v.Rows(), []string{"  x2", "  3", "  4", "  5", "  6", ""})
 	v.Resize(200, 12)
-	terminal.press(nil, "")
-	assert.DeepEqual(t, v.Rows()[:7], []string{"> one two three four", "  x2", "  3", "  4", "  5", "  6", "  7"})
-	terminal.press([]byte("\r"), "")
+	terminal.press(nil)
+	assert.DeepEqual(t, v.Rows()[1:8], []string{"> one two three four", "  x2", "  3", "  4", "  5", "  6", "  7"})
+	terminal.press([]byte("\r"))
 	_, err := answer()
 	assert.NilError(t, err)
-	assert.DeepEqual(t, v.Rows()[6:8], []string{"  7", ""})
+	assert.DeepEqual(t, v.Rows()[7:9], []string{"  7", ""})
 }
 
 // Tab completes a word as far as all candidates agree, or shows them.
@@ -228,14 +226,14 @@ func TestEditComplete(t *testing.T) {
 		return slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, begin) })
 	}
 	answer := prompts(t, terminal)
-	terminal.press([]byte("/\t"), "")
+	terminal.press([]byte("/\t"))
 	assert.Equal(t, v.Text(), "> /to")
-	terminal.press([]byte("\t"), "")
+	terminal.press([]byte("\t"))
 	assert.Equal(t, v.Text(), "/tools /today\n> /to")
-	terminal.press([]byte("o\t@\tnone\t"), "")
+	terminal.press([]byte("o\t@\tnone\t"))
 	assert.Equal(t, v.Text(), "/tools /today\n> /tools @ab:x none")
-	terminal.press([]byte("\x17"), "")
-	terminal.press([]byte("\r"), "")
+	terminal.press([]byte("\x17"))
+	terminal.press([]byte("\r"))
 	line, err := answer()
 	assert.NilError(t, err)
 	assert.Equal(t, line, "/tools @ab:x ")
@@ -263,11 +261,11 @@ func TestEditHistory(t *testing.T) {
 	assert.DeepEqual(t, openHistory().entries, []string{"one", "two\nlines", "a [key]"})
 
 	prompts(t, terminal)
-	terminal.press([]byte("draft\x1b[A\x1b[A"), "")
+	terminal.press([]byte("draft\x1b[A\x1b[A"))
 	assert.Equal(t, v.Text(), "> two\n  lines")
-	terminal.press([]byte("\x1b[A\x1b[A\x1b[A\x1b[A"), "")
+	terminal.press([]byte("\x1b[A\x1b[A\x1b[A\x1b[A"))
 	assert.Equal(t, v.Text(), "> one")
-	terminal.press([]byte("\x1b[B\x1b[B\x1b[B\x1b[B"), "")
+	terminal.press([]byte("\x1b[B\x1b[B\x1b[B\x1b[B"))
 	assert.Equal(t, v.Text(), "> draft")
 
 	var programs sync.WaitGroup
@@ -316,13 +314,13 @@ func FuzzEdit(f *testing.F) {
 		terminal.draft.prompt = "> "
 		in = slices.DeleteFunc(slices.Clone(in), func(b byte) bool { return b == 26 })
 		for part := range slices.Chunk(in, int(max(piece, 1))) {
-			terminal.press(part, "")
+			terminal.press(part)
 			terminal.open = terminal.draft
 			for len(terminal.typed) > 0 {
 				<-terminal.typed
 			}
 		}
-		terminal.press([]byte{0}, "")
+		terminal.press([]byte{0})
 		fresh := newVT(v.columns, v.rows)
 		s := &Screen{user: fresh, Columns: terminal.screen.Columns}
 		s.draw(terminal.draft.draw(v.columns, v.rows))

@@ -12,10 +12,8 @@ import (
 
 func windowSize(*os.File) (columns, rows int) { return 0, 0 }
 
-func changeInput(*os.File, bool) (restore func(), err error) { return nil, errors.ErrUnsupported }
+func changeInput(*os.File) (restore func(), err error) { return nil, errors.ErrUnsupported }
 
 func readKeys(f *os.File, buffer []byte) (int, error) { return f.Read(buffer) }
 
 func stopProgram() {}
-
-func onContinue(func()) {}

@@ -399,18 +399,13 @@ func (s *Screen) askAbove(text rendered, above bool) {
 	s.asking, s.above, s.open = true, above, false // the answer ends the line
 }
 
-// edit draws what is edited of the open question: in place of what is drawn there or, after begin, where that leads.
-func (s *Screen) edit(d drawing, begin string) {
+// edit draws what is edited of the open question, in place of what is drawn there.
+func (s *Screen) edit(d drawing) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.asking {
-		return
+	if s.asking {
+		s.draw(d)
 	}
-	if begin != "" {
-		s.drawn = drawing{}
-		_, _ = io.WriteString(s.user, begin)
-	}
-	s.draw(d)
 }
 
 // Asking reports whether a question is open.

@@ -428,15 +428,14 @@ func TestTerminalApprove(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	terminal = terminalOf(t)
-	_, unlock, err := terminal.lock(t.Context())
-	assert.NilError(t, err)
+	terminal.turn <- struct{}{}
 	assert.Equal(t, terminal.Approve(ctx, "files", "read", call), Decision{Refuse, "nobody has answered"})
-	assert.Assert(t, !terminal.ApproveSample(ctx, "the server", new(SampleRequest)))
-	_, err = terminal.Prompt(ctx, "> ")
+	assert.Assert(t, !terminal.Confirm(ctx, "the server", "", "let it?"))
+	_, err := terminal.Prompt(ctx, "> ")
 	assert.ErrorIs(t, err, context.Canceled)
-	unlock()
-	for _, fresh := range []bool{true, false} {
-		_, err = terminal.ask(ctx, "?", new(editor), fresh)
+	<-terminal.turn
+	for _, e := range []*editor{terminal.draft, new(editor)} {
+		_, err = terminal.ask(ctx, "?", e)
 		assert.ErrorIs(t, err, context.Canceled)
 	}
 	assert.Equal(t, terminal.screen.stderr.(*viewBuffer).takes(), "", "no question that nobody waits for")
@@ -454,7 +453,7 @@ func judged(columns, rows int, server, tool, arguments string) (shown string) {
 	terminal.start.Do(func() {}) // nothing is read
 	close(terminal.typed)
 	_, _ = terminal.judge(context.Background(), terminal.call(server, tool, arguments),
-		terminal.mayCall(server, tool), false) // io.EOF
+		terminal.mayCall(server, tool)) // io.EOF
 	return shown
 }
 
@@ -594,10 +593,11 @@ func TestTerminalShowsAll(t *testing.T) {
 			{"type":"tool_use","id":"1","name":"find","input":{"a":1}}]},
 		{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"found"}]}}],
 		"tools":[{"name":"find","description":"Finds it.","inputSchema":{"type":"object"}}]}`), &r))
+	parts := func(r *SampleRequest) string { return strings.Join(r.Parts(), "\n") }
 	terminal := terminalOf(t, "y\n", "V\n", "\n", "y\n", "view\n", "!stop\n", "n\n", "v\n", "\n", "y\n",
 		"\n", "\n", "Ann\n", "y\n")
 	out := terminal.screen.stderr.(*viewBuffer)
-	assert.Assert(t, terminal.ApproveSample(t.Context(), "the server files asks the model", &r))
+	assert.Assert(t, terminal.Confirm(t.Context(), "the server files asks the model", parts(&r), "let it?"))
 	assert.Equal(t, out.takes(), "the server files asks the model:\n  │ system: Be\\u200b brief.\n"+
 		"  │ tool find: Finds it. {\"type\":\"object\"}\n  │ user: [resource: file:///x]\n  │ the text\n  │ of it\n"+
 		"  │ assistant: I look.\n"+
@@ -607,17 +607,17 @@ func TestTerminalShowsAll(t *testing.T) {
 
 	terminal.screen.Rows = func() int { return 6 }
 	r = SampleRequest{SystemPrompt: "1\n2\n3\n4\n5\n6\n7"}
-	assert.Assert(t, terminal.ApproveSample(t.Context(), "the server asks", &r))
+	assert.Assert(t, terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"))
 	const begin = "\nthe server asks:\n  │ system: 1\n  │ 2\n  │ 3\n"
 	assert.Equal(t, out.takes(), begin+"(4 more rows; v shows all)\nlet it? [y/n] "+
 		begin[1:]+"(4 more rows: Enter, or !stop)   │ 4\n  │ 5\n  │ 6\n  │ 7\nlet it? [y/n] ")
-	assert.Assert(t, !terminal.ApproveSample(t.Context(), "the server asks", &r))
+	assert.Assert(t, !terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"))
 	out.takes()
 
 	terminal.screen.Rows = func() int { return 8 }
 	assert.Equal(t, terminal.screen.pageSize(terminal.screen.render(Look{}, terminal.mayCall("files", "read"))), 5)
 	_, err := terminal.judge(t.Context(), []passage{{Look{Frame: lineMark}, "1\n2\n3\n4\n5\n6\n7"}},
-		terminal.mayCall("files", "read"), false)
+		terminal.mayCall("files", "read"))
 	assert.NilError(t, err)
 	assert.Check(t, is.Contains(out.takes(), "\n  │ 5\n(2 more rows: Enter, or !stop)   │ 6\n  │ 7\nCall "))
 
@@ -640,13 +640,13 @@ func TestTerminalTypedAhead(t *testing.T) {
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // the test types in place of read
 	for _, text := range []string{"one", "two", "three", "four"} {
-		terminal.typed <- typedLine{text: text}
+		terminal.typed <- []string{text}
 	}
 	close(terminal.typed)
 	text, err := terminal.Prompt(t.Context(), "> ")
 	assert.NilError(t, err)
 	assert.Equal(t, text, "one")
-	assert.Assert(t, !terminal.ApproveSample(t.Context(), "the server", new(SampleRequest)))
+	assert.Assert(t, !terminal.Confirm(t.Context(), "the server", "", "let it?"))
 	assert.Check(t, is.Contains(out.takes(), "(ignored, because it was typed before the question: two three four)\n"))
 }
 

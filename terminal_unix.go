@@ -8,7 +8,6 @@ package main
 import (
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 	"unsafe"
@@ -29,22 +28,18 @@ func windowSize(f *os.File) (columns, rows int) {
 	return int(size.columns), int(size.rows)
 }
 
-// changeInput has a terminal show nothing of what is typed and, with keys, give each key to readKeys. Ctrl-C still
-// interrupts.
-func changeInput(f *os.File, keys bool) (restore func(), err error) {
+// changeInput has a terminal show nothing of what is typed, and give each key to readKeys. Ctrl-C still interrupts.
+func changeInput(f *os.File) (restore func(), err error) {
 	var before syscall.Termios
 	if err := terminalCall(f, getMode, unsafe.Pointer(&before)); err != nil {
 		return nil, err
 	}
 	mode := before
-	mode.Lflag &^= syscall.ECHO
-	if keys {
-		mode.Lflag &^= syscall.ICANON | syscall.IEXTEN
-		mode.Iflag &^= syscall.IXON | syscall.ICRNL | syscall.INLCR | syscall.IGNCR
-		mode.Cc[syscall.VSUSP] = mode.Cc[syscall.VINTR] // which comes first, so that Ctrl-Z is a key: see Terminal.press
-		mode.Cc[syscall.VQUIT] = mode.Cc[syscall.VINTR]
-		mode.Cc[syscall.VMIN], mode.Cc[syscall.VTIME] = 0, 2 // tenths of a second: see readKeys
-	}
+	mode.Lflag &^= syscall.ECHO | syscall.ICANON | syscall.IEXTEN
+	mode.Iflag &^= syscall.IXON | syscall.ICRNL | syscall.INLCR | syscall.IGNCR
+	mode.Cc[syscall.VSUSP] = mode.Cc[syscall.VINTR] // which comes first, so that Ctrl-Z is a key: see Terminal.press
+	mode.Cc[syscall.VQUIT] = mode.Cc[syscall.VINTR]
+	mode.Cc[syscall.VMIN], mode.Cc[syscall.VTIME] = 0, 2 // tenths of a second: see readKeys
 	restore = func() { _ = terminalCall(f, setMode, unsafe.Pointer(&before)) }
 	return restore, terminalCall(f, setMode, unsafe.Pointer(&mode))
 }
@@ -64,13 +59,4 @@ func readKeys(f *os.File, buffer []byte) (int, error) {
 func stopProgram() {
 	_ = syscall.Kill(0, syscall.SIGTSTP) // which nobody obeys where nobody could have the program go on
 	<-time.After(100 * time.Millisecond) // it may take a moment
-}
-
-// onContinue calls a function when the program goes on that another one has stopped. It never returns.
-func onContinue(f func()) {
-	goesOn := make(chan os.Signal, 1)
-	signal.Notify(goesOn, syscall.SIGCONT)
-	for range goesOn {
-		f()
-	}
 }

@@ -240,7 +240,7 @@ func (v *View) ended(e Event) {
 	}
 	result, _ := e.Output.Result.(*ToolResult)
 	s := v.Screen
-	about := fmt.Sprintf("%s (%s) %s", v.name(e.Call.Name), outcome, readableJSON(e.Call.Arguments))
+	about := fmt.Sprintf("%s (%s) %s", v.name(e.Call.Name), outcome, readableJSON(e.Call.Arguments, false))
 	switch {
 	case v.Quiet:
 	case !s.Live && e.Err != nil:

@@ -43,14 +43,11 @@ func windowSize(f *os.File) (columns, rows int) {
 	return int(info.right) - int(info.left) + 1, int(info.bottom) - int(info.top) + 1
 }
 
-// changeInput has a console show nothing of what is typed and, with keys, give each key to readKeys, in the escape
-// sequences that terminals have. Ctrl-C still interrupts.
-func changeInput(f *os.File, keys bool) (restore func(), err error) {
+// changeInput has a console show nothing of what is typed, and give each key to readKeys, in the escape sequences that
+// terminals have. Ctrl-C still interrupts.
+func changeInput(f *os.File) (restore func(), err error) {
 	const processed, lines, echo, sequences = 1, 2, 4, 0x200 // ENABLE_PROCESSED_INPUT and so on
-	if keys {
-		return changeMode(f, processed|sequences, echo|lines)
-	}
-	return changeMode(f, processed, echo)
+	return changeMode(f, processed|sequences, echo|lines)
 }
 
 // readKeys reads what is typed. It returns 0 when nothing was for a while: see terminal_unix.go.
@@ -63,5 +60,3 @@ func readKeys(f *os.File, buffer []byte) (n int, err error) {
 }
 
 func stopProgram() {} // there is no key for that
-
-func onContinue(func()) {}
