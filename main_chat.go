@@ -376,11 +376,7 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 	if len(words) == 0 {
 		return c.list("prompts")(ctx, c.host)
 	}
-	arguments, err := promptArguments(words[1:])
-	if err != nil {
-		return err
-	}
-	result, err := c.getPrompt(ctx, c.host, words[0], arguments)
+	result, err := c.getPrompt(ctx, c.host, words)
 	if err != nil {
 		return err
 	}

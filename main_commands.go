@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -19,25 +20,17 @@ import (
 	"time"
 )
 
-// withHost runs a command with a host, whose servers it ends.
-func (p *program) withHost(ctx context.Context, command func(*Host) error) error {
-	host, done, err := p.host(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	return command(host)
-}
-
-// onHost returns the command of that name, which lists something of all servers, or of one.
+// onHost returns a command that gets a host, whose servers it ends.
 func (p *program) onHost(
-	name string, list func(context.Context, *Host, ...string) error,
+	command func(context.Context, *Host, ...string) error,
 ) func(context.Context, []string) error {
-	return func(ctx context.Context, servers []string) error {
-		if len(servers) > 1 {
-			return usageError("%s takes at most the name of a server", name)
+	return func(ctx context.Context, args []string) error {
+		host, done, err := p.host(ctx)
+		if err != nil {
+			return err
 		}
-		return p.withHost(ctx, func(host *Host) error { return list(ctx, host, servers...) })
+		defer done()
+		return command(ctx, host, args...)
 	}
 }
 
@@ -60,21 +53,304 @@ func (e entry) MarshalJSON() ([]byte, error) {
 	return slices.Concat([]byte(`{"server":`), server, []byte(","), value[1:]), err
 }
 
-// show lists entries, by their full names if there are several servers.
-func (p *program) show(kind string, entries []entry) error {
-	if len(entries) == 0 {
-		p.note("there are no %s", kind)
-	}
-	text, server := "", ""
-	for _, e := range entries {
-		if server != "" && e.server != server {
-			text += "\n"
+// listedTool is a tool as tools -json prints it.
+type listedTool struct {
+	Function string `json:"function"`           // what the model calls it
+	Excluded bool   `json:"excluded,omitempty"` // the model is not offered it
+	Tool
+}
+
+// list returns a function that lists the tools, resources or prompts of servers, or shows all there is to know of one
+// tool.
+func (p *program) list(kind string) func(ctx context.Context, host *Host, names ...string) error {
+	return func(ctx context.Context, host *Host, names ...string) error {
+		if kind == "tools" && len(names) == 1 && !slices.Contains(ServerNames(p.servers), names[0]) {
+			return p.showTool(ctx, host, names[0])
 		}
-		server = e.server
-		about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
-		text += p.shown(e) + e.detail + "\n" + indented(about, "    ")
+		all, err := p.entries(ctx, host, kind, names)
+		if err != nil {
+			return err
+		}
+		if p.json {
+			lists := map[bool][]entry{false: {}, true: {}} // never null
+			for _, e := range all {
+				_, isTemplate := e.value.(ResourceTemplate)
+				lists[isTemplate] = append(lists[isTemplate], e)
+			}
+			if kind != "resources" {
+				return p.printJSON(lists[false])
+			}
+			return p.printJSON(map[string]any{"resources": lists[false], "resourceTemplates": lists[true]})
+		}
+		if len(all) == 0 {
+			p.note("there are no %s", kind)
+		}
+		text := ""
+		for i, e := range all {
+			if i > 0 && e.server != all[i-1].server {
+				text += "\n"
+			}
+			about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
+			text += p.shown(e) + e.detail + "\n" + indented(about, "    ")
+		}
+		return p.screen.List(text)
 	}
-	return p.screen.List(text)
+}
+
+// showTool shows a tool with all that it takes.
+func (p *program) showTool(ctx context.Context, host *Host, name string) error {
+	e, err := p.find(ctx, host, "tool", name)
+	if err != nil {
+		return err
+	}
+	if p.json {
+		return p.printJSON(e)
+	}
+	tool := e.value.(listedTool)
+	arguments := toolSchema(&tool.Tool).describe("  ")
+	return p.screen.List(p.shown(e) + e.detail + "\n" + indented(e.about, "    ") + arguments)
+}
+
+// shown is the name of an entry for a user: with its server if there are several.
+func (p *program) shown(e entry) string {
+	if len(p.servers) > 1 {
+		return e.server + ":" + e.name
+	}
+	return e.name
+}
+
+// indented returns the lines of a text, each with blanks before it; "" for a text without any.
+func indented(text, blanks string) string {
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	return blanks + strings.ReplaceAll(text, "\n", "\n"+blanks) + "\n"
+}
+
+// entries asks the servers of these names, or all if there are none, at once for their tools, resources or prompts.
+// One that fails is reported, and the others go on; it is an error if none succeeds.
+func (p *program) entries(ctx context.Context, host *Host, kind string, names []string) ([]entry, error) {
+	if err := p.startServers(ctx, host, names...); err != nil {
+		return nil, err
+	}
+	status := host.Status(names...)
+	lists := make([][]entry, len(status))
+	var work sync.WaitGroup
+	for i := range status {
+		if s := &status[i]; s.Err == nil || isStarting(*s) || s.Running && s.Err != ErrWaiting {
+			work.Go(func() { lists[i], s.Err = p.entriesOf(ctx, host, kind, s.Name) })
+		}
+	}
+	work.Wait()
+	if !slices.ContainsFunc(status, func(s HostStatus) bool { return s.Err == nil }) {
+		return nil, p.explainCall(status[0].Err)
+	}
+	p.tellAbsent(status)
+	return slices.Concat(lists...), nil
+}
+
+// entriesOf asks one server.
+func (p *program) entriesOf(ctx context.Context, host *Host, kind, server string) (entries []entry, err error) {
+	client, err := host.Client(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	limit := cmp.Or(p.start, 30*time.Second) // it must not keep the others for as long as a call may take
+	soon, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
+	defer cancel()
+	switch kind {
+	case "tools": // for which the host has limits
+		var tools []HostTool
+		err = p.withLogins(ctx, host, func() (err error) { tools, err = host.Tools(ctx, server); return err })
+		for _, t := range tools {
+			entries = append(entries, p.toolEntry(&t))
+		}
+		return entries, err
+	case "prompts":
+		prompts, err := client.ListPrompts(soon)
+		for _, prompt := range prompts {
+			var names []string
+			for _, a := range prompt.Arguments {
+				if !a.Required {
+					a.Name += "?"
+				}
+				names = append(names, a.Name)
+			}
+			about := cmp.Or(prompt.Description, prompt.Title)
+			entries = append(entries, entry{server, prompt.Name, inBrackets(names...), about, prompt})
+		}
+		return entries, ifKnown(err)
+	}
+	resources, err := client.ListResources(soon)
+	for _, r := range resources {
+		size := ""
+		if r.Size > 0 {
+			size = fmt.Sprintf("%d bytes", r.Size)
+		}
+		about := cmp.Or(r.Description, r.Title, r.Name)
+		entries = append(entries, entry{server, r.URI, inBrackets(r.MIMEType, size), about, r})
+	}
+	templates, failed := client.ListResourceTemplates(soon)
+	for _, t := range templates {
+		about := cmp.Or(t.Description, t.Title, t.Name)
+		entries = append(entries, entry{server, t.URITemplate, inBrackets(t.MIMEType), about, t})
+	}
+	return entries, cmp.Or(ifKnown(err), ifKnown(failed))
+}
+
+// inBrackets returns what stands after a name in a list: those of the texts that are not empty.
+func inBrackets(texts ...string) string {
+	texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" })
+	if len(texts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(texts, ", ") + ")"
+}
+
+// ifKnown drops the error of a server that does not know the method of a list.
+func ifKnown(err error) error {
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
+		return nil
+	}
+	return err
+}
+
+func (p *program) toolEntry(t *HostTool) entry {
+	excluded := t.Unfit != nil || t.Tool.TaskOnly() || slices.ContainsFunc(p.servers, func(s Server) bool {
+		return s.Name == t.Server && !s.Allows(t.Tool.Name)
+	})
+	s := toolSchema(&t.Tool)
+	names := s.names()
+	for i := len(s.Required); i < len(names); i++ {
+		names[i] += "?"
+	}
+	detail := "(" + strings.Join(names, ", ") + ")"
+	switch {
+	case t.Tool.TaskOnly():
+		detail += " [runs only as a task, which is not supported]"
+	case excluded:
+		detail += " [not for the model]"
+	}
+	about := cmp.Or(t.Tool.Description, t.Tool.Title)
+	return entry{t.Server, t.Tool.Name, detail, about, listedTool{t.Function, excluded, t.Tool}}
+}
+
+// find finds a tool, resource or prompt: by SERVER:NAME, or by its own name if no other has that, or a tool by its
+// function's.
+func (p *program) find(ctx context.Context, host *Host, kind, name string) (entry, error) {
+	var servers []string
+	switch server, _ := p.serverIn(name); {
+	case kind == "resource": // which can begin with a scheme that a server has the name of
+	case server != "":
+		servers = []string{server}
+	case kind == "tool":
+		servers = host.Owner(name)
+	}
+	all, err := p.entries(ctx, host, kind+"s", servers)
+	if err != nil {
+		return entry{}, err
+	}
+	var own, full, shown []string
+	for _, e := range all {
+		own, full, shown = append(own, e.name), append(full, e.server+":"+e.name), append(shown, p.shown(e))
+		if tool, ok := e.value.(listedTool); ok && tool.Function == name {
+			return e, nil
+		}
+	}
+	i, err := Resolve(kind, name, own, full)
+	switch {
+	case err == nil:
+		return all[i], nil
+	case len(all) > 0 && !slices.Contains(own, name):
+		err = fmt.Errorf("%w; there are: %s", err, strings.Join(shown, ", "))
+	}
+	return entry{}, &exitError{exitUsage, err}
+}
+
+// serverIn splits a name of the form SERVER:NAME; server is "" if it does not begin with one.
+func (p *program) serverIn(name string) (server, rest string) {
+	rest = name
+	for _, s := range p.servers {
+		if after, ok := strings.CutPrefix(name, s.Name+":"); ok && len(after) < len(rest) { // of several the longest
+			server, rest = s.Name, after
+		}
+	}
+	return server, rest
+}
+
+// call runs one tool.
+func (p *program) call(ctx context.Context, host *Host, args ...string) error {
+	if len(args) == 0 {
+		return usageError("call takes a tool and its arguments: KEY=VALUE words, a JSON object, @FILE, or - for stdin")
+	}
+	name := args[0]
+	arguments, words, err := p.arguments(ctx, args[1:])
+	if err != nil {
+		return fmt.Errorf("the arguments of %s: %w", name, err)
+	}
+	e, err := p.find(ctx, host, "tool", name)
+	if err != nil {
+		return err
+	}
+	tool := e.value.(listedTool)
+	if tool.TaskOnly() {
+		return exitWith(exitUsage, "the tool %s runs only as a task, which this client does not support", name)
+	}
+	if arguments == nil {
+		if arguments, err = toolSchema(&tool.Tool).object(words); err != nil {
+			return exitWith(exitUsage, "call %s%s: %w (see: mcpagent tools %[1]s)", name, e.detail, err)
+		}
+	}
+	view := p.newView(host)
+	view.Begin("")
+	result, err := host.CallTool(ctx, tool.Function, arguments, view.Watch(ToolCall{Name: name}))
+	view.End()
+	if err != nil {
+		return &exitError{exitTool, p.explainCall(err)}
+	}
+	text := ModelText(result)
+	if text != "" {
+		text += "\n"
+	}
+	result.Content = append([]ContentBlock{}, result.Content...) // never null
+	if err = p.give(result, text, result); err == nil && result.IsError {
+		err = exitWith(exitTool, "%s reported an error", name)
+	}
+	return err
+}
+
+// arguments reads those of a tool: the text of a JSON object, which goes to the tool as it is, or KEY=VALUE words,
+// which its schema gives types to.
+func (p *program) arguments(
+	ctx context.Context, args []string,
+) (object json.RawMessage, words map[string][]string, err error) {
+	if len(args) != 1 || strings.IndexAny(strings.TrimSpace(args[0]), "{@-") != 0 {
+		words, err = pairs(args)
+		return nil, words, err
+	}
+	text, err := p.readArgument(ctx, args[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(text), &members); err != nil || members == nil {
+		return nil, nil, usageError("not one JSON object, such as '{\"query\": \"text\"}': %s", Clip(text, 200))
+	}
+	return json.RawMessage(text), nil, nil
+}
+
+// pairs reads KEY=VALUE words.
+func pairs(words []string) (map[string][]string, error) {
+	values := make(map[string][]string)
+	for _, word := range words {
+		key, value, ok := strings.Cut(word, "=")
+		if !ok || key == "" {
+			return nil, usageError("%q is not of the form KEY=VALUE", word)
+		}
+		values[key] = append(values[key], value)
+	}
+	return values, nil
 }
 
 // give prints what a command gives: a text, or with -json the value. With -o, the images and other bytes of a result
@@ -119,286 +395,30 @@ func (p *program) save(data []byte, _ string) (path string, err error) {
 	return path, err
 }
 
-// indented returns the lines of a text, each with blanks before it; "" for a text without any.
-func indented(text, blanks string) string {
-	if text = strings.TrimSpace(text); text == "" {
-		return ""
-	}
-	return blanks + strings.ReplaceAll(text, "\n", "\n"+blanks) + "\n"
-}
-
-// shown is the name of an entry for a user: with its server if there are several.
-func (p *program) shown(e entry) string {
-	if len(p.servers) > 1 {
-		return e.server + ":" + e.name
-	}
-	return e.name
-}
-
-// list returns a function that lists the tools, resources or prompts of servers, or all there is to know of one tool.
-func (p *program) list(kind string) func(ctx context.Context, host *Host, names ...string) error {
-	return func(ctx context.Context, host *Host, names ...string) error {
-		if kind == "tools" && len(names) > 0 && !slices.Contains(ServerNames(p.servers), names[0]) {
-			return p.showTool(ctx, host, names[0])
-		}
-		all, err := p.entries(ctx, host, kind, names)
-		switch {
-		case err != nil:
-			return err
-		case !p.json:
-			return p.show(kind, all)
-		case kind != "resources":
-			return p.printJSON(append([]entry{}, all...)) // never null
-		}
-		lists := map[string][]entry{"resources": {}, "resourceTemplates": {}}
-		for _, e := range all {
-			list := "resources"
-			if _, ok := e.value.(ResourceTemplate); ok {
-				list = "resourceTemplates"
-			}
-			lists[list] = append(lists[list], e)
-		}
-		return p.printJSON(lists)
-	}
-}
-
-// entries returns the tools, resources or prompts of the servers of these names, or of all if there are none.
-func (p *program) entries(ctx context.Context, host *Host, kind string, servers []string) ([]entry, error) {
-	switch kind {
-	case "tools":
-		return p.toolEntries(ctx, host, servers)
-	case "prompts":
-		return p.everyServer(ctx, host, servers, promptEntries)
-	}
-	return p.everyServer(ctx, host, servers, resourceEntries)
-}
-
-// find finds a tool, resource or prompt: by SERVER:NAME, or by its own name if no other has that, or a tool by its
-// function's.
-func (p *program) find(ctx context.Context, host *Host, kind, name string) (entry, error) {
-	var servers []string
-	switch server, _ := p.serverIn(name); {
-	case kind == "resource": // which can begin with a scheme that a server has the name of
-	case server != "":
-		servers = []string{server}
-	case kind == "tool":
-		servers = host.Owner(name)
-	}
-	all, err := p.entries(ctx, host, kind+"s", servers)
-	if err != nil {
-		return entry{}, err
-	}
-	var own, full, shown []string
-	for _, e := range all {
-		own, full, shown = append(own, e.name), append(full, e.server+":"+e.name), append(shown, p.shown(e))
-		if tool, ok := e.value.(listedTool); ok && tool.Function == name {
-			return e, nil
-		}
-	}
-	i, err := Resolve(kind, name, own, full)
-	if err == nil {
-		return all[i], nil
-	}
-	var unresolved *NameError
-	if errors.As(err, &unresolved) && unresolved.Several == nil && len(all) > 0 {
-		err = fmt.Errorf("%w; there are: %s", err, strings.Join(shown, ", "))
-	}
-	return entry{}, &exitError{exitUsage, err}
-}
-
-// everyServer asks the servers of these names, or all if there are none, at once. One that fails is reported, and the
-// others go on; it is an error if none succeeds.
-func (p *program) everyServer(ctx context.Context, host *Host, names []string,
-	list func(context.Context, *Client) ([]entry, error)) (all []entry, err error) {
-	if err := p.startServers(ctx, host, names...); err != nil {
-		return nil, err
-	}
-	status := host.Status(names...)
-	lists, limit := make([][]entry, len(status)), cmp.Or(p.start, 30*time.Second)
-	var work sync.WaitGroup
-	for i := range status {
-		s := &status[i]
-		if s.Err != nil && s.Err != ErrStarting {
-			continue
-		}
-		work.Go(func() {
-			client, err := host.Client(ctx, s.Name)
-			if s.Err = err; err == nil { // it must not keep the others for as long as a call may take
-				soon, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
-				defer cancel()
-				lists[i], s.Err = list(soon, client)
-			}
-		})
-	}
-	work.Wait()
-	answered := false
-	for i, s := range status {
-		for _, e := range lists[i] {
-			e.server = s.Name
-			all = append(all, e)
-		}
-		answered = answered || s.Err == nil
-	}
-	if !answered {
-		return nil, p.explainCall(status[0].Err)
-	}
-	p.tellAbsent(status)
-	return all, nil
-}
-
-// serverIn splits a name of the form SERVER:NAME; server is "" if it does not begin with one.
-func (p *program) serverIn(name string) (server, rest string) {
-	rest = name
-	for _, s := range p.servers {
-		if after, ok := strings.CutPrefix(name, s.Name+":"); ok && len(after) < len(rest) { // of several the longest
-			server, rest = s.Name, after
-		}
-	}
-	return server, rest
-}
-
-// ifKnown drops the error of a server that does not know the method of a list.
-func ifKnown(err error) error {
-	var refusal *Error
-	if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
-		return nil
-	}
-	return err
-}
-
-// resourceEntries are the resources of a server, and its templates of more.
-func resourceEntries(ctx context.Context, c *Client) (entries []entry, err error) {
-	resources, err := c.ListResources(ctx)
-	if err = ifKnown(err); err != nil {
-		return nil, err
-	}
-	templates, err := c.ListResourceTemplates(ctx)
-	if err = ifKnown(err); err != nil {
-		return nil, err
-	}
-	add := func(uri, detail, about string, value any) {
-		if detail != "" {
-			detail = " (" + detail + ")"
-		}
-		entries = append(entries, entry{name: uri, detail: detail, about: about, value: value})
-	}
-	for _, r := range resources {
-		detail := r.MIMEType
-		if r.Size > 0 {
-			detail = strings.TrimPrefix(fmt.Sprintf("%s, %d bytes", r.MIMEType, r.Size), ", ")
-		}
-		add(r.URI, detail, cmp.Or(r.Description, r.Title, r.Name), r)
-	}
-	for _, t := range templates {
-		add(t.URITemplate, t.MIMEType, cmp.Or(t.Description, t.Title, t.Name), t)
-	}
-	return entries, nil
-}
-
 // read prints a resource, which can have several contents. A file gets them as they are.
-func (p *program) read(ctx context.Context, args []string) error {
+func (p *program) read(ctx context.Context, host *Host, args ...string) error {
 	if len(args) != 1 || args[0] == "" {
 		return usageError("read takes the URI of a resource")
 	}
-	return p.withHost(ctx, func(host *Host) error {
-		contents, err := p.readResource(ctx, host, args[0])
-		if err != nil {
-			return err
-		}
-		text := ""
-		for i, c := range contents {
-			switch {
-			case p.output != "", c.Blob == nil: // a file gets the bytes
-				text += c.Text
-			case p.screen.Answers:
-				text += ModelText(contentsResult(contents[i : i+1]))
-			default:
-				text += string(c.Blob)
-			}
-			if p.screen.Answers && p.output == "" && !strings.HasSuffix(text, "\n") {
-				text += "\n"
-			}
-		}
-		return p.give(contentsResult(contents), text, append([]ResourceContents{}, contents...))
-	})
-}
-
-// serverReport is what servers prints of a server, with -json as it is.
-type serverReport struct {
-	Name    string `json:"name"`
-	Start   string `json:"start,omitempty"` // its command line or URL
-	Running bool   `json:"running"`
-	State   string `json:"state"` // what it speaks, and how long it took to start; or why it does not run, and what to do
-}
-
-// listServers shows how the servers are. A chat does not wait for those that need long. Elsewhere it is an error if
-// none is running.
-func (p *program) listServers(ctx context.Context, host *Host, names ...string) error {
-	limit := time.Hour
-	if p.chatting {
-		limit = glance
-	}
-	soon, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	_ = p.withLogins(soon, host, func() error { _, err := host.Tools(soon, names...); return err }) // see the status
-	var reports []serverReport
-	for _, s := range host.Status(names...) {
-		r := serverReport{Name: s.Name, Running: s.Running, State: p.state(s)}
-		for _, server := range p.servers {
-			if server.Name == s.Name && server.Err == nil {
-				r.Start = startLine(&server)
-			}
-		}
-		reports = append(reports, r)
-	}
-	if reports == nil {
-		return p.noServer(names[0])
-	}
-	for _, name := range p.disabled {
-		if len(names) == 0 {
-			reports = append(reports, serverReport{Name: name, State: "disabled"})
-		}
-	}
-	text, running := "", p.chatting
-	for _, r := range reports {
-		text += Clip(r.Name+": "+r.State, maxShown) + "\n" + indented(r.Start, "    ")
-		running = running || r.Running
-	}
-	if p.chatting {
-		p.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
-		return nil
-	}
-	if err := p.give(nil, text, reports); err != nil || running {
+	contents, err := p.readResource(ctx, host, args[0])
+	if err != nil {
 		return err
 	}
-	return exitWith(exitStart, "no server is running")
-}
-
-// state describes the state of a server.
-func (p *program) state(s HostStatus) (text string) {
-	if s.Err != nil {
-		text = strings.TrimPrefix(p.aboutServer(s), "server "+s.Name+": ")
+	text := ""
+	for _, c := range contents {
+		switch {
+		case p.output != "", c.Blob == nil: // a file gets the bytes
+			text += c.Text
+		case p.screen.Answers:
+			text += ResourceText(&c)
+		default:
+			text += string(c.Blob)
+		}
+		if p.screen.Answers && p.output == "" && !strings.HasSuffix(text, "\n") {
+			text += "\n"
+		}
 	}
-	pause := time.Until(s.Retry).Round(time.Second)
-	switch {
-	case s.Err == nil:
-		era := map[bool]string{true: "stateless", false: "handshake"}[s.Info.Stateless()]
-		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
-		text = fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", name, s.Info.ProtocolVersion, era,
-			Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
-	case s.Running || s.Err == ErrStarting || s.Err == ErrWaiting:
-	case !p.chatting:
-		text = "not running: " + text
-	case s.Starting && pause <= 0:
-		text = "not running: " + text + "; it is being started again"
-	default:
-		again := fmt.Sprintf("it is tried again in %s, or now with /reconnect %s", max(pause, 0), s.Name)
-		text = "not running: " + text + "; " + again
-	}
-	if s.Restarts > 0 {
-		text += ", restarted " + Plural(s.Restarts, "time")
-	}
-	return text
+	return p.give(contentsResult(contents), text, append([]ResourceContents{}, contents...))
 }
 
 // contentsResult is the result of a tool that has resources embedded in it.
@@ -441,79 +461,37 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) ([]
 	return contents, nil
 }
 
-// promptEntries are the prompts of a server.
-func promptEntries(ctx context.Context, c *Client) (entries []entry, err error) {
-	prompts, err := c.ListPrompts(ctx)
-	for _, prompt := range prompts {
-		var names []string
-		for _, a := range prompt.Arguments {
-			if !a.Required {
-				a.Name += "?"
-			}
-			names = append(names, a.Name)
-		}
-		detail := ""
-		if len(names) > 0 {
-			detail = " (" + strings.Join(names, ", ") + ")"
-		}
-		about := cmp.Or(prompt.Description, prompt.Title)
-		entries = append(entries, entry{name: prompt.Name, detail: detail, about: about, value: prompt})
-	}
-	return entries, ifKnown(err)
-}
-
 // prompt fills in a prompt and prints its messages.
-func (p *program) prompt(ctx context.Context, args []string) error {
+func (p *program) prompt(ctx context.Context, host *Host, args ...string) error {
 	if len(args) == 0 {
 		return usageError("prompt takes a name and, if it has arguments, KEY=VALUE words")
 	}
-	arguments, err := promptArguments(args[1:])
+	result, err := p.getPrompt(ctx, host, args)
 	if err != nil {
 		return err
 	}
-	return p.withHost(ctx, func(host *Host) error {
-		result, err := p.getPrompt(ctx, host, args[0], arguments)
-		if err != nil {
-			return err
-		}
-		result.Messages = append([]PromptMessage{}, result.Messages...) // never null
-		text := ""
-		for _, m := range result.Messages {
-			text += m.Role + ": " + ModelText(&ToolResult{Content: []ContentBlock{m.Content}}) + "\n"
-		}
-		return p.give(nil, text, result)
-	})
+	result.Messages = append([]PromptMessage{}, result.Messages...) // never null
+	text := ""
+	for _, m := range result.Messages {
+		text += m.Role + ": " + ModelText(&ToolResult{Content: []ContentBlock{m.Content}}) + "\n"
+	}
+	return p.give(nil, text, result)
 }
 
-// promptArguments reads KEY=VALUE words.
-func promptArguments(words []string) (map[string]string, error) {
-	given, err := pairs(words)
+// getPrompt fills in a prompt with KEY=VALUE words. The first word names it: by SERVER:NAME, or by its name alone if
+// only one server has that.
+func (p *program) getPrompt(ctx context.Context, host *Host, words []string) (*PromptResult, error) {
+	given, err := pairs(words[1:])
+	if err != nil {
+		return nil, err
+	}
 	arguments := make(map[string]string)
 	for key, values := range given {
 		if arguments[key] = values[0]; len(values) > 1 {
 			return nil, usageError("%s is given twice", key)
 		}
 	}
-	return arguments, err
-}
-
-// pairs reads KEY=VALUE words.
-func pairs(words []string) (map[string][]string, error) {
-	values := make(map[string][]string)
-	for _, word := range words {
-		key, value, ok := strings.Cut(word, "=")
-		if !ok || key == "" {
-			return nil, usageError("%q is not of the form KEY=VALUE", word)
-		}
-		values[key] = append(values[key], value)
-	}
-	return values, nil
-}
-
-// getPrompt fills in a prompt, which is named by SERVER:NAME, or by its name alone if only one server has it.
-func (p *program) getPrompt(ctx context.Context, host *Host, name string,
-	arguments map[string]string) (*PromptResult, error) {
-	e, err := p.find(ctx, host, "prompt", name)
+	e, err := p.find(ctx, host, "prompt", words[0])
 	if err != nil {
 		return nil, err
 	}
@@ -526,6 +504,77 @@ func (p *program) getPrompt(ctx context.Context, host *Host, name string,
 		return nil, &exitError{exitTool, p.explainCall(err)}
 	}
 	return result, nil
+}
+
+// serverReport is what servers prints of a server, with -json as it is.
+type serverReport struct {
+	Name    string `json:"name"`
+	Start   string `json:"start,omitempty"` // its command line or URL
+	Running bool   `json:"running"`
+	State   string `json:"state"` // what it speaks, and how long it took to start; or why it does not run, and what to do
+}
+
+// listServers shows how the servers are. A chat does not wait for those that need long. Elsewhere it is an error if
+// none is running.
+func (p *program) listServers(ctx context.Context, host *Host, names ...string) error {
+	if err := p.known(names...); err != nil {
+		return err
+	}
+	limit := map[bool]time.Duration{true: glance, false: time.Hour}[p.chatting]
+	soon, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_ = p.withLogins(soon, host, func() error { _, err := host.Tools(soon, names...); return err }) // see the status
+	var reports []serverReport
+	for i, s := range host.Status() {
+		if len(names) > 0 && !slices.Contains(names, s.Name) {
+			continue
+		}
+		r := serverReport{Name: s.Name, Running: s.Running, State: p.state(s)}
+		if server := &p.servers[i]; server.Err == nil {
+			r.Start = startLine(server)
+		}
+		reports = append(reports, r)
+	}
+	for _, name := range p.disabled {
+		if len(names) == 0 {
+			reports = append(reports, serverReport{Name: name, State: "disabled"})
+		}
+	}
+	text, running := "", p.chatting
+	for _, r := range reports {
+		text += Clip(r.Name+": "+r.State, maxShown) + "\n" + indented(r.Start, "    ")
+		running = running || r.Running
+	}
+	if p.chatting {
+		p.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
+		return nil
+	}
+	if err := p.give(nil, text, reports); err != nil || running {
+		return err
+	}
+	return exitWith(exitStart, "no server is running")
+}
+
+// state describes the state of a server.
+func (p *program) state(s HostStatus) (text string) {
+	if s.Err == nil {
+		era := map[bool]string{true: "stateless", false: "handshake"}[s.Info.Stateless()]
+		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
+		text = fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", name, s.Info.ProtocolVersion, era,
+			Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
+	} else {
+		text = strings.TrimPrefix(p.aboutServer(s), "server "+s.Name+": ")
+	}
+	if s.Err != nil && !s.Running && !isStarting(s) && s.Err != ErrWaiting {
+		text = "not running: " + text
+		if p.chatting {
+			text += "; it is tried again with each question, or now with /reconnect " + s.Name
+		}
+	}
+	if s.Restarts > 0 {
+		text += ", restarted " + Plural(s.Restarts, "time")
+	}
+	return text
 }
 
 // listenAt reads the address of -http. One without a host is on this machine alone.

@@ -83,10 +83,8 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 // startServers starts the servers of these names, or all if there are none, and waits for them. The error says why
 // none is running.
 func (p *program) startServers(ctx context.Context, host *Host, names ...string) error {
-	for _, name := range names {
-		if !slices.Contains(ServerNames(p.servers), name) {
-			return p.noServer(name)
-		}
+	if err := p.known(names...); err != nil {
+		return err
 	}
 	err := p.withLogins(ctx, host, func() error { p.startHost(ctx, host, names...); return context.Cause(ctx) })
 	if err != nil {
@@ -121,11 +119,18 @@ func starting(status []HostStatus) (names []string) {
 	return names
 }
 
-func (p *program) noServer(name string) error {
-	if slices.Contains(p.disabled, name) {
-		return usageError("the server %q is disabled in the configuration", name)
+// known reports which of these names is not that of a server.
+func (p *program) known(names ...string) error {
+	known := ServerNames(p.servers)
+	for _, name := range names {
+		switch {
+		case slices.Contains(p.disabled, name):
+			return usageError("the server %q is disabled in the configuration", name)
+		case !slices.Contains(known, name):
+			return usageError("there is no server %q; the servers are: %s", name, strings.Join(known, ", "))
+		}
 	}
-	return usageError("there is no server %q; the servers are: %s", name, strings.Join(ServerNames(p.servers), ", "))
+	return nil
 }
 
 // absent names the servers that are not running. The error says that none is, and that none is starting.
