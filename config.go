@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +28,7 @@ type Config struct {
 
 	OAuth map[string]*OAuthConfig // by the name of a server, nil if it says nothing
 
-	Inputs   []Input // that servers need, and lookup does not have as input:ID
+	Inputs   []Input // that servers need, some perhaps twice
 	EnvFiles []byte  // the paths and texts of all envFile: they decide, too, what the servers do
 }
 
@@ -41,15 +40,12 @@ type Input struct {
 	Options               []string // to choose from
 }
 
-// ErrInput is the Err of a server that needs an input.
-var ErrInput = errors.New("it needs an input, which is asked for on a terminal")
-
 // ParseConfig reads a configuration, which the hosts agree on but for details: mcpServers by name (Claude Desktop,
 // Claude Code, Cursor, mcphost and most others), servers (VS Code), context_servers (Zed), mcp (opencode) or
 // mcp.servers (VS Code's settings), with comments and commas after the last element. lookup finds variables: ${NAME},
-// ${NAME:-default}, and the same with env: or env:// before the name; and VS Code's ${input:ID}. What is secret of the
-// servers, ParseConfig adds to secrets: in env, envFile, headers, arguments and the URL, and in what variables were
-// replaced with.
+// ${NAME:-default}, and the same with env: or env:// before the name; and VS Code's ${input:ID}, of the name input:ID.
+// What is secret of the servers, ParseConfig adds to secrets: in env, envFile, headers, arguments and the URL, and in
+// what variables were replaced with.
 //
 // A server with a mistake has an Err, and does not stop the others. The error says where the text is not JSON, which
 // other format it has, or that it is not a configuration.
@@ -67,34 +63,21 @@ func ParseConfig(text []byte, lookup func(name string) (value string, ok bool), 
 		}
 	}
 	_ = json.Unmarshal(plain, &file) // what has another form is not VS Code's
-	inputs := slices.DeleteFunc(append(file.Inputs, file.MCP.Inputs...), func(in Input) bool {
-		return in.Type != "promptString" && in.Type != "pickString"
-	})
 	c, found := &Config{OAuth: make(map[string]*OAuthConfig)}, false
-	var problem error
-	ok := eachMember(plain, func(section string, value json.RawMessage) {
-		if !slices.Contains([]string{"mcpServers", "servers", "context_servers", "mcp"}, section) {
-			return
-		}
-		found = true
+	eachMember(plain, func(section string, value json.RawMessage) {
 		if section == "mcp" && file.MCP.Servers != nil {
 			value = file.MCP.Servers
 		}
-		if !eachMember(value, func(name string, server json.RawMessage) {
-			r := serverReader{config: c, lookup: lookup, inputs: inputs, secrets: secrets, env: make(map[string]string)}
+		isOne := slices.Contains([]string{"mcpServers", "servers", "context_servers", "mcp"}, section)
+		found = isOne && eachMember(value, func(name string, server json.RawMessage) {
+			r := serverReader{config: c, lookup: lookup, inputs: slices.Concat(file.Inputs, file.MCP.Inputs),
+				secrets: secrets, env: make(map[string]string)}
 			r.read(name, server)
-		}) {
-			problem = cmp.Or(problem, fmt.Errorf("%s is not an object of servers by their names", section))
-		}
+		}) || found
 	})
-	switch {
-	case !ok:
-		return nil, errors.New("the configuration is not a JSON object")
-	case problem != nil:
-		return nil, problem
-	case !found:
-		return nil, errors.New("the configuration has no mcpServers (in VS Code: servers; in Zed: context_servers; " +
-			"in opencode: mcp)")
+	if !found {
+		return nil, errors.New("the configuration has no object mcpServers (in VS Code: servers; in Zed: " +
+			"context_servers; in opencode: mcp)")
 	}
 	return c, nil
 }
@@ -107,7 +90,7 @@ func eachMember(value json.RawMessage, member func(name string, value json.RawMe
 	return s.end()
 }
 
-// serverReader reads one server: field for each field, in any order, and then finish.
+// serverReader reads one server: its fields, in any order, and then finish.
 type serverReader struct {
 	config  *Config // which it is added to
 	lookup  func(name string) (value string, ok bool)
@@ -115,7 +98,7 @@ type serverReader struct {
 	secrets *Secrets
 
 	server Server
-	needs  []Input // those of the inputs that have no value
+	needs  []Input // of the inputs
 
 	command, args []string
 	env           map[string]string
@@ -136,10 +119,8 @@ func (r *serverReader) read(name string, value json.RawMessage) {
 	case r.disabled:
 		c.Disabled = append(c.Disabled, name)
 		return
-	case name == "":
-		r.problem("a server needs a name")
-	case slices.Contains(ServerNames(c.Servers), name):
-		r.problem("there is another server of this name")
+	case name == "" || slices.Contains(ServerNames(c.Servers), name):
+		r.problem("a server needs a name, which no other has")
 	case !isObject:
 		r.problem("it is not an object")
 	default:
@@ -148,9 +129,6 @@ func (r *serverReader) read(name string, value json.RawMessage) {
 	}
 	if len(r.problems) > 0 {
 		r.server.Err = errors.New(strings.Join(r.problems, "; "))
-	} else if len(r.needs) > 0 {
-		r.server.Err = fmt.Errorf("%w; for runs without one, write ${VARIABLE} in place of ${input:%s}", ErrInput,
-			r.needs[0].ID)
 	}
 	c.Inputs = append(c.Inputs, r.needs...)
 	c.Warnings = append(c.Warnings, r.warnings...)
@@ -169,59 +147,65 @@ func (r *serverReader) warn(format string, args ...any) {
 // excluded would be worse than to miss a decoration.
 func (r *serverReader) field(name string, value json.RawMessage) {
 	s := &r.server
+	noEffect := func(string, json.RawMessage) {}
+	into := map[string]any{
+		"command": r.readCommand, "path": &r.command, "args": &r.args, "cwd": &s.Command.Dir,
+		"env": r.readEnv, "environment": r.readEnv, "envFile": &r.envFile,
+		"url": &s.URL, "serverUrl": &s.URL, "httpUrl": &s.URL, // the latter two: Windsurf, Gemini CLI
+		"headers": r.readHeaders, "oauth": r.readOAuth, "auth": r.readOAuth, // the latter: Cursor
+		"type": &r.kind, "transport": &r.kind, "disabled": &r.disabled, "enabled": &r.disabled,
+		"timeout": &s.Timeout, "startTimeout": &s.StartTimeout, "startup_timeout_sec": &s.StartTimeout, // Codex
+		"allowedTools": &s.AllowedTools, "includeTools": &s.AllowedTools, "enabledTools": &s.AllowedTools,
+		"tools": &s.AllowedTools, "excludedTools": &s.ExcludedTools, "excludeTools": &s.ExcludedTools,
+		"disabledTools": &s.ExcludedTools, "alwaysAllow": &s.AutoApprove, "autoApprove": &s.AutoApprove,
+		"$schema": noEffect, "description": noEffect, "gallery": noEffect, "icon": noEffect, "name": noEffect,
+		"source": noEffect, "title": noEffect, "version": noEffect,
+	}[name]
+	if name == "args" && value[0] != '[' {
+		r.problem("args is not a list")
+	}
+	if into != nil || name != "" && name[0] != '_' && name[0] != '/' { // as comments are written in plain JSON
+		r.store(name, value, into)
+	}
+}
+
+// store reads a value into what a pointer points to, or by a function. In place of a list, there may be one text; true
+// stands for all, and false for nothing.
+func (r *serverReader) store(where string, value json.RawMessage, into any) {
 	if string(value) == "null" {
 		return
 	}
-	switch name {
-	case "command": // of mcphost and opencode: with its arguments, in a list; of Zed, once: an object with path
-		if !eachMember(value, func(name string, value json.RawMessage) {
-			r.field(strings.Replace(name, "path", "command", 1), value)
-		}) {
-			r.command = r.list(name, value, r.expanded)
-		}
-	case "args":
-		if value[0] != '[' {
-			r.problem("args is not a list")
-		}
-		r.args = r.list(name, value, r.expanded)
-	case "env", "environment":
-		r.environment(name, value)
-	case "envFile":
-		r.envFile = r.text(name, value)
-	case "cwd":
-		s.Command.Dir = r.expanded(name, value)
-	case "url", "serverUrl", "httpUrl": // the latter two: Windsurf, Gemini CLI
-		s.URL = r.expanded(name, value)
-	case "headers":
-		r.headers(value)
-	case "oauth", "auth": // the latter: Cursor
-		r.oauth(name, value)
-	case "type", "transport":
-		r.kind = r.text(name, value)
-	case "timeout":
-		s.Timeout = r.timeout(r.text(name, value))
-	case "startTimeout", "startup_timeout_sec": // the latter: Codex
-		s.StartTimeout = r.timeout(r.text(name, value))
-	case "allowedTools", "includeTools", "enabledTools", "tools":
-		before := len(s.AllowedTools)
-		if s.AllowedTools = append(s.AllowedTools, r.list(name, value, r.text)...); len(s.AllowedTools) == before {
-			r.warn("%s is empty and has no effect: all tools are allowed", name)
-		}
-	case "excludedTools", "excludeTools", "disabledTools":
-		s.ExcludedTools = append(s.ExcludedTools, r.list(name, value, r.text)...)
-	case "alwaysAllow", "autoApprove":
+	switch into := into.(type) {
+	case *string:
+		*into = r.text(where, value)
+	case *[]string:
 		if string(value) == "true" {
-			s.AutoApprove = []string{"*"}
+			*into = append(*into, "*")
 		} else if string(value) != "false" {
-			s.AutoApprove = append(s.AutoApprove, r.list(name, value, r.text)...)
+			*into = append(*into, r.list(where, value)...)
 		}
-	case "disabled", "enabled":
-		r.disabled = r.disabled || r.bool(name, value) == (name == "disabled")
-	case "$schema", "description", "gallery", "icon", "name", "source", "title", "version": // of no effect here
+		if into == &r.server.AllowedTools && len(*into) == 0 {
+			r.warn("%s is empty and has no effect: all tools are allowed", where)
+		}
+	case *bool:
+		is, err := strconv.ParseBool(r.text(where, value))
+		if err != nil {
+			r.problem("%s is neither true nor false", where)
+		}
+		*into = *into || is != strings.HasSuffix(where, "enabled")
+	case *time.Duration:
+		*into = r.duration(where, r.text(where, value))
+	case func(string, json.RawMessage):
+		into(where, value)
 	default:
-		if name != "" && name[0] != '_' && name[0] != '/' { // as comments are written in plain JSON
-			r.warn("%s is not known here and has no effect", name)
-		}
+		r.warn("%s is not known here and has no effect", where)
+	}
+}
+
+// readCommand reads a command, of mcphost and opencode with its arguments, in a list; of Zed once an object with path.
+func (r *serverReader) readCommand(where string, value json.RawMessage) {
+	if !eachMember(value, r.field) {
+		r.command = r.list(where, value)
 	}
 }
 
@@ -238,40 +222,41 @@ func (r *serverReader) finish() {
 	for _, name := range slices.Sorted(maps.Keys(r.env)) {
 		s.Command.Env = append(s.Command.Env, name+"="+r.env[name])
 	}
-	kind := plainName(r.kind)
-	needs, known := map[string]string{"": "", "stdio": "command", "local": "command", "sse": "url", "http": "url",
-		"remote": "url", "streamable": "url", "streamablehttp": "url"}[kind]
-	if s.SSE = kind == "sse"; !known {
-		r.problem("type %q is none of stdio (or local), http (or streamable-http, remote) and sse", r.kind)
-	}
+	kind, isRemote := plainName(r.kind), s.URL != ""
+	s.SSE = kind == "sse"
+	kinds := map[bool][]string{false: {"", "stdio", "local"},
+		true: {"", "http", "sse", "remote", "streamable", "streamablehttp"}}
 	switch {
-	case s.Command.Path != "" && s.URL != "":
-		r.problem("it has both a command and a url")
-	case s.Command.Path == "" && s.URL == "":
-		r.problem("it has neither a command nor a url")
-	case needs == "command" && s.Command.Path == "", needs == "url" && s.URL == "":
-		r.problem("type %q goes with a %s, which it does not have", r.kind, needs)
-	}
-	if r.login != nil && (s.URL == "" || s.Header.Get("Authorization") != "") {
-		r.warn("oauth has no effect: it goes with a url, and without a header Authorization")
-	}
-	if s.URL != "" && len(r.problems)+len(r.needs) == 0 {
-		u, err := url.Parse(s.URL)
-		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			r.problem("its url is not of the form https://host/path") // not the text of it: there may be a key in it
-			return
+	case len(r.problems) > 0:
+	case isRemote == (s.Command.Path != "") || !slices.Contains(kinds[isRemote], kind):
+		r.problem("it needs either a command (type stdio or local) or a url (type http, streamable-http, remote or sse)")
+	case isRemote:
+		if _, err := ParseServerURL(s.URL, r.secrets); err != nil {
+			r.problem("%v", err)
 		}
-		r.secrets.AddURL(u)
+	}
+	if r.login != nil && (!isRemote || s.Header.Get("Authorization") != "") {
+		r.warn("oauth has no effect: it goes with a url, and without a header Authorization")
 	}
 }
 
-func (r *serverReader) environment(field string, value json.RawMessage) {
+// ParseServerURL reads the URL of a server. The error has no part of it: there may be a key in it.
+func ParseServerURL(text string, secrets *Secrets) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, errors.New("its url is not of the form https://host/path")
+	}
+	secrets.AddURL(u)
+	return u, nil
+}
+
+func (r *serverReader) readEnv(field string, value json.RawMessage) {
 	if !eachMember(value, func(name string, value json.RawMessage) {
 		switch {
 		case name == "" || strings.Contains(name, "="):
 			r.problem("%s: %q is not a variable's name", field, name)
 		case string(value) != "null": // VS Code: not set
-			r.env[name] = r.expanded(field+" "+name, value)
+			r.env[name] = r.text(field+" "+name, value)
 			r.secrets.AddVariable(name, r.env[name])
 		}
 	}) {
@@ -287,15 +272,14 @@ const maxEnvFile = 1 << 20 // bytes; it is read before the user allows a folder'
 // readEnvFile reads the lines NAME=VALUE of a file, as VS Code does. Variables of env are stronger.
 func (r *serverReader) readEnvFile() {
 	var text []byte
-	path := r.expand("envFile", r.envFile)
-	info, err := os.Stat(path)
+	info, err := os.Stat(r.envFile)
 	if err == nil && info.Mode().IsRegular() && info.Size() <= maxEnvFile { // another one may have no end
-		text, err = os.ReadFile(path)
+		text, err = os.ReadFile(r.envFile)
 	}
 	if err != nil || text == nil {
-		r.problem("envFile %s is not a file that can be read", r.envFile) // not the path: a variable may be in it
+		r.problem("envFile is not a file that can be read") // not which: a variable may be in the path
 	}
-	r.config.EnvFiles = fmt.Appendf(r.config.EnvFiles, "%q %q\n", path, text)
+	r.config.EnvFiles = fmt.Appendf(r.config.EnvFiles, "%q %q\n", r.envFile, text)
 	variables, escapes := make(map[string]string), strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\"`, `"`)
 	for _, m := range envLine.FindAllStringSubmatch(string(text), -1) {
 		variables[m[1]] = escapes.Replace(m[2]) + m[3] + m[4]
@@ -305,52 +289,45 @@ func (r *serverReader) readEnvFile() {
 	r.env = variables
 }
 
-// headers reads an object, or mcphost's list of lines.
-func (r *serverReader) headers(value json.RawMessage) {
-	r.server.Header = http.Header{}
-	add := func(name, text string) {
-		name, text = strings.TrimSpace(name), strings.TrimSpace(text) // a file's text often ends with a newline
-		if name == "" {
-			r.problem("a header has no name")
-			return
-		}
-		r.server.Header.Add(name, text)
-		r.secrets.AddHeader(name, text)
+// readHeaders reads an object, or mcphost's list of lines.
+func (r *serverReader) readHeaders(field string, value json.RawMessage) {
+	var lines []string
+	if !eachMember(value, func(name string, value json.RawMessage) {
+		lines = append(lines, name+": "+r.text("header "+name, value))
+	}) {
+		lines = r.list(field, value)
 	}
-	switch isObject := eachMember(value, func(name string, value json.RawMessage) {
-		add(name, r.expanded("header "+name, value))
-	}); {
-	case isObject:
-	case value[0] != '[':
-		r.problem("headers is neither an object nor a list")
-	default:
-		for _, line := range r.list("headers", value, r.expanded) {
-			name, text, ok := strings.Cut(line, ":")
-			if ok {
-				add(name, text)
-			} else {
-				r.problem("a header is not of the form Name: value")
-			}
+	r.server.Header = make(http.Header)
+	for _, line := range lines {
+		if err := AddHeader(r.server.Header, line, r.secrets); err != nil {
+			r.problem("%s: %v", field, err)
 		}
 	}
 }
 
-// timeout reads 30s, or a number. Hosts do not agree on its unit: it is the second for Cline and Roo Code, which
-// allow up to an hour, and the millisecond for Claude Code, Gemini CLI, Copilot and opencode, where so few make no
-// sense.
-func (r *serverReader) timeout(text string) time.Duration {
-	n, err := strconv.ParseFloat(text, 64)
-	d := time.Duration(n * float64(time.Second))
-	switch {
-	case err != nil:
-		d, err = time.ParseDuration(text)
-	case n > 3600:
-		d = time.Duration(n * float64(time.Millisecond))
-	case n >= 1000:
-		r.warn("timeout %s is taken for seconds; write \"%sms\" for milliseconds", text, text)
+// AddHeader adds a header of the form Name: value, which may be secret.
+func AddHeader(to http.Header, line string, secrets *Secrets) error {
+	name, value, ok := strings.Cut(line, ":")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value) // a file's text often ends with a newline
+	if !ok || name == "" || strings.ContainsAny(name, " \t") {
+		return errors.New(`a header is not of the form "Name: value"`)
 	}
-	if err != nil || d < 0 || !(n < 1e12) { // also NaN
-		r.problem("timeout %q is neither a duration such as 30s nor a number of seconds or milliseconds", text)
+	to.Add(name, value)
+	secrets.AddHeader(name, value)
+	return nil
+}
+
+// duration reads 30s, or a number. Hosts do not agree on its unit: it is the second for Cline and Roo Code, which
+// allow up to an hour, and the millisecond for Claude Code, Gemini CLI, Copilot and opencode.
+func (r *serverReader) duration(where, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		if d, err = time.ParseDuration(text + "s"); d > time.Hour {
+			d /= 1000
+		}
+	}
+	if err != nil || d < 0 {
+		r.problem("%s is neither a duration such as 30s nor a number of seconds or milliseconds", where)
 		return 0
 	}
 	return d
@@ -358,65 +335,13 @@ func (r *serverReader) timeout(text string) time.Duration {
 
 var variableIn = regexp.MustCompile(`(?:\$\{|\{env:)[^}]*\}?`) // the second: of opencode
 
-// expand replaces the variables of a text. What they hold is not expanded in turn.
-func (r *serverReader) expand(where, text string) string {
-	return variableIn.ReplaceAllStringFunc(text, func(found string) string {
-		name, closed := strings.CutSuffix(found[strings.Index(found, "{")+1:], "}")
-		if !closed {
-			r.problem("%s: a ${ has no }", where)
-		}
-		return r.variable(where, name)
-	})
-}
-
-// variable returns what a variable holds, or else its default: as in a shell, also if it holds nothing.
-func (r *serverReader) variable(where, text string) string {
-	name, fallback, hasFallback := strings.Cut(text, ":-")
-	name = strings.TrimPrefix(strings.TrimPrefix(name, "env:"), "//")
-	value, ok := r.lookup(name)
-	id, isInput := strings.CutPrefix(name, "input:")
-	i := slices.IndexFunc(r.inputs, func(in Input) bool { return in.ID == id })
-	switch {
-	case isInput && !ok && i >= 0:
-		r.needs = append(r.needs, r.inputs[i])
-		return "<" + id + ">"
-	case isInput && !ok:
-		r.problem("%s: the inputs have no %q of type promptString or pickString; others are not supported", where, id)
-	case name == "" || strings.Contains(fallback, "${"):
-		r.problem("%s: ${%s} is neither ${NAME} nor ${NAME:-default}", where, text)
-	case ok && (value != "" || !hasFallback):
-		r.secrets.AddVariable(name, value)
-		return value
-	case hasFallback:
-		return fallback
-	default:
-		r.problem("%s: variable %s is not set", where, name)
-	}
-	return ""
-}
-
-// list reads a list of texts, or a single one, each by text or expanded.
-func (r *serverReader) list(
-	where string, value json.RawMessage, read func(where string, value json.RawMessage) string,
-) (texts []string) {
-	s := scanner{text: value}
-	if s.array(func() { texts = append(texts, read(where, s.value())) }); !s.end() {
-		texts = []string{read(where, value)}
-	}
-	return texts
-}
-
-// expanded reads a text with its variables replaced.
-func (r *serverReader) expanded(where string, value json.RawMessage) string {
-	return r.expand(where, r.text(where, value))
-}
-
-// text reads a string, or a number or a boolean as it is written.
+// text reads a string, or a number or a boolean as it is written, and replaces its variables. What they hold is not
+// expanded in turn.
 func (r *serverReader) text(where string, value json.RawMessage) string {
 	switch value[0] {
 	case '"':
 		s := scanner{text: value}
-		return s.string()
+		return variableIn.ReplaceAllStringFunc(s.string(), func(found string) string { return r.variable(where, found) })
 	case '{', '[', 'n':
 		r.problem("%s is not a text", where)
 		return ""
@@ -424,12 +349,42 @@ func (r *serverReader) text(where string, value json.RawMessage) string {
 	return string(value)
 }
 
-func (r *serverReader) bool(where string, value json.RawMessage) bool {
-	b, err := strconv.ParseBool(r.text(where, value))
-	if err != nil {
-		r.problem("%s is neither true nor false", where)
+// variable returns what a variable holds, or else its default: as in a shell, also if it holds nothing.
+func (r *serverReader) variable(where, text string) string {
+	inner, closed := strings.CutSuffix(text[strings.Index(text, "{")+1:], "}")
+	name, fallback, hasFallback := strings.Cut(inner, ":-")
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "env:"), "//")
+	value, ok := r.lookup(name)
+	id, isInput := strings.CutPrefix(name, "input:")
+	for _, in := range r.inputs {
+		if isInput && in.ID == id && (in.Type == "promptString" || in.Type == "pickString") {
+			r.needs = append(r.needs, in)
+		}
 	}
-	return b
+	switch {
+	case !closed || name == "" || strings.Contains(fallback, "${"):
+		r.problem("%s: a variable is neither ${NAME} nor ${NAME:-default}", where)
+	case ok && (value != "" || !hasFallback):
+		r.secrets.AddVariable(name, value)
+		return value
+	case hasFallback:
+		return fallback
+	case isInput:
+		r.problem("%s: ${input:%s} is asked for on a terminal, if the inputs have it with the type promptString or "+
+			"pickString; for runs without one, write ${VARIABLE}", where, id)
+	default:
+		r.problem("%s: variable %s is not set", where, name)
+	}
+	return ""
+}
+
+// list reads a list of texts, or a single one.
+func (r *serverReader) list(where string, value json.RawMessage) (texts []string) {
+	s := scanner{text: value}
+	if s.array(func() { texts = append(texts, r.text(where, s.value())) }); !s.end() {
+		texts = []string{r.text(where, value)}
+	}
+	return texts
 }
 
 // plainName is a name in lower case, without dashes and underscores: hosts differ in these.

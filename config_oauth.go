@@ -27,15 +27,12 @@ type OAuthConfig struct {
 	port string // of Client.RedirectURI
 }
 
-// oauth reads an object, or true or false, as Claude Code, Gemini CLI, opencode, VS Code, Cursor and FastMCP write it.
-func (r *serverReader) oauth(field string, value json.RawMessage) {
+// readOAuth reads an object, or true or false, as Claude Code, Gemini CLI, opencode, VS Code, Cursor and FastMCP write
+// it.
+func (r *serverReader) readOAuth(field string, value json.RawMessage) {
 	o := &OAuthConfig{Text: strings.Join(strings.Fields(string(value)), " ")}
 	r.login = o
-	if value[0] != '{' {
-		o.Never = o.Text != `"oauth"` && !r.bool(field, value)
-		return
-	}
-	fields := map[string]any{ // where their values go; the names may have dashes, underscores and capitals
+	into := map[string]any{ // the names may have dashes, underscores and capitals
 		"grant": &o.Grant, "clientid": &o.Client.ID, "clientsecret": &o.Client.Secret, "issuer": &o.Client.Issuer,
 		"clientmetadataurl": &o.MetadataURL, "redirecturi": &o.Client.RedirectURI, "callbackport": &o.port,
 		"privatekey": &o.Key, "privatekeyfile": &o.KeyFile, "assertion": &o.Assertion, "idtoken": &o.Assertion,
@@ -43,28 +40,28 @@ func (r *serverReader) oauth(field string, value json.RawMessage) {
 		"idpclientid": &o.ProviderClient.ID, "idpclientsecret": &o.ProviderClient.Secret,
 		"scopes": &o.Scopes, "scope": &o.Scopes, "dpop": &o.DPoP, "enabled": &o.Never,
 	}
-	eachMember(value, func(name string, value json.RawMessage) {
-		if string(value) == "null" {
+	isObject := eachMember(value, func(name string, value json.RawMessage) {
+		to := into[plainName(name)]
+		r.store(field+" "+name, value, to)
+		text, ok := to.(*string)
+		if !ok {
 			return
 		}
-		where, plain := field+" "+name, plainName(name)
-		switch to := fields[plain].(type) {
-		case *string:
-			*to = strings.TrimSpace(r.expanded(where, value)) // a file's text often ends with a newline
-			if to == &o.Assertion {
-				r.secrets.AddHeader(name, *to)
-			} else if to != &o.Client.ID { // which a person has to see
-				r.secrets.AddVariable(name, *to)
-			}
-		case *bool:
-			*to = r.bool(where, value) == (plain != "enabled")
-		case *[]string:
-			*to = append(*to, strings.Fields(strings.Join(r.list(where, value, r.expanded), " "))...)
-		default:
-			r.warn("%s is not known here and has no effect", where)
+		*text = strings.TrimSpace(*text) // a file's often ends with a newline
+		if text == &o.Assertion {
+			r.secrets.AddHeader(name, *text)
+		} else if text != &o.Client.ID { // which a person has to see
+			r.secrets.AddVariable(name, *text)
 		}
 	})
-	r.checkOAuth(field, o)
+	if isObject {
+		o.Scopes = strings.Fields(strings.Join(o.Scopes, " "))
+		r.checkOAuth(field, o)
+	} else if o.Text != `"oauth"` {
+		logIn := false
+		r.store(field, value, &logIn)
+		o.Never = !logIn
+	}
 }
 
 // checkOAuth says what is to be written in the place of what cannot work.

@@ -152,12 +152,11 @@ func TestConfigErrors(t *testing.T) {
 		{"\ufeff{,,}", "line 1, column 2: invalid character ',' looking for beginning of object key string"},
 		{"{“a”: 1}", "line 1, column 2: invalid character '“' looking for beginning of object key string"},
 		{"{\xff}", "line 1, column 2: invalid character 'ÿ' looking for beginning of object key string"},
-		{"[]", "the configuration is not a JSON object"},
-		{"null", "the configuration is not a JSON object"},
-		{`{"servers": []}`, "servers is not an object of servers by their names"},
-		{`{"mcpServers": null}`, "mcpServers is not an object of servers by their names"},
-		{`{"files": {"command": "a"}}`,
-			"the configuration has no mcpServers (in VS Code: servers; in Zed: context_servers; in opencode: mcp)"},
+	}
+	none := []string{"[]", "null", `{"servers": []}`, `{"mcpServers": null}`, `{"files": {"command": "a"}}`}
+	for _, text := range none {
+		tests = append(tests, struct{ text, want string }{text, "the configuration has no object mcpServers (in VS Code: " +
+			"servers; in Zed: context_servers; in opencode: mcp)"})
 	}
 	for _, test := range tests {
 		c, err := ParseConfig([]byte(test.text), configLookup, new(Secrets))

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -284,13 +283,21 @@ func (p *program) configure(ctx context.Context) error {
 	folder, _ := os.Getwd()
 	home, _ := os.UserHomeDir()
 	values := map[string]string{"workspaceFolder": folder, "userHome": home}
-	lookup := func(name string) (string, bool) {
-		if value, ok := values[name]; ok {
-			return value, true
+	lookup := func(name string) (value string, ok bool) {
+		if value, ok = values[name]; !ok {
+			value, ok = os.LookupEnv(name)
 		}
-		return os.LookupEnv(name)
+		p.secrets.AddVariable(name, value)
+		return value, ok
 	}
-	config, err := ParseConfig(text, lookup, p.secrets)
+	before := func(name string) (string, bool) { // the user is asked
+		if id, isInput := strings.CutPrefix(name, "input:"); isInput {
+			return "<" + id + ">", true
+		}
+		return lookup(name)
+	}
+	// What the file itself has as a secret is not hidden from the question of trust.
+	config, err := ParseConfig(text, before, new(Secrets))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -300,12 +307,12 @@ func (p *program) configure(ctx context.Context) error {
 		}
 		p.note("the servers of %s: %s", file, strings.Join(ServerNames(config.Servers), ", "))
 	}
-	if len(config.Inputs) > 0 && p.terminal.Interactive() {
+	if p.terminal.Interactive() {
 		if err := p.askInputs(ctx, config.Inputs, values); err != nil {
 			return err
 		}
-		config, _ = ParseConfig(text, lookup, p.secrets)
 	}
+	config, _ = ParseConfig(text, lookup, p.secrets)
 	for _, warning := range config.Warnings {
 		p.note("%s: %s", file, warning)
 	}
@@ -360,30 +367,25 @@ func defaultConfig() string {
 // oneServer is the server of MCP_SERVER.
 func (p *program) oneServer() error {
 	address := strings.TrimSpace(p.server)
-	scheme := uriScheme.FindString(address)
-	if scheme == "" || !strings.HasPrefix(address, scheme+"//") {
-		c, err := ParseCommand(p.server)
+	if scheme := uriScheme.FindString(address); scheme != "" && strings.HasPrefix(address, scheme+"//") {
+		u, err := ParseServerURL(address, p.secrets)
 		if err != nil {
 			return usageError("MCP_SERVER: %w", err)
 		}
-		for _, variable := range c.Env {
-			name, value, _ := strings.Cut(variable, "=")
-			p.secrets.AddVariable(name, value)
-		}
-		p.secrets.AddArguments(c.Args)
-		name, _, _ := strings.Cut(filepath.Base(c.Path), " ")
-		p.servers = []Server{{Name: name, Command: c}}
+		p.servers = []Server{{Name: u.Hostname(), URL: address, Header: p.headers}}
 		return nil
 	}
-	u, err := url.Parse(address)
-	switch {
-	case scheme != "http:" && scheme != "https:":
-		return usageError("MCP_SERVER: %s// is not supported: write http:// or https://, or a command line", scheme)
-	case err != nil || u.Host == "":
-		return usageError("MCP_SERVER is not a valid URL: it needs a host, and no spaces")
+	c, err := ParseCommand(p.server)
+	if err != nil {
+		return usageError("MCP_SERVER: %w", err)
 	}
-	p.secrets.AddURL(u)
-	p.servers = []Server{{Name: u.Hostname(), URL: address, Header: p.headers}}
+	for _, variable := range c.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		p.secrets.AddVariable(name, value)
+	}
+	p.secrets.AddArguments(c.Args)
+	name, _, _ := strings.Cut(filepath.Base(c.Path), " ")
+	p.servers = []Server{{Name: name, Command: c}}
 	return nil
 }
 
@@ -394,13 +396,9 @@ func (p *program) readHeaders(text string) error {
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		name, value, ok := strings.Cut(line, ":")
-		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
-		if !ok || name == "" || strings.ContainsAny(name, " \t") {
-			return usageError("MCP_HEADERS: a line is not of the form \"Name: value\"")
+		if err := AddHeader(p.headers, line, p.secrets); err != nil {
+			return usageError("MCP_HEADERS: %w", err)
 		}
-		p.headers.Add(name, value)
-		p.secrets.AddHeader(name, value)
 	}
 	return nil
 }

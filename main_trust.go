@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -42,10 +41,6 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 			"terminal, once; -trust or MCP_TRUST=1 is for one run", word(path), what,
 			strings.Join(ServerNames(config.Servers), ", "))
 	}
-	if p.hidesCommand(text) {
-		return fmt.Errorf("%s has a part of a command as a secret elsewhere, so that it would not be shown: look at the "+
-			"file, and name it with -config if you allow it", word(path))
-	}
 	question := fmt.Sprintf("%s %s. It starts or connects to:", word(path), what)
 	for i := range config.Servers {
 		s := &config.Servers[i]
@@ -61,27 +56,6 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 		p.note("this cannot be remembered: %v", failed)
 	}
 	return nil
-}
-
-// hidesCommand reports whether a command would be shown in part as a secret that the file has in another place: so the
-// file could hide what it starts. What variables hold is not the file's.
-func (p *program) hidesCommand(text []byte) bool {
-	config, err := ParseConfig(text, func(string) (string, bool) { return "", true }, new(Secrets))
-	return err != nil || slices.ContainsFunc(config.Servers, func(s Server) bool {
-		for _, words := range [][]string{s.Command.Env, s.Command.Args} {
-			flag := "" // before a word, and no secret itself
-			for i, word := range words {
-				own := new(Secrets)
-				own.AddArguments([]string{flag, word})
-				words[i] = own.Mask(word)
-				if flag = word; strings.ContainsAny(flag, "=:0123456789") {
-					flag = ""
-				}
-			}
-		}
-		line := describe(&s, nil)
-		return s.URL == "" && p.secrets.Mask(line) != line
-	})
 }
 
 // trustFile returns the file that says which text of a configuration was allowed.
@@ -106,20 +80,27 @@ func inHome(path string) bool {
 func describe(s *Server, o *OAuthConfig) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
-		words = append(words, word(variable))
+		name, value, _ := strings.Cut(variable, "=")
+		words = append(words, ownWord(variable, func(own *Secrets) { own.AddVariable(name, value) }))
 	}
 	if words = append(words, startLine(s)); s.URL != "" {
 		for _, name := range slices.Sorted(maps.Keys(s.Header)) {
-			words = append(words, "with the header", word(name+": "+strings.Join(s.Header[name], ", ")))
+			value := strings.Join(s.Header[name], ", ")
+			header := ownWord(name+": "+value, func(own *Secrets) { own.AddHeader(name, value) })
+			words = append(words, "with the header", header)
 		}
 		if o != nil {
-			words = append(words, "with oauth", word(o.Text))
+			words = append(words, "with oauth", ownWord(o.Text, func(own *Secrets) {
+				for _, secret := range []string{o.Client.Secret, o.ProviderClient.Secret, o.Key, o.Assertion} {
+					own.AddHeader("secret", secret)
+				}
+			}))
 		}
 	}
 	if s.Command.Dir != "" {
 		words = append(words, "in", word(s.Command.Dir))
 	}
-	if s.Err != nil && !errors.Is(s.Err, ErrInput) {
+	if s.Err != nil {
 		words = append(words, "(not started: it has a mistake)")
 	}
 	if len(s.AutoApprove) > 0 {
@@ -131,13 +112,24 @@ func describe(s *Server, o *OAuthConfig) string {
 // startLine is the URL of a server, or its command line.
 func startLine(s *Server) string {
 	if s.URL != "" {
-		return word(s.URL)
+		return ownWord(s.URL, func(own *Secrets) { own.AddVariable("", s.URL) })
 	}
-	line := word(s.Command.Path)
+	line, flag := word(s.Command.Path), ""
 	for _, argument := range s.Command.Args {
-		line += " " + word(argument)
+		line += " " + ownWord(argument, func(own *Secrets) { own.AddArguments([]string{flag, argument}) })
+		if flag = ""; strings.HasPrefix(argument, "-") && !strings.Contains(argument, "=") { // which is not secret itself
+			flag = argument
+		}
 	}
 	return line
+}
+
+// ownWord returns a word without what is secret of it by itself: what a configuration has as a secret elsewhere hides
+// no part of a command.
+func ownWord(text string, add func(own *Secrets)) string {
+	own := new(Secrets)
+	add(own)
+	return own.Mask(word(text))
 }
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,.*/~-]+$`)
