@@ -4,12 +4,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"net/url"
@@ -59,19 +61,13 @@ func SourceLibrary() *Library {
 // when the transport fails, and the cause of ctx when ctx ends. It closes t.
 func (l *Library) Serve(ctx context.Context, t Transport) error {
 	c := NewConn(t, Handler{
-		Request: func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
-			r, err := newLibraryRequest(method, params)
-			if err != nil {
-				return nil, err
-			}
-			r.notify = c.Notify
-			return l.answer(ctx, r)
+		Request: func(ctx context.Context, _ *Conn, method string, params json.RawMessage) (any, error) {
+			return l.answer(ctx, newLibraryRequest(method, params))
 		},
 		Brief: func(method string) bool { return method == "ping" },
 		Notification: func(c *Conn, method string, params json.RawMessage) {
 			if method == "notifications/cancelled" {
-				r, _ := newLibraryRequest(method, params) // invalid params name no request
-				c.CancelRequest(r.params["requestId"])
+				c.CancelRequest(membersOf(params)["requestId"])
 			}
 		},
 	})
@@ -89,65 +85,38 @@ type libraryRequest struct {
 	method string
 	params map[string]json.RawMessage
 	meta   map[string]json.RawMessage // the _meta of params
-
-	notify func(ctx context.Context, method string, params any) error // sends a notification before the response
 }
 
-func newLibraryRequest(method string, params json.RawMessage) (*libraryRequest, error) {
-	r := &libraryRequest{method: method}
-	var err error
-	if r.params, err = readObject(params); err == nil {
-		r.meta, err = readObject(r.params["_meta"])
-	}
-	if err != nil {
-		err = invalidParams("%s: params or _meta: %v", method, err)
-	}
-	return r, err
+func newLibraryRequest(method string, params json.RawMessage) *libraryRequest {
+	members := membersOf(params)
+	return &libraryRequest{method, members, membersOf(members["_meta"])}
 }
 
-// readObject returns the members of an object by their exact names: encoding/json would take "NAME" for "name".
-// Nothing, or null, has no members. A name that comes twice is an error: another reader may have taken the other one.
-func readObject(text []byte) (map[string]json.RawMessage, error) {
-	members := make(map[string]json.RawMessage)
-	if len(text) == 0 || string(text) == "null" {
-		return members, nil
-	}
-	twice := ""
-	s := scanner{text: text}
-	s.object(func(key []byte) {
-		if members[string(key)] != nil {
-			twice = string(key)
-		}
-		members[string(key)] = s.value()
-	})
-	switch {
-	case !s.end():
-		return nil, errors.New("not an object")
-	case twice != "":
-		return nil, fmt.Errorf("the member %q comes twice", twice)
-	}
-	return members, nil
+// membersOf returns the members of an object by their exact names: in a struct encoding/json would take "NAME" for
+// "name". What is not an object has none.
+func membersOf(text []byte) (members map[string]json.RawMessage) {
+	_ = json.Unmarshal(text, &members)
+	return members
 }
 
-// member decodes a member of the params. An absent one keeps its value.
-func (r *libraryRequest) member(name string, into any) error {
-	if value := r.params[name]; value != nil {
-		if err := json.Unmarshal(value, into); err != nil {
-			return invalidParams("%s: %s: %v", r.method, name, err)
-		}
+// text returns a member of the params that is a string. Of another one it returns the JSON, which names nothing here.
+func (r *libraryRequest) text(name string) string { return textOf(r.params[name]) }
+
+func textOf(value json.RawMessage) (text string) {
+	if json.Unmarshal(value, &text) != nil {
+		return string(value)
 	}
-	return nil
+	return text
 }
 
 func invalidParams(format string, args ...any) error {
 	return &Error{Code: CodeInvalidParams, Message: fmt.Sprintf(format, args...)}
 }
 
-// Members of _meta. A request of the stateless era must have the first two.
+// Members of _meta that a request of the stateless era must have.
 const (
 	libraryMetaVersion      = "io.modelcontextprotocol/protocolVersion"
 	libraryMetaCapabilities = "io.modelcontextprotocol/clientCapabilities"
-	libraryMetaLogLevel     = "io.modelcontextprotocol/logLevel"
 )
 
 // stateless reports whether a request belongs to the stateless era: its _meta describes the client. Any other request
@@ -157,93 +126,18 @@ func (r *libraryRequest) stateless() bool {
 }
 
 // version returns the revision of a request of the stateless era, "" if it is missing.
-func (r *libraryRequest) version() (version string) {
-	_ = json.Unmarshal(r.meta[libraryMetaVersion], &version) // an invalid one is missing
-	return version
-}
+func (r *libraryRequest) version() string { return textOf(r.meta[libraryMetaVersion]) }
 
-// answer returns the result of a request. A request of the handshake era is answered before the handshake, too:
-// requests have goroutines of their own, so one sent directly after the handshake can overtake it.
-func (l *Library) answer(ctx context.Context, r *libraryRequest) (any, error) {
-	switch {
-	case r.stateless():
-		return l.answerStateless(ctx, r)
-	case r.method == "initialize":
-		return l.initialize(r)
-	case r.method == "ping":
-		return struct{}{}, nil
-	}
-	return l.answerCommon(ctx, r)
-}
-
-// initialize agrees to the client's revision if that has a handshake. Otherwise it offers the newest that does
-// (MCP 2025-11-25, lifecycle, version negotiation).
-func (l *Library) initialize(r *libraryRequest) (any, error) {
-	var version string
-	if err := r.member("protocolVersion", &version); err != nil {
-		return nil, err
-	}
-	result, revisions := l.introduction(), Revisions()[1:]
-	result["serverInfo"], result["protocolVersion"] = l.info(), revisions[0]
-	if slices.Contains(revisions, version) {
-		result["protocolVersion"] = version
-	}
-	return result, nil
-}
-
-// introduction describes the server in both eras. An empty capability promises no notifications.
-func (l *Library) introduction() map[string]any {
-	none := struct{}{}
-	return map[string]any{
-		"capabilities": map[string]any{"tools": none, "resources": none, "prompts": none},
-		"instructions": "Search with search_chunks first; read more of a source with get_document.",
-	}
-}
-
-func (l *Library) info() Implementation {
-	return Implementation{Name: "library", Version: cmp.Or(l.Version, "0")}
-}
-
-// answerStateless adds what the stateless era requires in a result (MCP 2026-07-28, basic, result type; utilities,
-// caching).
-func (l *Library) answerStateless(ctx context.Context, r *libraryRequest) (result map[string]any, err error) {
-	if err := r.checkMeta(); err != nil {
-		return nil, err
-	}
-	if r.method == "server/discover" {
-		result = l.introduction()
-		result["supportedVersions"] = Revisions()
-	} else if result, err = l.answerCommon(ctx, r); err != nil {
-		return nil, err
-	}
-	result["resultType"] = "complete"
-	result["_meta"] = map[string]any{"io.modelcontextprotocol/serverInfo": l.info()}
-	const hour = 60 * 60 * 1000 // in milliseconds; only the files change while the server runs
-	switch r.method {
-	case "resources/list", "resources/read": // the files may be private
-		result["ttlMs"], result["cacheScope"] = 0, "private"
-	case "server/discover", "tools/list", "prompts/list", "resources/templates/list":
-		result["ttlMs"], result["cacheScope"] = hour, "public"
-	}
-	return result, nil
-}
-
-// checkMeta checks the _meta of a request (MCP 2026-07-28, basic, _meta). The revision is checked first, as it decides
-// what else is required.
+// checkMeta checks the _meta of a request of the stateless era (MCP 2026-07-28, basic, _meta). The revision is checked
+// first, as it decides what else is required.
 func (r *libraryRequest) checkMeta() error {
-	if version := r.version(); version == "" {
+	switch version := r.version(); {
+	case version == "":
 		return invalidParams("%s needs %s in _meta", r.method, libraryMetaVersion)
-	} else if version != Revisions()[0] {
+	case version != Revisions()[0]:
 		return unsupportedVersion(version)
-	}
-	var capabilities map[string]json.RawMessage
-	if json.Unmarshal(r.meta[libraryMetaCapabilities], &capabilities) != nil || capabilities == nil {
+	case !bytes.HasPrefix(r.meta[libraryMetaCapabilities], []byte("{")):
 		return invalidParams("%s needs %s in _meta, an object", r.method, libraryMetaCapabilities)
-	}
-	levels := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-	level, known := r.meta[libraryMetaLogLevel], ""
-	if level != nil && (json.Unmarshal(level, &known) != nil || !slices.Contains(levels, known)) {
-		return invalidParams("%s: unknown %s in _meta: %s", r.method, libraryMetaLogLevel, level)
 	}
 	return nil
 }
@@ -255,41 +149,86 @@ func unsupportedVersion(version string) error {
 	return &Error{CodeUnsupportedVersion, message, data}
 }
 
-// answerCommon answers a request that both eras have.
+// answer returns the result of a request. A request of the handshake era is answered before the handshake, too:
+// requests have goroutines of their own, so one sent directly after the handshake can overtake it. A result of the
+// stateless era has some members more (MCP 2026-07-28, basic, result type; utilities, caching).
+func (l *Library) answer(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	info := Implementation{Name: "library", Version: cmp.Or(l.Version, "0")}
+	promise := struct{}{} // an empty capability: no notifications
+	introduction := map[string]any{
+		"capabilities": map[string]any{"tools": promise, "resources": promise, "prompts": promise},
+		"instructions": "Search with search_chunks first; read more of a source with get_document.",
+	}
+	if !r.stateless() {
+		switch r.method {
+		case "ping":
+			return map[string]any{}, nil
+		case "initialize": // the client's revision, or else the newest (MCP 2025-11-25, lifecycle, version negotiation)
+			version, revisions := r.text("protocolVersion"), Revisions()[1:]
+			if !slices.Contains(revisions, version) {
+				version = revisions[0]
+			}
+			introduction["serverInfo"], introduction["protocolVersion"] = info, version
+			return introduction, nil
+		}
+		return l.answerCommon(ctx, r)
+	}
+	if err := r.checkMeta(); err != nil {
+		return nil, err
+	}
+	result := introduction
+	if r.method == "server/discover" {
+		result["supportedVersions"] = Revisions()
+	} else if common, err := l.answerCommon(ctx, r); err == nil {
+		result = common
+	} else {
+		return nil, err
+	}
+	result["resultType"] = "complete"
+	result["_meta"] = map[string]any{"io.modelcontextprotocol/serverInfo": info}
+	const hour = 60 * 60 * 1000 // in milliseconds; only the files change while the server runs
+	switch r.method {
+	case "resources/list", "resources/read": // the files may be private
+		result["ttlMs"], result["cacheScope"] = 0, "private"
+	case "server/discover", "tools/list", "prompts/list", "resources/templates/list":
+		result["ttlMs"], result["cacheScope"] = hour, "public"
+	}
+	return result, nil
+}
+
+// answerCommon answers a request that both eras have. A list has one page, so no cursor is valid.
 func (l *Library) answerCommon(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	if cursor := r.text("cursor"); cursor != "" {
+		return nil, invalidParams("%s: unknown cursor %q", r.method, cursor)
+	}
 	switch r.method {
 	case "tools/list":
-		return r.list("tools", json.RawMessage(libraryTools))
+		return map[string]any{"tools": json.RawMessage(libraryTools)}, nil
 	case "tools/call":
 		return l.callTool(ctx, r)
 	case "resources/list":
-		return l.listResources(ctx, r)
+		return l.listResources(ctx)
 	case "resources/templates/list":
-		return r.list("resourceTemplates", json.RawMessage(libraryTemplates))
+		return map[string]any{"resourceTemplates": []ResourceTemplate{{
+			URITemplate: "library:///{+source}", Name: "document", Title: "Document",
+			Description: "The text of a document, by its path",
+		}}}, nil
 	case "resources/read":
 		return l.readResource(ctx, r)
 	case "prompts/list":
-		return r.list("prompts", json.RawMessage(libraryPrompts))
+		return map[string]any{"prompts": []Prompt{{
+			Name: "answer_from_library", Title: "Answer from the library",
+			Description: "Answer a question from the library, with sources",
+			Arguments:   []PromptArgument{{Name: "question", Description: "What you want to know", Required: true}},
+		}}}, nil
 	case "prompts/get":
 		return getPrompt(r)
 	}
 	return nil, &Error{Code: CodeMethodNotFound, Message: "method not found: " + r.method}
 }
 
-// list returns a list. It has one page, so no cursor is valid.
-func (r *libraryRequest) list(member string, items any) (map[string]any, error) {
-	var cursor *string
-	if err := r.member("cursor", &cursor); err != nil {
-		return nil, err
-	}
-	if cursor != nil {
-		return nil, invalidParams("%s: unknown cursor %q", r.method, *cursor)
-	}
-	return map[string]any{member: items}, nil
-}
-
-func (l *Library) listResources(ctx context.Context, r *libraryRequest) (map[string]any, error) {
-	c, err := l.load(ctx, r)
+func (l *Library) listResources(ctx context.Context) (map[string]any, error) {
+	c, err := l.load(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -299,19 +238,16 @@ func (l *Library) listResources(ctx context.Context, r *libraryRequest) (map[str
 			URI: documentURI(d.Source), Name: d.Source, MIMEType: mimeType(d.Source), Size: Whole(len(d.Text)),
 		})
 	}
-	return r.list("resources", resources)
+	return map[string]any{"resources": resources}, nil
 }
 
 // readResource returns a document as it was indexed. No path of a client is ever opened.
 func (l *Library) readResource(ctx context.Context, r *libraryRequest) (map[string]any, error) {
-	var uri string
-	if err := r.member("uri", &uri); err != nil {
-		return nil, err
-	}
-	c, err := l.load(ctx, r)
+	c, err := l.load(ctx)
 	if err != nil {
 		return nil, err
 	}
+	uri := r.text("uri")
 	d := c.document(documentSource(uri))
 	if d == nil {
 		data, _ := json.Marshal(map[string]string{"uri": uri})
@@ -351,12 +287,7 @@ func mimeType(source string) string {
 
 // getPrompt returns the message that the user sends to the model.
 func getPrompt(r *libraryRequest) (map[string]any, error) {
-	var name string
-	var arguments map[string]string
-	if err := cmp.Or(r.member("name", &name), r.member("arguments", &arguments)); err != nil {
-		return nil, err
-	}
-	question := strings.TrimSpace(arguments["question"])
+	name, question := r.text("name"), strings.TrimSpace(textOf(membersOf(r.params["arguments"])["question"]))
 	switch {
 	case name != "answer_from_library":
 		return nil, invalidParams("unknown prompt: %s", name)
@@ -377,10 +308,7 @@ Question: `
 // callTool runs a tool. An error that the model can correct, invalid arguments, is a result with isError. One that
 // only the client can correct, an unknown tool, is a protocol error (MCP 2025-11-25, tools, error handling).
 func (l *Library) callTool(ctx context.Context, r *libraryRequest) (map[string]any, error) {
-	var name string
-	if err := r.member("name", &name); err != nil {
-		return nil, err
-	}
+	name := r.text("name")
 	run := map[string]func(*corpus, json.RawMessage) (any, error){
 		"search_chunks":  (*corpus).searchChunks,
 		"list_documents": (*corpus).listDocuments,
@@ -389,7 +317,7 @@ func (l *Library) callTool(ctx context.Context, r *libraryRequest) (map[string]a
 	if run == nil {
 		return nil, invalidParams("unknown tool: %s", name)
 	}
-	c, err := l.load(ctx, r)
+	c, err := l.load(ctx)
 	var value any
 	if err == nil {
 		value, err = run(c, r.params["arguments"])
@@ -431,25 +359,20 @@ type SearchResult struct {
 const maxQuote = 4 << 10
 
 func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
-	var a struct {
+	type arguments struct {
 		Query         string  `json:"query"`
 		Limit         float64 `json:"limit"` // for JSON Schema 10.0 is an integer, too
 		MinSimilarity float64 `json:"min_similarity"`
 		SourceFilter  string  `json:"source_filter"`
 	}
-	a.Limit = 10
-	err := decodeArguments(raw, &a)
-	switch {
-	case err != nil:
+	a := arguments{Limit: 10}
+	if err := decodeArguments(raw, &a); err != nil {
 		return nil, err
-	case strings.TrimSpace(a.Query) == "":
-		return nil, errors.New("query is missing or empty: give a question or key words")
-	case a.Limit < 1 || a.Limit > 500 || a.Limit != math.Trunc(a.Limit):
-		return nil, fmt.Errorf("limit must be a whole number from 1 to 500, not %v", a.Limit)
-	case a.MinSimilarity < 0 || a.MinSimilarity > 1:
-		return nil, fmt.Errorf("min_similarity must be from 0 to 1, not %v", a.MinSimilarity)
 	}
-	hits, total := Search(a.Query, int(a.Limit), func(source string) float64 {
+	if strings.TrimSpace(a.Query) == "" {
+		return nil, errors.New("query is missing or empty: give a question or key words")
+	}
+	hits, total := Search(a.Query, int(min(max(a.Limit, 1), 500)), func(source string) float64 {
 		if !matchesFilter(source, a.SourceFilter) {
 			return math.Inf(1)
 		}
@@ -465,16 +388,17 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 		reply.Results = append(reply.Results, SearchResult{text, h.Similarity, h.Source, h.Start, end})
 	}
 	if total == 0 {
-		reply.LeftOut = c.omissions(10)
+		reply.LeftOut = c.leftOut
 	}
 	return reply, nil
 }
 
 // listDocuments names at most a thousand documents, to spare the model. A filter finds the others.
 func (c *corpus) listDocuments(raw json.RawMessage) (any, error) {
-	var a struct {
+	type arguments struct {
 		SourceFilter string `json:"source_filter"`
 	}
+	var a arguments
 	if err := decodeArguments(raw, &a); err != nil {
 		return nil, err
 	}
@@ -488,21 +412,20 @@ func (c *corpus) listDocuments(raw json.RawMessage) (any, error) {
 		}
 	}
 	reply := map[string]any{"documents": list, "total_count": count, "library": c.String()}
-	if leftOut := c.omissions(maxNamed); leftOut != nil {
-		reply["left_out"] = leftOut
+	if c.leftOut != nil {
+		reply["left_out"] = c.leftOut
 	}
 	return reply, nil
 }
 
-type documentArguments struct {
-	Source    string `json:"source"`
-	StartLine int    `json:"start_line"`
-	EndLine   int    `json:"end_line"`
-}
-
 // getDocument returns a document as it was indexed. No path of a client is ever opened.
 func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
-	a := documentArguments{StartLine: 1}
+	type arguments struct {
+		Source    string `json:"source"`
+		StartLine int    `json:"start_line"`
+		EndLine   int    `json:"end_line"`
+	}
+	a := arguments{StartLine: 1, EndLine: math.MaxInt}
 	if err := decodeArguments(raw, &a); err != nil {
 		return nil, err
 	}
@@ -510,8 +433,8 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	if d == nil {
 		return nil, fmt.Errorf("unknown document %q: list_documents names them", a.Source)
 	}
-	end := cmp.Or(a.EndLine, d.lines)
-	if a.StartLine < 1 || a.StartLine > max(1, end) || end < 0 || end > d.lines {
+	end := min(a.EndLine, d.lines)
+	if a.StartLine < 1 || a.StartLine > end+1 {
 		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d", d.Source, d.lines, a.StartLine, end)
 	}
 	lines := strings.SplitAfter(d.Text, "\n")
@@ -521,18 +444,9 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 // decodeArguments refuses unknown arguments, since ignoring them would mislead the model. An argument that is absent
 // or null keeps its value.
 func decodeArguments(raw json.RawMessage, into any) error {
-	fields, _ := json.Marshal(into) // our structs have an encoding
-	known, _ := readObject(fields)
-	arguments, err := readObject(raw)
-	for name := range arguments {
-		if known[name] == nil {
-			err = fmt.Errorf("unknown argument %q", name)
-		}
-	}
-	if err == nil && len(raw) > 0 {
-		err = json.Unmarshal(raw, into)
-	}
-	if err != nil {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil && err != io.EOF { // no arguments
 		return fmt.Errorf("invalid arguments: %w", err)
 	}
 	return nil
@@ -575,17 +489,4 @@ const libraryTools = `[{
 		"end_line": {"type": "integer", "minimum": 1, "description": "The last line; by default that of the document"}
 	}},
 	"annotations": {"readOnlyHint": true, "openWorldHint": false}
-}]`
-
-// libraryTemplates is the list of resources/templates/list.
-const libraryTemplates = `[{
-	"uriTemplate": "library:///{+source}", "name": "document", "title": "Document",
-	"description": "The text of a document, by its path"
-}]`
-
-// libraryPrompts is the list of prompts/list.
-const libraryPrompts = `[{
-	"name": "answer_from_library", "title": "Answer from the library",
-	"description": "Answer a question from the library, with sources",
-	"arguments": [{"name": "question", "description": "What you want to know", "required": true}]
 }]`

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -17,7 +16,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -27,14 +25,13 @@ type corpus struct {
 	documents []*document          // in the order of fs.WalkDir
 	indexes   []*Index             // of the documents
 	known     map[string]*document // by source: the documents, and the files that turned out not to be text
-	leftOut   map[string]omission  // by reason
+	leftOut   []omission           // by reason; nil if nothing is left out
 }
 
-// document is one file. It does not change, but for its index.
+// document is one file. It does not change.
 type document struct {
 	Document // the source is the path in the folder, with slashes; the text is valid UTF-8
 	lines    int
-	index    *Index    // only the request that has Library.turn may use it
 	reason   string    // why it is left out; "" if it is not
 	size     int64     // bytes of the file
 	changed  time.Time // when the file was changed
@@ -48,14 +45,14 @@ type omission struct {
 }
 
 const (
-	maxNamed = 100        // of omission.Sources
-	notText  = "not text" // the reason that was found by reading the file
+	maxNamed = 20                                                    // of omission.Sources
+	notText  = "not text in UTF-8 or UTF-16 (iconv converts others)" // the reason that was found by reading the file
 )
 
 // load returns the files as they are now. Requests look at the folder one after the other; one that is cancelled
 // leaves the corpus as it was. Looking takes a tenth of the time at most, so that a change in a large folder is seen a
 // little later.
-func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) {
+func (l *Library) load(ctx context.Context) (*corpus, error) {
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -65,16 +62,13 @@ func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) 
 	if l.corpus != nil && time.Since(l.looked) < 10*l.took {
 		return l.corpus, nil
 	}
-	begin, old := time.Now(), l.corpus
-	if old == nil {
-		old = new(corpus)
-	}
-	c, indexed, err := l.read(ctx, r, old)
+	begin, old := time.Now(), cmp.Or(l.corpus, new(corpus))
+	c, err := l.read(ctx, old)
 	if err != nil {
 		return nil, fmt.Errorf("the library cannot be read: %w", err)
 	}
 	l.looked, l.took = time.Now(), 0
-	if indexed == 0 {
+	if slices.Equal(c.documents, old.documents) {
 		l.took = l.looked.Sub(begin)
 	}
 	if summary := c.String(); l.corpus == nil || summary != old.String() {
@@ -84,15 +78,12 @@ func (l *Library) load(ctx context.Context, r *libraryRequest) (*corpus, error) 
 	return c, nil
 }
 
-// read looks at all files. It indexes those that are not in old, or had another time or size there, and returns their
-// number. A file that cannot be read is not an error: leftOut names it. Progress is reported after each of the first
-// ten indexed files, then after every hundredth.
-func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *corpus, indexed int, err error) {
-	token := r.meta["progressToken"]
-	report := token != nil && string(token) != "null"
-	c = &corpus{known: make(map[string]*document), leftOut: make(map[string]omission)}
+// read looks at all files. It reads those that are not in old, or had another time or size there. A file that cannot
+// be read is not an error: leftOut names it.
+func (l *Library) read(ctx context.Context, old *corpus) (*corpus, error) {
+	c, leftOut := &corpus{known: make(map[string]*document)}, make(map[string]omission)
 	room := cmp.Or(l.MaxTotal, 256<<20)
-	err = fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		} else if source == "." {
@@ -101,7 +92,7 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *
 		if skip, _ := path.Match(l.Skip, path.Base(source)); skip {
 			return nil
 		}
-		d := &document{reason: l.exclude(source, entry, err)}
+		d := &document{reason: exclude(entry, err)}
 		switch {
 		case d.reason == "" && entry.IsDir():
 			return nil
@@ -113,73 +104,72 @@ func (l *Library) read(ctx context.Context, r *libraryRequest, old *corpus) (c *
 		if d.reason == "" || d.reason == notText {
 			c.known[source] = d
 		}
-		if d.reason != "" {
-			c.leaveOut(source, d.reason)
-			if entry.IsDir() {
-				return fs.SkipDir
-			}
+		if d.reason == "" {
+			c.documents = append(c.documents, d)
+			room -= int64(len(d.Text))
 			return nil
 		}
-		c.documents = append(c.documents, d)
-		room -= int64(len(d.Text))
-		if d == old.known[source] {
-			return nil
+		o := leftOut[d.reason]
+		o.Reason = d.reason
+		if o.Count++; o.Count <= maxNamed {
+			o.Sources = append(o.Sources, source)
 		}
-		if indexed++; report && (indexed <= 10 || indexed%100 == 0) {
-			// If the notification cannot be sent, the client has gone, and ctx ends.
-			_ = r.notify(ctx, "notifications/progress", map[string]any{
-				"progressToken": token, "progress": indexed, "message": "indexing " + source,
-			})
+		leftOut[d.reason] = o
+		if entry.IsDir() {
+			return fs.SkipDir
 		}
 		return nil
 	})
-	return c, indexed, cmp.Or(err, c.index(ctx))
+	if err == nil {
+		err = c.index(ctx, old)
+	}
+	byReason := func(a, b omission) int { return strings.Compare(a.Reason, b.Reason) }
+	c.leftOut = slices.SortedFunc(maps.Values(leftOut), byReason)
+	return c, err
 }
 
-// index makes the indexes. One of all documents would have to be made anew after each change, and one of each takes
-// ten times the memory. So each is of a segment: some documents in their order, as long as they are the same. It ends
-// at 8 MiB of text, or by the name of its last document: so a file that is added moves the ends of few others.
-func (c *corpus) index(ctx context.Context) error {
-	var segment []*document
-	var texts []Document
-	size := 0 // of the texts
+// index makes the indexes, or takes those of old. One of all documents would have to be made anew after each change,
+// and one of each takes ten times the memory. So each is of a segment: some documents in their order, as long as they
+// are the same. It ends at 8 MiB of text, or by the name of its last document: so a file that is added moves the ends
+// of few others.
+func (c *corpus) index(ctx context.Context, old *corpus) error {
+	var segment []Document
+	size := 0 // of its texts
 	for i, d := range c.documents {
-		segment, texts, size = append(segment, d), append(texts, d.Document), size+len(d.Text)
-		ends := crc32.ChecksumIEEE([]byte(d.Source))%512 == 0 || size >= 8<<20
-		if !ends && i < len(c.documents)-1 {
+		segment, size = append(segment, d.Document), size+len(d.Text)
+		ends := crc32.ChecksumIEEE([]byte(d.Source))%512 == 0 || size >= 8<<20 || i == len(c.documents)-1
+		if !ends {
 			continue
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		x := d.index
-		other := func(d *document) bool { return d.index != x }
-		if x == nil || x.Documents != len(segment) || slices.ContainsFunc(segment, other) {
-			x = NewIndex(texts...)
-			for _, d := range segment {
-				d.index = x
-			}
+		at := slices.IndexFunc(old.indexes, func(x *Index) bool { return slices.Equal(x.Documents, segment) })
+		if at >= 0 {
+			c.indexes = append(c.indexes, old.indexes[at])
+		} else {
+			c.indexes = append(c.indexes, NewIndex(segment...))
 		}
-		c.indexes, segment, texts, size = append(c.indexes, x), nil, nil, 0
+		segment, size = nil, 0
 	}
 	return nil
 }
 
 // exclude returns why a file or folder is left out without a look into it, "" if it is not.
-func (l *Library) exclude(source string, entry fs.DirEntry, err error) string {
-	base := path.Base(source)
+func exclude(entry fs.DirEntry, err error) string {
+	name := entry.Name()
 	switch {
 	case err != nil:
 		return "unreadable"
-	case base[0] == '.':
+	case name[0] == '.':
 		return "hidden"
-	case entry.IsDir() && (base == "node_modules" || base == "vendor"):
+	case entry.IsDir() && (name == "node_modules" || name == "vendor"):
 		return "folders of dependencies"
 	case entry.IsDir():
 		return ""
 	case !entry.Type().IsRegular():
 		return "links and special files"
-	case !isText(base):
+	case !isText(name):
 		return "of other types"
 	}
 	return ""
@@ -201,7 +191,9 @@ func (l *Library) open(source string, entry fs.DirEntry, known *document, room i
 		return known
 	default:
 		d.size, d.changed = info.Size(), info.ModTime()
-		d.Text, d.reason = l.readFile(source)
+		if d.Text, d.reason = l.readFile(source); known != nil && known.Text == d.Text {
+			d.Text = known.Text // its index has it, too
+		}
 		for range strings.Lines(d.Text) {
 			d.lines++
 		}
@@ -226,69 +218,24 @@ func (l *Library) readFile(source string) (text, reason string) {
 	case int64(len(b)) > l.maxFile():
 		return "", "too large"
 	}
-	text, ok := decodeText(b)
-	if !ok {
-		return "", notText
-	}
-	return text, ""
+	return decodeText(b)
 }
 
-// windows1252 has the characters of the bytes from 0x80 to 0x9F in Windows-1252, the superset of Latin-1. A byte
-// without a character has its control character.
-const windows1252 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f" +
-	"\u0090‘’“”•–—˜™š›œ\u009džŸ"
-
-// decodeText returns the text of a file in UTF-8, Windows-1252 or, after its byte order mark, UTF-16.
-func decodeText(b []byte) (text string, ok bool) {
-	isControl := func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\v\f\r\x1b", r) }
-	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+// decodeText returns the text of a file in UTF-8 or, after its byte order mark, UTF-16, or the reason to leave it out.
+func decodeText(b []byte) (text, reason string) {
 	orders := map[string]binary.ByteOrder{"\xff\xfe": binary.LittleEndian, "\xfe\xff": binary.BigEndian}
+	text = strings.TrimPrefix(string(b), "\ufeff")
 	if order := orders[string(b[:min(2, len(b))])]; order != nil && len(b)%2 == 0 {
 		var units []uint16
 		for unit := range slices.Chunk(b[2:], 2) {
 			units = append(units, order.Uint16(unit))
 		}
 		text = string(utf16.Decode(units))
-		ok = !strings.ContainsFunc(text, isControl) && !strings.ContainsRune(text, utf8.RuneError)
-	} else if utf8.Valid(b) {
-		text, ok = string(b), bytes.IndexByte(b, 0) < 0
-	} else {
-		text = strings.ToValidUTF8(string(b), "\ufffd")
-		if wide := len(text) - utf8.RuneCountInString(text); wide <= 3*strings.Count(text, "\ufffd") {
-			decoded := make([]rune, len(b)) // more of it is invalid than valid UTF-8
-			table := []rune(windows1252)
-			for i, c := range b {
-				if decoded[i] = rune(c); 0x80 <= c && c < 0xA0 {
-					decoded[i] = table[c-0x80]
-				}
-			}
-			text = string(decoded)
-		}
-		ok = !strings.ContainsFunc(text, isControl)
 	}
-	if !ok {
-		return "", false
+	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+		return "", notText
 	}
-	return text, true
-}
-
-func (c *corpus) leaveOut(source, reason string) {
-	o := c.leftOut[reason]
-	o.Reason = reason
-	if o.Count++; o.Count <= maxNamed {
-		o.Sources = append(o.Sources, source)
-	}
-	c.leftOut[reason] = o
-}
-
-// omissions describes what was left out, by reason, with up to the given number of names for each.
-func (c *corpus) omissions(names int) (all []omission) {
-	for _, reason := range slices.Sorted(maps.Keys(c.leftOut)) {
-		o := c.leftOut[reason]
-		o.Sources = o.Sources[:min(names, len(o.Sources))]
-		all = append(all, o)
-	}
-	return all
+	return text, ""
 }
 
 // document returns the document with a source, or nil.
@@ -305,7 +252,7 @@ func (c *corpus) String() string {
 	if len(c.documents) == 1 {
 		text = "1 document"
 	}
-	for _, o := range c.omissions(0) {
+	for _, o := range c.leftOut {
 		text += fmt.Sprintf("%s%d %s", separator, o.Count, o.Reason)
 		separator = ", "
 	}

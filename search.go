@@ -25,7 +25,7 @@ type Document struct {
 // which it shares, it takes about a third of the text's size, and has no pointers for each word: a map of slices would
 // take several times as much.
 type Index struct {
-	Documents int // their number
+	Documents []Document
 
 	passages []Passage  // of one document after the other
 	length   int        // the number of terms in all passages
@@ -63,7 +63,7 @@ type termList struct {
 // NewIndex splits documents into passages and indexes them. The heading of a passage and the name of the document are
 // indexed with its text.
 func NewIndex(documents ...Document) *Index {
-	x := &Index{Documents: len(documents)}
+	x := &Index{Documents: documents}
 	lists, words := make(map[string]*termList), make(map[string]*termList) // by term; by word, before its stem is taken
 	for _, d := range documents {
 		for _, p := range passages(d.Text, d.Prose) {
