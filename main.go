@@ -16,8 +16,6 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,8 +149,7 @@ type program struct {
 	tracer         func(s *Server, line string) // what writes the trace; nil for none
 	json, quiet    bool
 	raw            bool
-	literal        bool  // the arguments are a question, whatever they look like
-	badVariable    error // which help, version and serve do not need
+	literal        bool // the arguments are a question, whatever they look like
 
 	// These are set by configure.
 	servers []Server
@@ -180,7 +177,8 @@ type program struct {
 }
 
 func (p *program) run(ctx context.Context, args []string) error {
-	args, err := p.parse(args)
+	f := p.flags()
+	args, err := p.parse(f, args)
 	if err != nil {
 		return err
 	}
@@ -191,10 +189,8 @@ func (p *program) run(ctx context.Context, args []string) error {
 	near := p.nearest(name)
 	isCommand := near != nil && near.name == name
 	switch {
-	case p.http != "" && name != "serve":
-		return usageError("-http goes with serve")
-	case p.maxFile != 0 && name != "serve":
-		return usageError("-max-file goes with serve")
+	case (p.http != "" || p.maxFile != 0) && name != "serve":
+		return usageError("-http and -max-file go with serve")
 	case p.output != "" && isCommand && name != "call" && name != "read":
 		return usageError("-o goes with call, read, or a question")
 	case p.session != "" && isCommand:
@@ -202,7 +198,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 	case near != nil && !isCommand && len(args) == 1 && !strings.Contains(name, " "):
 		return usageError("%q is no command: did you mean %s? mcpagent -- %[1]s asks it as a question", name, near.name)
 	case name != "serve" && name != "help" && name != "version":
-		if err := p.check(ctx); err != nil {
+		if err := p.check(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -212,35 +208,12 @@ func (p *program) run(ctx context.Context, args []string) error {
 	return p.ask(ctx, strings.Join(args, " "))
 }
 
-// versionLine describes the program: its version, that of the module it was built from, and what it speaks.
-func versionLine(info *debug.BuildInfo, ok bool) string {
-	text := "mcpagent " + version
-	if ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
-		text += ", module " + info.Main.Version
-	}
-	return fmt.Sprintf("%s, MCP %s, %s\n", text, strings.Join(Revisions(), " "), runtime.Version())
-}
-
-// isNear reports whether at most limit bytes have to be added, left out or changed to get b from a.
-func isNear(limit int, a, b string) bool {
-	switch {
-	case a == "" || b == "":
-		return len(a)+len(b) <= limit
-	case a[0] == b[0]:
-		return isNear(limit, a[1:], b[1:])
-	}
-	return limit > 0 &&
-		(isNear(limit-1, a[1:], b) || isNear(limit-1, a, b[1:]) || isNear(limit-1, a[1:], b[1:]))
-}
-
-// parse reads the flags, which may stand anywhere, and the variables of those that are not given, and returns the
-// rest.
-func (p *program) parse(args []string) (rest []string, err error) {
+// parse reads the flags, which may stand anywhere, and returns the rest.
+func (p *program) parse(f *flag.FlagSet, args []string) (rest []string, err error) {
 	p.key = os.Getenv("MISTRAL_API_KEY")
 	p.secrets.Add("[key]", p.key)
 	p.baseURL = os.Getenv("MISTRAL_BASE_URL")
 	p.secrets.AddVariable("MISTRAL_BASE_URL", p.baseURL)
-	f := p.flags()
 	for len(args) > 0 {
 		if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return slices.Concat([]string{"help"}, rest, f.Args()), nil
@@ -260,18 +233,23 @@ func (p *program) parse(args []string) (rest []string, err error) {
 	if f.Lookup("version").Value.String() == "true" {
 		return []string{"version"}, nil
 	}
+	return rest, nil
+}
+
+// readVariables reads the variables of the flags that are not given.
+func readVariables(f *flag.FlagSet) (err error) {
 	instead := map[string]string{"m": "model", "server": "config", "config": "server"}
 	given := make(map[string]bool)
 	f.Visit(func(f *flag.Flag) { given[f.Name], given[instead[f.Name]] = true, true })
 	f.VisitAll(func(f *flag.Flag) {
 		variable, _, _ := strings.Cut(f.Usage, " ")
-		if text := os.Getenv(variable); text != "" && !given[f.Name] && p.badVariable == nil {
-			if err := f.Value.Set(text); err != nil {
-				p.badVariable = usageError("%s: %q: %w", variable, text, err)
+		if text := os.Getenv(variable); text != "" && !given[f.Name] && err == nil {
+			if err = f.Value.Set(text); err != nil {
+				err = usageError("%s: %q: %w", variable, text, err)
 			}
 		}
 	})
-	return rest, nil
+	return err
 }
 
 // flags returns the flags. The usage of each begins with the variable that sets it, too, if there is one. A 0 leaves a
@@ -308,14 +286,15 @@ func (p *program) flags() *flag.FlagSet {
 	return f
 }
 
-// check reports what is wrong with the options, and reads what they refer to. help, version and serve do not need it.
-func (p *program) check(ctx context.Context) (err error) {
+// check reads the variables, and what the options refer to, and reports what is wrong. help, version and serve do not
+// need it.
+func (p *program) check(ctx context.Context, f *flag.FlagSet) (err error) {
+	if err := readVariables(f); err != nil {
+		return err
+	}
 	p.ollamaURL = "http://localhost:11434/v1"
 	if strings.HasPrefix(p.model, ollama) && p.baseURL != "" {
 		p.ollamaURL, p.key = p.baseURL, "" // the key is Mistral's
-	}
-	if p.badVariable != nil {
-		return p.badVariable
 	}
 	if p.config != "" && p.server != "" {
 		return usageError("MCP_CONFIG and MCP_SERVER both say which servers there are: give one of them")
@@ -357,14 +336,10 @@ func (p *program) setTemperature(text string) error {
 	return nil
 }
 
-// duration takes 90s, 5m, or a number of seconds.
 func duration(into *time.Duration, standard time.Duration) func(string) error {
 	*into = standard
 	return func(text string) (err error) {
-		if *into, err = time.ParseDuration(text); err != nil {
-			*into, err = time.ParseDuration(text + "s")
-		}
-		if err != nil || *into <= 0 {
+		if *into, err = time.ParseDuration(text); err != nil || *into <= 0 {
 			return errors.New("not a duration such as 90s or 5m")
 		}
 		return nil
@@ -381,12 +356,11 @@ func (p *program) note(format string, args ...any) {
 // printJSON writes a value to stdout.
 func (p *program) printJSON(v any) error {
 	p.printed = true
-	var text strings.Builder
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
+	text, err := PlainJSON(v)
+	if err != nil {
 		return err
 	}
-	return p.screen.PrintJSON(text.String())
+	var lines bytes.Buffer
+	_ = json.Indent(&lines, text, "", "  ")
+	return p.screen.PrintJSON(lines.String() + "\n")
 }

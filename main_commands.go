@@ -614,15 +614,7 @@ func (p *program) serve(ctx context.Context, args []string) error {
 	if p.terminal.Interactive() {
 		p.screen.Show(Look{}, "an MCP server on stdin and stdout: one JSON-RPC message a line, Ctrl-D ends it")
 	}
-	served := make(chan error, 1)
-	// A blocked read of a terminal cannot be interrupted, so an interrupt does not wait for it: the process ends.
-	go func() { served <- library.Serve(context.Background(), NewLines(os.Stdin, os.Stdout)) }()
-	select {
-	case err := <-served:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return whileReading(ctx, func() error { return library.Serve(context.Background(), NewLines(os.Stdin, os.Stdout)) })
 }
 
 func (p *program) serveHTTP(ctx context.Context, library *Library) error {

@@ -7,7 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"runtime/debug"
+	"runtime"
 	"strings"
 )
 
@@ -62,7 +62,10 @@ func (p *program) commands() []command {
 			"With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.", "-http :8080 ~/notes",
 			p.serve},
 		{"version", "", "print the version, and what it speaks", "", "",
-			func(context.Context, []string) error { return p.screen.Print(versionLine(debug.ReadBuildInfo())) }},
+			func(context.Context, []string) error {
+				speaks := strings.Join(Revisions(), " ")
+				return p.screen.Print(fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, speaks, runtime.Version()))
+			}},
 		{"help", "[COMMAND]", "print this, or more about one command", "", "call", p.help},
 	}
 }
@@ -79,6 +82,18 @@ func (p *program) nearest(word string) *command {
 		}
 	}
 	return nil
+}
+
+// isNear reports whether at most limit bytes have to be added, left out or changed to get b from a.
+func isNear(limit int, a, b string) bool {
+	switch {
+	case a == "" || b == "":
+		return len(a)+len(b) <= limit
+	case a[0] == b[0]:
+		return isNear(limit, a[1:], b[1:])
+	}
+	return limit > 0 &&
+		(isNear(limit-1, a[1:], b) || isNear(limit-1, a, b[1:]) || isNear(limit-1, a[1:], b[1:]))
 }
 
 // usage is what help prints.
@@ -105,11 +120,8 @@ func (p *program) help(_ context.Context, args []string) error {
 		return p.screen.Print(usage())
 	}
 	c := p.nearest(args[0])
-	switch {
-	case c == nil:
+	if c == nil || c.name != args[0] {
 		return usageError("there is no command %q", args[0])
-	case c.name != args[0]:
-		return usageError("there is no command %q: did you mean %s?", args[0], c.name)
 	}
 	example := strings.TrimSpace("mcpagent " + c.name + " " + c.example)
 	return p.screen.Print(c.line() + indented(c.more, "    ") + indented(example, "      "))

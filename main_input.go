@@ -51,22 +51,30 @@ func (p *program) readArgument(ctx context.Context, argument string) (string, er
 	return string(text), err
 }
 
-// readAll reads to the end, or gives up with ctx: the blocked read stays behind, as the program is about to end.
+// readAll reads to the end, or gives up with ctx.
 func readAll(ctx context.Context, r io.Reader) (string, error) {
-	var text []byte
+	var all []byte
+	err := whileReading(ctx, func() (err error) {
+		all, err = io.ReadAll(io.LimitReader(r, maxInput+1))
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err // the read may go on
+	case len(all) > maxInput:
+		return "", fmt.Errorf("stdin has more than %d MiB: give a part of it", maxInput>>20)
+	}
+	return string(all), nil
+}
+
+// whileReading does what reads, or gives up with ctx: a blocked read stays behind, as the program is about to end.
+func whileReading(ctx context.Context, do func() error) error {
 	done := make(chan error, 1)
-	go func() {
-		var err error
-		text, err = io.ReadAll(io.LimitReader(r, maxInput+1))
-		done <- err
-	}()
+	go func() { done <- do() }()
 	select {
 	case err := <-done:
-		if err == nil && len(text) > maxInput {
-			err = fmt.Errorf("stdin has more than %d MiB: give a part of it", maxInput>>20)
-		}
-		return string(text), err
+		return err
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }

@@ -268,13 +268,6 @@ func TestSilentStdin(t *testing.T) {
 	assert.Check(t, is.Contains(p.log.String(), "mcpagent: stdin did not end within 4s"))
 }
 
-func TestVersionLine(t *testing.T) {
-	info := new(debug.BuildInfo)
-	assert.Check(t, is.Regexp(`^mcpagent \S+, MCP 2026-07-28 .*, go1\.\S+\n$`, versionLine(info, true)))
-	info.Main.Version = "v1.2.3"
-	assert.Check(t, is.Regexp(`^mcpagent \S+, module v1\.2\.3, MCP 2026-07-28 `, versionLine(info, true)))
-}
-
 // What reads stdout may have enough of it, as head does: that is no failure, and needs no words.
 func TestClosedStdout(t *testing.T) {
 	checkLeaks(t)
