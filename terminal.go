@@ -68,7 +68,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 		turn:   make(chan struct{}, 1),
 		typed:  make(chan []string, 1000),
 		always: make(map[any]bool),
-		draft:  new(editor),
+		draft:  &editor{history: new(history)},
 	}
 	t.user = IsTerminal(in) && screen.openUser()
 	t.life, t.breakOff = context.WithCancel(context.Background())
@@ -82,30 +82,24 @@ func (t *Terminal) Interactive() bool { return t.user }
 const typingGap = 15 * time.Millisecond
 
 // Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of ctx.
-func (t *Terminal) Prompt(ctx context.Context, prompt string) (text string, err error) {
-	err = t.inTurn(ctx, func(ctx context.Context) (err error) {
-		text, err = t.ask(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft)
-		return err
-	})
-	return text, err
+func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
+	ctx, unlock := t.lock(ctx)
+	defer unlock()
+	return t.ask(ctx, t.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), t.draft)
 }
 
 // Input asks for a field, as Elicit does. Where the keys are read, what is typed is not shown if hidden.
-func (t *Terminal) Input(ctx context.Context, f *Field, hidden bool) (value any, err error) {
-	err = t.inTurn(ctx, func(ctx context.Context) (err error) {
-		value, err = t.field(ctx, nil, f, hidden)
-		return err
-	})
-	return value, err
+func (t *Terminal) Input(ctx context.Context, f *Field, hidden bool) (any, error) {
+	ctx, unlock := t.lock(ctx)
+	defer unlock()
+	return t.field(ctx, nil, f, hidden)
 }
 
 // Remember keeps what the user has said, without secrets, for the key Up.
 func (t *Terminal) Remember(text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.draft.history != nil {
-		t.draft.history.add(t.screen.Secrets.Mask(text))
-	}
+	t.draft.history.add(t.screen.Secrets.Mask(text))
 }
 
 // Close puts the terminal into the mode that it had, whatever that is now. It waits for nothing, as it is called after
@@ -219,30 +213,35 @@ func (t *Terminal) Break(ctx context.Context) {
 	t.breakOff()
 	t.life, t.breakOff = context.WithCancel(context.Background())
 	t.mu.Unlock()
-	_ = t.inTurn(ctx, func(context.Context) error {
+	ctx, unlock := t.lock(ctx)
+	defer unlock()
+	if ctx.Err() == nil {
 		t.drop()
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.draft.set(nil, 0)
-		t.keys = keys{}
-		return nil
-	})
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.draft.set(nil, 0)
+	t.keys = keys{}
 }
 
-// inTurn waits for the user to be free, and keeps them busy until do returns. Its context ends with Break, too.
-func (t *Terminal) inTurn(ctx context.Context, do func(ctx context.Context) error) error {
+// lock waits for the user to be free, and returns what frees them. The context is for the questions until then: Break
+// ends it, too, and it has ended if the user is not free.
+func (t *Terminal) lock(ctx context.Context) (_ context.Context, unlock func()) {
 	t.mu.Lock()
 	life := t.life
 	t.mu.Unlock()
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(life, func() { cancel(ErrCancelled) })()
+	stop := context.AfterFunc(life, func() { cancel(ErrCancelled) })
+	free := func() {}
 	select {
 	case t.turn <- struct{}{}:
-		defer func() { <-t.turn }()
-		return do(ctx)
+		free = func() { <-t.turn }
 	case <-ctx.Done():
-		return context.Cause(ctx)
+	}
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		free()
 	}
 }
 
@@ -331,29 +330,27 @@ func (t *Terminal) drop() (dropped string) {
 
 // Approve asks whether a call may run, unless the user has allowed it for good.
 func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCall) Decision {
-	decision := Decision{Refuse, "nobody has answered"}
-	_ = t.inTurn(ctx, func(ctx context.Context) error {
-		decision = t.approve(ctx, server, tool, call)
-		return nil
-	})
-	return decision
-}
-
-func (t *Terminal) approve(ctx context.Context, server, tool string, call ToolCall) Decision {
-	if one := [2]string{server, tool}; t.always[server] || t.always[one] {
+	ctx, unlock := t.lock(ctx)
+	defer unlock()
+	if ctx.Err() != nil {
+		return Decision{Refuse, "nobody has answered"}
+	}
+	one := [2]string{server, tool}
+	if t.always[server] || t.always[one] {
 		return Decision{}
 	}
 	t.screen.begin(aQuestion)
 	approved, arguments, draft := Decision{}, call.Arguments, ""
 	for {
-		line, err := t.judge(ctx, t.call(server, tool, arguments), t.mayCall(server, tool))
+		question := t.screen.render(Look{}, t.mayCall(server, tool))
+		line, err := t.below(ctx, t.screen.rows(t.call(server, tool, arguments)), question, false)
 		switch strings.ToLower(line) {
 		case "y", "yes":
 			return approved
 		case "n", "no":
 			return Decision{Refuse, "the user said no"}
 		case "a", "always":
-			t.always[[2]string{server, tool}] = true
+			t.always[one] = true
 			return approved
 		case "s", "server":
 			t.always[server] = true
@@ -468,50 +465,35 @@ func (t *Terminal) texts(arguments string) (shown string, texts []passage) {
 	return shown, texts
 }
 
-// judge asks about what stands above the question: all of it, or its beginning if the window has no room for more. It
-// returns the answer, but for the wish to see all.
-func (t *Terminal) judge(ctx context.Context, about []passage, question string) (string, error) {
-	prompt := t.screen.render(Look{}, question)
-	rows, size := t.screen.rows(about), t.screen.pageSize(prompt)
-	shown := rows
-	if len(rows) > size {
-		more := fmt.Sprintf("(%s; v shows all)", Plural(len(rows)-size, "more row"))
-		shown = append(slices.Clone(rows[:size]), string(t.screen.render(Look{Style: Bold}, more)))
-	}
-	for {
-		answer, err := t.answer(ctx, above(shown, prompt), false)
-		if err != nil || !strings.EqualFold(answer, "v") && !strings.EqualFold(answer, "view") {
+// below asks a question below rows. Where the window has no room for all of them, an empty answer shows more.
+func (t *Terminal) below(ctx context.Context, rows []string, question rendered, hidden bool) (string, error) {
+	for size := t.screen.pageSize(question); len(rows) > size; rows = rows[size:] {
+		more := fmt.Sprintf("(%s: Enter shows more)", Plural(len(rows)-size, "more row"))
+		shown := append(slices.Clip(rows[:size]), string(t.screen.render(Look{Style: Bold}, more)))
+		if answer, err := t.answer(ctx, above(shown, question), hidden); err != nil || answer != "" {
 			return answer, err
 		}
-		shown, _ = t.pages(ctx, rows, size) // which may be left early
 	}
-}
-
-// pages shows rows, so many at once, but for those of the last page: they are returned, for a question to stand below.
-func (t *Terminal) pages(ctx context.Context, rows []string, size int) (last []string, err error) {
-	for ; len(rows) > size; rows = rows[size:] {
-		more := fmt.Sprintf("(%s: Enter, or !stop)", Plural(len(rows)-size, "more row"))
-		if _, err := t.answer(ctx, above(rows[:size], rendered(more)), false); err != nil {
-			return nil, err
-		}
-	}
-	return rows, nil
+	return t.answer(ctx, above(rows, question), hidden)
 }
 
 // Page shows a text, as much of it at once as the window has room for. about stands above it.
 func (t *Terminal) Page(ctx context.Context, about, text string) error {
+	ctx, unlock := t.lock(ctx)
+	defer unlock()
 	of := passage{Look{Style: Bold, Max: maxShownError}, about}
 	rows := t.screen.rows([]passage{of, {Look{Frame: lineMark, Exact: true}, text}})
-	err := t.inTurn(ctx, func(ctx context.Context) (err error) {
-		if rows, err = t.pages(ctx, rows, max(t.screen.Rows()-1, 1)); err == nil {
-			t.screen.showLines(t.screen.user, above(rows, ""))
+	for size := max(t.screen.Rows()-1, 1); len(rows) > size; rows = rows[size:] {
+		more := fmt.Sprintf("(%s: Enter, or !stop)", Plural(len(rows)-size, "more row"))
+		_, err := t.answer(ctx, above(rows[:size], rendered(more)), false)
+		if err == errDeclined || err == io.EOF {
+			return nil // the user has seen enough
+		} else if err != nil {
+			return err
 		}
-		return err
-	})
-	if err == errDeclined || err == io.EOF {
-		return nil // the user has seen enough
 	}
-	return err
+	t.screen.showLines(t.screen.user, above(rows, ""))
+	return nil
 }
 
 // above puts rows and a question into one text, so that nothing else comes between them.
@@ -549,29 +531,27 @@ func (t *Terminal) Confirm(ctx context.Context, what, text, question string) boo
 		head := t.screen.name(what, t.screen.Columns()-1) + ":"
 		about = slices.Insert(about, 0, passage{Look{Style: Bold}, head})
 	}
-	return t.inTurn(ctx, func(ctx context.Context) error {
-		t.screen.begin(aQuestion)
-		return t.confirm(ctx, about, question)
-	}) == nil
+	ctx, unlock := t.lock(ctx)
+	defer unlock()
+	t.screen.begin(aQuestion)
+	return t.confirm(ctx, about, question) == nil
 }
 
 // Elicit asks the user what a server wants to know, field by field. A URL is shown, never opened. who is the server,
 // as in "the server asks".
 func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*ElicitResult, error) {
-	var content map[string]any
-	err := t.inTurn(ctx, func(ctx context.Context) (err error) {
-		content, err = t.fill(ctx, who, r)
-		return err
-	})
-	switch {
-	case errors.Is(err, ErrCancelled), errors.Is(err, io.EOF):
-		return &ElicitResult{Action: "cancel"}, nil
-	case errors.Is(err, errDeclined):
+	ctx, unlock := t.lock(ctx)
+	defer unlock()
+	switch content, err := t.fill(ctx, who, r); err {
+	case nil:
+		return &ElicitResult{Action: "accept", Content: content}, nil
+	case errDeclined:
 		return &ElicitResult{Action: "decline"}, nil
-	case err != nil:
+	case io.EOF, ErrCancelled:
+		return &ElicitResult{Action: "cancel"}, nil
+	default:
 		return nil, err
 	}
-	return &ElicitResult{Action: "accept", Content: content}, nil
 }
 
 // fill has the user fill in a form, and change it until it can be sent (MCP 2026-07-28, client, elicitation). A form
@@ -627,11 +607,8 @@ func address(text string) []passage {
 func (t *Terminal) field(ctx context.Context, intro []string, f *Field, hidden bool) (any, error) {
 	for {
 		rows := append(intro, t.screen.rows([]passage{{Look{Frame: lineMark}, label(f)}})...)
-		rows, err := t.pages(ctx, rows, max(t.screen.Rows()-1, 1))
-		if err != nil {
-			return nil, err
-		}
-		line, err := t.answer(ctx, rendered(strings.Join(rows, "\n")), hidden)
+		last := len(rows) - 1
+		line, err := t.below(ctx, rows[:last], rendered(rows[last]), hidden)
 		if err != nil {
 			return nil, err
 		}
@@ -647,7 +624,7 @@ func (t *Terminal) field(ctx context.Context, intro []string, f *Field, hidden b
 
 // confirm asks a question that only a clear yes allows: else the error is errDeclined, or that of answer.
 func (t *Terminal) confirm(ctx context.Context, about []passage, question string) error {
-	line, err := t.judge(ctx, about, question+" [y/n]")
+	line, err := t.below(ctx, t.screen.rows(about), t.screen.render(Look{}, question+" [y/n]"), false)
 	if err == nil && !isYes(line) {
 		return errDeclined
 	}

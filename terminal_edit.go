@@ -129,14 +129,13 @@ func isLong(cell string) bool {
 
 // shown is what is seen of a cell, on one line.
 func (e *editor) shown(cell string) string {
-	switch lines := strings.Count(strings.TrimSuffix(cell, "\n"), "\n") + 1; {
+	switch {
 	case e.hidden || cell == "\n":
 		return ""
 	case cell == "\t":
 		return "    "
-	case isLong(cell) && lines == 1:
-		return "[pasted " + Plural(utf8.RuneCountInString(cell), "character") + "]"
 	case isLong(cell):
+		lines := strings.Count(strings.TrimSuffix(cell, "\n"), "\n") + 1
 		return "[pasted " + Plural(lines, "line") + "]"
 	}
 	return cell

@@ -102,7 +102,7 @@ func TestEdit(t *testing.T) {
 			"> see [pasted 120 lines] now"},
 		{"see " + paste + lines + pasted + "\x7f.", "see .", 0, 7, "> see ."},
 		{paste + "a\x1b[Db\r\nc" + pasted, "a[Db\nc", 1, 3, "> a[Db\n  c"},
-		{paste + strings.Repeat("x", 1001) + pasted + "\x02", strings.Repeat("x", 1001), 0, 2, "> [pasted 1001 characters]"},
+		{paste + strings.Repeat("x", 1001) + pasted + "\x02", strings.Repeat("x", 1001), 0, 2, "> [pasted 1 line]"},
 		{"a\tb" + paste + "\t" + pasted, "ab\t", 0, 8, "> ab"},
 		{"\u202eab", "ab", 0, 4, "> ab"},
 	} {
@@ -131,7 +131,7 @@ func TestEdit(t *testing.T) {
 func TestEditLongPaste(t *testing.T) {
 	const lost = "(not taken: what was pasted has more than 4 MiB)\n"
 	for size, shown := range map[int]string{
-		maxPaste: "> a[pasted 4194304 characters]b", maxPaste + 1: lost + "> ab", 2 * maxPaste: lost + "> ab",
+		maxPaste: "> a[pasted 1 line]b", maxPaste + 1: lost + "> ab", 2 * maxPaste: lost + "> ab",
 	} {
 		terminal, v := editTerminal(80, 8)
 		prompts(t, terminal)

@@ -5,11 +5,10 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
-	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 )
 
 // history is what the user has said, the latest last. It is kept in a file that is moved to a second one when it has
@@ -25,22 +24,15 @@ const maxEntries, maxEntry, maxHistory = 1000, 64 << 10, 512 << 10
 // openHistory reads the history of the user's programs. One that cannot be read is empty.
 func openHistory() *history {
 	h, folder := new(history), os.Getenv("XDG_STATE_HOME")
-	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		folder, _ = os.UserConfigDir()
-	} else if home, _ := os.UserHomeDir(); folder == "" && home != "" {
-		folder = filepath.Join(home, ".local", "state")
+	if home, err := os.UserHomeDir(); err == nil {
+		folder = cmp.Or(folder, filepath.Join(home, ".local", "state"))
 	}
 	if !filepath.IsAbs(folder) {
 		return h // which is not kept
 	}
 	h.path = filepath.Join(folder, "mcpagent", "history")
 	for _, file := range []string{h.path + ".old", h.path} {
-		f, err := os.Open(file)
-		if err != nil {
-			continue
-		}
-		text, _ := io.ReadAll(io.LimitReader(f, maxHistory+maxEntry))
-		f.Close()
+		text, _ := os.ReadFile(file)
 		for line := range bytes.Lines(text) {
 			var entry string
 			if json.Unmarshal(line, &entry) == nil {

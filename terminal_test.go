@@ -452,8 +452,8 @@ func judged(columns, rows int, server, tool, arguments string) (shown string) {
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // nothing is read
 	close(terminal.typed)
-	_, _ = terminal.judge(context.Background(), terminal.call(server, tool, arguments),
-		terminal.mayCall(server, tool)) // io.EOF
+	_, _ = terminal.below(context.Background(), s.rows(terminal.call(server, tool, arguments)),
+		s.render(Look{}, terminal.mayCall(server, tool)), false) // io.EOF
 	return shown
 }
 
@@ -481,7 +481,7 @@ func TestApprovalRows(t *testing.T) {
 				"  … \\ud834\\udd59\\udb40\\udc41\\u00ad\n" +
 				"Call \"read\\u000a\\u…\"? " + ask},
 		{80, 6, "files", "read", `{"a":"` + strings.Repeat("0123456789", 20) + `"}`, "The model wants to call\n" +
-			"  server     files\n  tool       read\n(5 more rows; v shows all)\nCall \"read\" of \"files\"? [y]es / [n]o / " +
+			"  server     files\n  tool       read\n(5 more rows: Enter shows more)\nCall \"read\" of \"files\"? [y]es / [n]o / " +
 			"[a]lways this tool / always this [s]erver\n/ [e]dit arguments / answer in its [p]lace: "},
 		{80, 24, "", "\u1112\u1161\u11ab" + strings.Repeat("\u1161", 5), `{}`, "The model wants to call\n" +
 			"  tool       \u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\n  arguments  {}\n" +
@@ -532,7 +532,7 @@ func TestInEditor(t *testing.T) {
 
 var textRow = regexp.MustCompile(`^  text \d+ +$`)
 
-var moreRows = regexp.MustCompile(`^\(\d+ more rows?; v shows all\)$`)
+var moreRows = regexp.MustCompile(`^\(\d+ more rows?: Enter shows more\)$`)
 
 // FuzzApproval: whatever a peer has written, all rows are as wide as the window or less, its own are marked and have
 // nothing in them that cannot be seen, and the question stands below them. Nothing is lost between the rows.
@@ -594,8 +594,8 @@ func TestTerminalShowsAll(t *testing.T) {
 		{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"found"}]}}],
 		"tools":[{"name":"find","description":"Finds it.","inputSchema":{"type":"object"}}]}`), &r))
 	parts := func(r *SampleRequest) string { return strings.Join(r.Parts(), "\n") }
-	terminal := terminalOf(t, "y\n", "V\n", "\n", "y\n", "view\n", "!stop\n", "n\n", "v\n", "\n", "y\n",
-		"\n", "\n", "Ann\n", "y\n")
+	terminal := terminalOf(t, "y\n", "\n", "y\n", "\n", "!stop\n", "y\n", "\n", "y\n",
+		"\n", "\n", "\n", "Ann\n", "y\n")
 	out := terminal.screen.stderr.(*viewBuffer)
 	assert.Assert(t, terminal.Confirm(t.Context(), "the server files asks the model", parts(&r), "let it?"))
 	assert.Equal(t, out.takes(), "the server files asks the model:\n  │ system: Be\\u200b brief.\n"+
@@ -609,17 +609,20 @@ func TestTerminalShowsAll(t *testing.T) {
 	r = SampleRequest{SystemPrompt: "1\n2\n3\n4\n5\n6\n7"}
 	assert.Assert(t, terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"))
 	const begin = "\nthe server asks:\n  │ system: 1\n  │ 2\n  │ 3\n"
-	assert.Equal(t, out.takes(), begin+"(4 more rows; v shows all)\nlet it? [y/n] "+
-		begin[1:]+"(4 more rows: Enter, or !stop)   │ 4\n  │ 5\n  │ 6\n  │ 7\nlet it? [y/n] ")
+	assert.Equal(t, out.takes(), begin+"(4 more rows: Enter shows more)\nlet it? [y/n] "+
+		"  │ 4\n  │ 5\n  │ 6\n  │ 7\nlet it? [y/n] ")
 	assert.Assert(t, !terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"))
+	assert.Assert(t, terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"), "before all is shown")
 	out.takes()
 
 	terminal.screen.Rows = func() int { return 8 }
-	assert.Equal(t, terminal.screen.pageSize(terminal.screen.render(Look{}, terminal.mayCall("files", "read"))), 5)
-	_, err := terminal.judge(t.Context(), []passage{{Look{Frame: lineMark}, "1\n2\n3\n4\n5\n6\n7"}},
-		terminal.mayCall("files", "read"))
+	question := terminal.screen.render(Look{}, terminal.mayCall("files", "read"))
+	assert.Equal(t, terminal.screen.pageSize(question), 5)
+	rows := terminal.screen.rows([]passage{{Look{Frame: lineMark}, "1\n2\n3\n4\n5\n6\n7"}})
+	_, err := terminal.below(t.Context(), rows, question, false)
 	assert.NilError(t, err)
-	assert.Check(t, is.Contains(out.takes(), "\n  │ 5\n(2 more rows: Enter, or !stop)   │ 6\n  │ 7\nCall "))
+	assert.Check(t, is.Contains(out.takes(), "\n  │ 5\n(2 more rows: Enter shows more)\n"+string(question)+
+		"   │ 6\n  │ 7\nCall "))
 
 	terminal.screen.Rows = func() int { return 6 }
 	form := elicitForm(`"name":{"type":"string","description":"2\n3\n4\n5\n6"}`)
@@ -627,10 +630,11 @@ func TestTerminalShowsAll(t *testing.T) {
 	result, err := terminal.Elicit(t.Context(), "the server notes", form)
 	assert.NilError(t, err)
 	assert.DeepEqual(t, result.Content, map[string]any{"name": "Ann"})
-	assert.Equal(t, out.takes(), "\nthe server notes asks:\n  │ 1\n  │ 2\n  │ 3\n  │ 4\n"+
-		"(10 more rows: Enter, or !stop)   │ 5\n"+
-		"  │ 6\n  │ 7\n(1 question; an empty line takes what is in brackets; !no declines, !stop breaks\noff)\n"+
-		"(5 more rows: Enter, or !stop)   │ name (2\n  │ 3\n  │ 4\n  │ 5\n"+
+	assert.Equal(t, out.takes(), "\nthe server notes asks:\n  │ 1\n  │ 2\n  │ 3\n"+
+		"(10 more rows: Enter shows more)\n  │ 6) [none]:   │ 4\n  │ 5\n  │ 6\n  │ 7\n"+
+		"(6 more rows: Enter shows more)\n  │ 6) [none]: "+
+		"(1 question; an empty line takes what is in brackets; !no declines, !stop breaks\noff)\n"+
+		"  │ name (2\n  │ 3\n(2 more rows: Enter shows more)\n  │ 6) [none]:   │ 4\n  │ 5\n"+
 		"  │ 6) [none]: send it (y) or change it (n)? ")
 }
 
