@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -50,7 +49,10 @@ func (p *program) ask(ctx context.Context, question string) error {
 		return err
 	}
 	defer done()
-	if err := p.startFor(ctx, host, chat); err != nil {
+	if !chat {
+		err = p.startServers(ctx, host)
+	}
+	if err != nil {
 		return err
 	}
 	if model.Model == offline {
@@ -137,43 +139,6 @@ func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
 // systemPrompt is the system prompt with what the servers that have been started say of themselves.
 func (p *program) systemPrompt(host *Host) string {
 	return strings.TrimSpace(p.system + "\n\n" + host.Instructions())
-}
-
-const (
-	glance = time.Second            // for which the list of servers waits for them
-	moment = 100 * time.Millisecond // nobody notices it
-)
-
-// startFor starts the servers for a question, or for a chat, which opens while they start.
-func (p *program) startFor(ctx context.Context, host *Host, chat bool) error {
-	if !chat {
-		return p.startServers(ctx, host)
-	}
-	soon, cancel := context.WithTimeout(ctx, moment)
-	defer cancel()
-	if _, _ = host.Tools(soon); ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return p.absent(host.Status())
-}
-
-// watch says of each server that is still starting when it is ready, or why it is not, until the chat is done.
-func (p *program) watch(ctx context.Context, host *Host) (done func()) {
-	ctx, stop := context.WithCancel(ctx)
-	var work sync.WaitGroup
-	for _, name := range starting(host.Status()) {
-		work.Go(func() {
-			_, _ = host.Tools(ctx, name)
-			switch status := host.Status(name); {
-			case ctx.Err() != nil:
-			case status[0].Err == nil:
-				p.screen.Show(Look{Style: Faint}, fmt.Sprintf("server %s is ready: %s", name, Plural(status[0].Tools, "tool")))
-			default:
-				p.tellAbsent(status)
-			}
-		})
-	}
-	return func() { stop(); work.Wait() }
 }
 
 const sessionWait = 5 * time.Minute // for a session that another process has locked
@@ -278,15 +243,15 @@ func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
 	var functions []Function
 	err := t.withLogins(ctx, t.host, func() (err error) { functions, err = t.host.Functions(ctx); return err })
 	if err != nil {
-		return nil, &exitError{exitStart, t.explainCall(err)} // the servers have failed, not the model
+		return nil, &exitError{exitStart, t.explain(err)} // the servers have failed, not the model
 	}
-	t.tellAbsent(t.host.Status())
+	t.tell(t.host.Status())
 	return functions, nil
 }
 
 func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.view.Progress(call))
-	if err = t.explainCall(err); err != nil {
+	if err = t.explain(err); err != nil {
 		return ToolOutput{}, t.masked(err)
 	}
 	text, images := ModelContent(result, nil)

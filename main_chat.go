@@ -174,7 +174,9 @@ func (c *chat) attach(ctx context.Context, name string) (text string, err error)
 // send sends a question to the model.
 func (c *chat) send(ctx context.Context, question string, images ...string) error {
 	c.attached, c.images, c.answers.Calls = nil, nil, nil
-	c.startHost(ctx, c.host)
+	if err := c.startServers(ctx, c.host); err != nil {
+		return err
+	}
 	c.view.Begin(c.mistral().Model)
 	c.agent.System = c.systemPrompt(c.host) // of more servers than before
 	_, err := c.agent.Chat(ctx, question, images...)

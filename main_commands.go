@@ -143,9 +143,9 @@ func (p *program) entries(ctx context.Context, host *Host, kind string, names []
 	}
 	work.Wait()
 	if !slices.ContainsFunc(status, func(s HostStatus) bool { return s.Err == nil }) {
-		return nil, p.explainCall(status[0].Err)
+		return nil, p.explain(status[0].Err)
 	}
-	p.tellAbsent(status)
+	p.tell(status)
 	return slices.Concat(lists...), nil
 }
 
@@ -307,7 +307,7 @@ func (p *program) call(ctx context.Context, host *Host, args ...string) error {
 	result, err := host.CallTool(ctx, tool.Function, arguments, view.Watch(ToolCall{Name: name}))
 	view.End()
 	if err != nil {
-		return &exitError{exitTool, p.explainCall(err)}
+		return &exitError{exitTool, p.explain(err)}
 	}
 	text := ModelText(result)
 	if text != "" {
@@ -456,7 +456,7 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) ([]
 	}
 	contents, err := client.ReadResource(ctx, uri)
 	if err != nil {
-		return nil, &exitError{exitTool, p.explainCall(err)}
+		return nil, &exitError{exitTool, p.explain(err)}
 	}
 	return contents, nil
 }
@@ -501,7 +501,7 @@ func (p *program) getPrompt(ctx context.Context, host *Host, words []string) (*P
 	}
 	result, err := client.GetPrompt(ctx, e.name, arguments)
 	if err != nil {
-		return nil, &exitError{exitTool, p.explainCall(err)}
+		return nil, &exitError{exitTool, p.explain(err)}
 	}
 	return result, nil
 }
@@ -563,7 +563,7 @@ func (p *program) state(s HostStatus) (text string) {
 		text = fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", name, s.Info.ProtocolVersion, era,
 			Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
 	} else {
-		text = strings.TrimPrefix(p.aboutServer(s), "server "+s.Name+": ")
+		text = p.about(s)
 	}
 	if s.Err != nil && !s.Running && !isStarting(s) && s.Err != ErrWaiting {
 		text = "not running: " + text

@@ -13,13 +13,12 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,11 +27,10 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 	if err := p.configure(ctx); err != nil {
 		return nil, nil, err
 	}
-	trace, traceFile, err := p.openTrace()
+	traceFile, err := p.openTrace()
 	if err != nil {
 		return nil, nil, err
 	}
-	p.tracer = trace
 	p.logs, p.reported = make(map[string]*serverLog), make(map[string]string)
 	cache, err := os.UserCacheDir()
 	keeps := err == nil && !p.builtIn // a machine may have no home: then there are no logs
@@ -54,53 +52,89 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		if keeps {
 			s.NoProbe = filepath.Join(cache, "mcpagent", "handshake-"+hash)
 		}
-		if trace != nil {
-			s.Command.Stderr = p.traceStderr(s, trace)
+		if p.tracer != nil {
+			s.Command.Stderr = p.traceStderr(s)
 		} else if keeps {
 			p.openLog(s, filepath.Join(cache, "mcpagent", name+".log"))
 		}
-		s.Start = func(ctx context.Context) (Transport, error) { // as Command does, but interrupts find the process
-			transport, err := s.Command.Start(ctx)
-			if process, ok := transport.(*Stdio); ok {
-				p.processes.Store(process, nil)
-			}
-			return transport, explainStart(&s.Command, err)
-		}
+		s.Start = func(ctx context.Context) (Transport, error) { return p.startCommand(ctx, s) }
 	}
 	p.addLogins()
-	host := NewHost(p.servers, func(s *Server) ClientOptions { return p.clientOptions(s, trace) })
+	host := NewHost(p.servers, p.clientOptions)
 	return host, func() {
 		_ = host.Close()
 		p.closeLogins()
+		for i := range p.servers {
+			if w, ok := p.servers[i].Command.Stderr.(*MaskWriter); ok {
+				_ = w.Close()
+			}
+		}
 		for _, log := range p.logs {
-			_ = log.Close()
+			_ = log.file.Close()
 		}
 		_ = traceFile.Close() // which may be nil
 	}, nil
 }
 
-// startServers starts the servers of these names, or all if there are none, and waits for them. The error says why
-// none is running.
+// startCommand starts a server as Command does. Interrupts find the process, and an error says what to do about it.
+func (p *program) startCommand(ctx context.Context, s *Server) (Transport, error) {
+	if _, err := os.Stat(s.Command.Dir + "/."); s.Command.Dir != "" && err != nil { // else Go misses the command
+		return nil, fmt.Errorf("start server: its \"cwd\": %w", err)
+	}
+	transport, err := s.Command.Start(ctx)
+	if process, ok := transport.(*Stdio); ok {
+		p.processes.Store(process, nil)
+	}
+	if err != nil && strings.Contains(s.Command.Path, " ") {
+		err = fmt.Errorf("%w; what follows the command belongs into its \"args\"", err)
+	}
+	return transport, err
+}
+
+// startServers starts the servers of these names, or all if there are none, and waits for them; the status names them.
+// The error says why none is running.
 func (p *program) startServers(ctx context.Context, host *Host, names ...string) error {
 	if err := p.known(names...); err != nil {
 		return err
 	}
-	err := p.withLogins(ctx, host, func() error { p.startHost(ctx, host, names...); return context.Cause(ctx) })
-	if err != nil {
-		return err
+	err := p.withLogins(ctx, host, func() error {
+		if awaited := starting(host.Status(names...)); len(awaited) > 0 {
+			view := &View{Screen: p.screen, Quiet: p.quiet}
+			view.Begin("starting " + strings.Join(awaited, ", "))
+			defer view.End()
+		}
+		host.Start(ctx, names...)
+		return context.Cause(ctx)
+	})
+	status := host.Status(names...)
+	if err = cmp.Or(err, p.absent(status)); err == nil {
+		p.tell(status)
 	}
-	return p.absent(host.Status(names...))
+	return err
 }
 
-// startHost starts the servers of these names, or all if there are none, as Host.Start does. The status names those
-// that are awaited.
-func (p *program) startHost(ctx context.Context, host *Host, names ...string) {
-	if awaited := starting(host.Status(names...)); len(awaited) > 0 {
-		view := &View{Screen: p.screen, Quiet: p.quiet}
-		view.Begin("starting " + strings.Join(awaited, ", "))
-		defer view.End()
+const (
+	glance = time.Second            // for which the list of servers waits for them
+	moment = 100 * time.Millisecond // nobody notices it
+)
+
+// watch starts the servers beside a chat, for which it keeps the user a moment, and tells of each when it is ready, or
+// why it is not, until done.
+func (p *program) watch(ctx context.Context, host *Host) (done func()) {
+	ctx, stop := context.WithCancel(ctx)
+	soon, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	_, _ = host.Tools(soon)
+	p.tell(host.Status())
+	var work sync.WaitGroup
+	for _, name := range starting(host.Status()) {
+		work.Go(func() {
+			if _, _ = host.Tools(ctx, name); ctx.Err() == nil {
+				p.tell(host.Status(name))
+			}
+		})
 	}
-	host.Start(ctx, names...)
+	return func() { stop(); work.Wait() }
 }
 
 // isStarting reports whether the first start of a server has not ended.
@@ -132,40 +166,43 @@ func (p *program) known(names ...string) error {
 	return nil
 }
 
-// absent names the servers that are not running. The error says that none is, and that none is starting.
+// absent returns the reasons why none of the servers is running, nor starting, and nil if one is.
 func (p *program) absent(status []HostStatus) error {
 	var reasons []string
 	for _, s := range status {
-		if s.Err != nil && !isStarting(s) && s.Err != ErrWaiting {
-			reasons = append(reasons, p.aboutServer(s))
+		if s.Err == nil || isStarting(s) || s.Err == ErrWaiting {
+			return nil
 		}
+		reasons = append(reasons, "server "+s.Name+": "+p.about(s))
 	}
 	switch {
-	case len(reasons) < len(status):
-		p.tellAbsent(status)
-		return nil
 	case len(status) > 1:
 		return fmt.Errorf("none of the %d servers could be started: %s", len(status), strings.Join(reasons, "; "))
 	case p.server != "" || p.builtIn: // the user gave it no name
-		return errors.New(strings.TrimPrefix(reasons[0], "server "+status[0].Name+": "))
+		return errors.New(p.about(status[0]))
 	}
 	return errors.New(reasons[0])
 }
 
-// tellAbsent names the servers that are not running, each once for every reason.
-func (p *program) tellAbsent(status []HostStatus) {
+// tell says which servers are starting, and what became of those; and of others why they are not running. It says
+// nothing twice.
+func (p *program) tell(status []HostStatus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var late []string
 	for _, s := range status {
-		before := p.reported[s.Name]
-		if s.Err == nil || before == s.Err.Error() {
-			continue
+		before, now := p.reported[s.Name], ""
+		if s.Err != nil {
+			now = s.Err.Error()
 		}
-		if p.reported[s.Name] = s.Err.Error(); !isStarting(s) {
-			p.screen.Show(Look{Max: maxShown}, p.aboutServer(s))
-		} else if before == "" {
+		switch p.reported[s.Name] = now; {
+		case isStarting(s) && before == "":
 			late = append(late, s.Name)
+		case isStarting(s) || now == before:
+		case s.Err != nil:
+			p.screen.Show(Look{Max: maxShown}, "server "+s.Name+": "+p.about(s))
+		case !p.quiet:
+			p.screen.Show(Look{Style: Faint}, fmt.Sprintf("server %s is ready: %s", s.Name, Plural(s.Tools, "tool")))
 		}
 	}
 	if len(late) > 0 {
@@ -173,64 +210,47 @@ func (p *program) tellAbsent(status []HostStatus) {
 	}
 }
 
-// aboutServer returns a server's error with its name, which the error of a Host may have already, and with what to do
-// about it.
-func (p *program) aboutServer(s HostStatus) string {
-	name := "server " + s.Name + ": "
-	text := name + strings.TrimPrefix(s.Err.Error(), name)
-	if errors.As(s.Err, new(*StartTimeoutError)) {
-		text += "; MCP_START_TIMEOUT, or \"startTimeout\" in the configuration, sets how long to wait"
-	}
-	var refusal *HTTPError
+// about returns why a server is not running, without its name, which the error of a Host may have.
+func (p *program) about(s HostStatus) string {
+	text := strings.TrimPrefix(p.explain(s.Err).Error(), "server "+s.Name+": ")
 	log := p.logs[s.Name]
-	switch {
-	case errors.As(s.Err, new(*LoginError)):
-		text = name + strings.TrimPrefix(p.explainCall(s.Err).Error(), name)
-	case errors.As(s.Err, new(*AuthorizationError)): // which says what is wrong
-	case errors.As(s.Err, &refusal) && refusal.Status == http.StatusUnauthorized:
-		text += "; MCP_HEADERS, or \"headers\" in the configuration, sets headers"
-	case log != nil && !errors.As(s.Err, new(*Error)) && log.hasMore(errors.As(s.Err, new(*ServerExitError))):
-		text += "; all that it wrote is in " + log.path
+	if log != nil && !errors.As(s.Err, new(*Error)) && log.written.Load() > 100 { // else the error has it all
+		text += "; all that it wrote is in " + log.file.Name()
 	}
 	return text
 }
 
-// explainStart returns an error of Command.Start with what to do about it. Go reports a missing folder as a missing
-// command.
-func explainStart(c *Command, err error) error {
-	_, noFolder := os.Stat(c.Dir + "/.")
-	switch {
-	case err == nil:
-		return nil
-	case c.Dir != "" && noFolder != nil:
-		return fmt.Errorf("start server: its \"cwd\": %w", noFolder)
-	case strings.Contains(c.Path, " ") && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)):
-		return fmt.Errorf("%w; what follows the command belongs into its \"args\"", err)
-	}
-	return err
-}
-
-// explainCall returns an error of a request with what to do about it.
-func (p *program) explainCall(err error) error {
-	var needed *LoginError
-	for _, l := range p.logins {
-		if errors.As(err, &needed) && needed.Resource == l.server.URL {
-			return fmt.Errorf("%w; run: mcpagent login %s", err, word(l.name()))
-		}
-	}
-	if errors.Is(err, ErrWaiting) {
-		return fmt.Errorf("%w: finish it, and ask again; in a chat, /reconnect shows its address", err)
-	}
+// explain returns an error with what to do about it.
+func (p *program) explain(err error) error {
 	var timeout *TimeoutError
-	if errors.As(err, &timeout) && !timeout.Total {
-		return fmt.Errorf("%w; the server may still finish the work; MCP_TIMEOUT, or \"timeout\" in the configuration, "+
-			"sets how long to wait", err)
+	var needed *LoginError
+	var refusal *HTTPError
+	todo := ""
+	switch {
+	case errors.As(err, new(*StartTimeoutError)):
+		todo = `MCP_START_TIMEOUT, or "startTimeout" in the configuration, sets how long to wait`
+	case errors.As(err, &timeout) && !timeout.Total:
+		todo = `the server may still finish the work; MCP_TIMEOUT, or "timeout" in the configuration, sets how long to wait`
+	case errors.Is(err, ErrWaiting):
+		todo = "finish it, and ask again; in a chat, /reconnect shows its address"
+	case errors.As(err, &needed):
+		for _, l := range p.logins {
+			if needed.Resource == l.server.URL {
+				todo = "run: mcpagent login " + word(l.name())
+			}
+		}
+	case errors.As(err, new(*AuthorizationError)): // which says what is wrong
+	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
+		todo = `MCP_HEADERS, or "headers" in the configuration, sets headers`
 	}
-	return err
+	if todo == "" {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, todo)
 }
 
-// clientOptions are the options of the connection to a server. trace may be nil.
-func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) ClientOptions {
+// clientOptions are the options of the connection to a server.
+func (p *program) clientOptions(s *Server) ClientOptions {
 	elicit := func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error) { return p.elicit(ctx, s, r) }
 	sample := func(ctx context.Context, r *SampleRequest) (*SampleResult, error) { return p.sample(ctx, s, r) }
 	o := ClientOptions{
@@ -246,11 +266,11 @@ func (p *program) clientOptions(s *Server, trace func(s *Server, line string)) C
 	if p.protocol != "auto" {
 		o.Protocol = p.protocol
 	}
-	if trace != nil {
+	if p.tracer != nil {
 		o.Trace = func(sent bool, text []byte) {
-			trace(s, map[bool]string{true: "-> ", false: "<- "}[sent]+string(text))
+			p.tracer(s, map[bool]string{true: "-> ", false: "<- "}[sent]+string(text))
 		}
-		o.Stray = func(_ []byte, reason error) { trace(s, "!! skipped: "+reason.Error()) }
+		o.Stray = func(_ []byte, reason error) { p.tracer(s, "!! skipped: "+reason.Error()) }
 	}
 	return o
 }
@@ -412,27 +432,33 @@ func (p *program) killServers() {
 	})
 }
 
-// maxLog bounds a server's log, in bytes.
+// maxLog bounds a server's log, in bytes: a full one begins anew.
 const maxLog = 5 << 20
 
-// serverLog is the file with what a server writes to stderr, in this run of the program after those before it, whose
-// servers may still be running. A full one is renamed to NAME.log.old.
+// serverLog is the file with what a server writes to stderr, after that of earlier runs, whose servers may still be
+// running.
 type serverLog struct {
-	path string
-
-	mu      sync.Mutex // guards the following; held during a write
 	file    *os.File
-	mask    *MaskWriter // over fill
-	written int         // by the server in this run
+	written atomic.Int64 // bytes, in this run
 }
 
 // openLog makes the log of a server, if that is possible.
 func (p *program) openLog(s *Server, path string) {
-	l := &serverLog{path: path}
-	l.mask = p.secrets.Writer(writeFunc(l.fill))
-	if os.MkdirAll(filepath.Dir(path), 0o700) == nil && l.open() == nil {
-		p.logs[s.Name], s.Command.Stderr = l, l
+	_ = os.MkdirAll(filepath.Dir(path), 0o700)
+	if file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
+		p.logs[s.Name] = &serverLog{file: file}
+		s.Command.Stderr = p.secrets.Writer(p.logs[s.Name])
 	}
+}
+
+func (l *serverLog) Write(text []byte) (int, error) {
+	if n := int64(len(text)); l.written.Add(n) == n {
+		text = append(fmt.Appendf(nil, "--- %s, process %d\n", time.Now().Format(time.RFC3339), os.Getpid()), text...)
+	}
+	if info, err := l.file.Stat(); err == nil && info.Size()+int64(len(text)) > maxLog {
+		_ = os.Truncate(l.file.Name(), 0) // on Windows a file that is appended to cannot truncate itself
+	}
+	return l.file.Write(text)
 }
 
 var notInLogName = regexp.MustCompile(`^\.|[^A-Za-z0-9._-]`)
@@ -441,59 +467,4 @@ var notInLogName = regexp.MustCompile(`^\.|[^A-Za-z0-9._-]`)
 func logNames(servers []Server) []string {
 	form := func(name string) string { return notInLogName.ReplaceAllString(name, "_") }
 	return UniqueNames(ServerNames(servers), form, 64)
-}
-
-type writeFunc func([]byte) (int, error)
-
-func (f writeFunc) Write(text []byte) (int, error) { return f(text) }
-
-func (l *serverLog) Write(text []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.mask.Write(text)
-}
-
-// open opens the file, and leaves what it has.
-func (l *serverLog) open() (err error) {
-	l.file, err = os.OpenFile(l.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	return err
-}
-
-// fill writes to the file.
-func (l *serverLog) fill(text []byte) (int, error) {
-	if l.written += len(text); l.written == len(text) {
-		text = append(fmt.Appendf(nil, "--- %s, process %d\n", time.Now().Format(time.RFC3339), os.Getpid()), text...)
-	}
-	info, err := l.file.Stat()
-	if err == nil && info.Size() > 0 && info.Size()+int64(len(text)) > maxLog {
-		// Where a file that is open cannot be renamed, it grows until it is not open elsewhere.
-		_, _ = l.file.Close(), os.Rename(l.path, l.path+".old")
-		err = l.open()
-	}
-	if err != nil {
-		return 0, err
-	}
-	return l.file.Write(text)
-}
-
-// hasMore reports whether the log has more than an error shows: that of a process that exited has its last words.
-func (l *serverLog) hasMore(exited bool) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.written > 100 || l.written > 0 && !exited
-}
-
-func (l *serverLog) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return errors.Join(l.mask.Close(), l.file.Close())
-}
-
-// onlyForOwner makes a file that may have existed before private to its owner.
-func onlyForOwner(file *os.File) error {
-	info, err := file.Stat()
-	if err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
-		err = file.Chmod(0o600)
-	}
-	return err
 }

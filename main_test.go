@@ -163,42 +163,41 @@ func TestHelp(t *testing.T) {
 // go on.
 func TestServerLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "a.log")
-	open := func() *serverLog {
+	open := func() (server *Server, written func() int64) {
 		p := &program{secrets: new(Secrets), logs: make(map[string]*serverLog)}
 		p.secrets.Add("[secret]", "planted-secret")
-		p.openLog(&Server{Name: "a"}, path)
-		assert.Assert(t, p.logs["a"] != nil)
-		return p.logs["a"]
+		server = &Server{Name: "a"}
+		p.openLog(server, path)
+		t.Cleanup(func() { _ = p.logs["a"].file.Close() })
+		return server, p.logs["a"].written.Load
 	}
-	first, second := open(), open()
-	logged := func(path string) string {
+	logged := func() string {
 		text, err := os.ReadFile(path)
 		assert.NilError(t, err)
 		return regexp.MustCompile(`(?m)^--- \d{4}-\S+, process \d+$`).ReplaceAllString(string(text), "---")
 	}
-	write := func(l *serverLog, text string) {
-		n, err := l.Write([]byte(text))
+	write := func(server *Server, text string) {
+		n, err := io.WriteString(server.Command.Stderr, text)
 		assert.NilError(t, err)
 		assert.Equal(t, n, len(text))
 	}
+	first, _ := open()
+	second, _ := open()
 	write(first, "it is planted-")
-	assert.Equal(t, logged(first.path), "---\nit is ")
+	assert.Equal(t, logged(), "---\nit is ")
 	write(first, "secret\n")
 	write(second, "another run\n")
 	write(first, "goes on\n")
-	want := "---\nit is [secret]\n---\nanother run\ngoes on\n"
-	assert.Equal(t, logged(first.path), want)
-	assert.NilError(t, first.Close())
-	assert.NilError(t, second.Close())
+	assert.Equal(t, logged(), "---\nit is [secret]\n---\nanother run\ngoes on\n")
 
-	third := open()
-	assert.Check(t, !third.hasMore(false))
+	third, written := open()
+	assert.Equal(t, written(), int64(0))
 	write(third, strings.Repeat("x", maxLog)+"\n")
 	write(third, "the newest\nand pla")
-	assert.Equal(t, logged(third.path), "the newest\nand ")
-	assert.Check(t, len(logged(third.path+".old")) >= maxLog)
-	assert.NilError(t, third.Close())
-	assert.Equal(t, logged(third.path), "the newest\nand pla")
+	assert.Equal(t, logged(), "the newest\nand ")
+	write(first, "goes on\n")
+	assert.NilError(t, third.Command.Stderr.(*MaskWriter).Close())
+	assert.Equal(t, logged(), "the newest\nand goes on\npla")
 }
 
 func TestLogNames(t *testing.T) {
@@ -233,7 +232,7 @@ func TestExplain(t *testing.T) {
 		{&program{}, status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 	} {
 		status := HostStatus{Name: "a", Err: test.err}
-		assert.Check(t, is.Equal(test.p.aboutServer(status), "server a: "+test.err.Error()+test.want))
+		assert.Check(t, is.Equal(test.p.about(status), test.err.Error()+test.want))
 	}
 }
 

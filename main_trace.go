@@ -13,22 +13,25 @@ import (
 	"time"
 )
 
-// openTrace opens what MCP_TRACE names. trace writes a line about a server, or about the model for no server: with the
-// time, visible, and without secrets. It is nil for none.
-func (p *program) openTrace() (trace func(s *Server, line string), file *os.File, err error) {
+// openTrace opens what MCP_TRACE names, and sets tracer: it writes a line about a server, or about the model for no
+// server, with the time, visible, and without secrets.
+func (p *program) openTrace() (file *os.File, err error) {
 	switch p.trace {
 	case "", "0":
-		return nil, nil, nil
+		return nil, nil
 	case "1":
 	default:
-		if file, err = os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err == nil {
-			err = onlyForOwner(file)
+		file, err = os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		if err == nil { // an earlier one may be open to others; a device is not ours
+			if info, failed := file.Stat(); failed == nil && info.Mode().IsRegular() {
+				err = file.Chmod(0o600)
+			}
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("MCP_TRACE: %w", err)
+			return nil, fmt.Errorf("MCP_TRACE: %w", err)
 		}
 	}
-	return func(s *Server, line string) {
+	p.tracer = func(s *Server, line string) {
 		if s == nil {
 			line = "model " + line
 		} else if len(p.servers) > 1 {
@@ -40,14 +43,19 @@ func (p *program) openTrace() (trace func(s *Server, line string), file *os.File
 			return
 		}
 		fmt.Fprintln(file, Visible(p.secrets.Mask(line)))
-	}, file, nil
+	}
+	return file, nil
 }
 
+type writeFunc func([]byte) (int, error)
+
+func (f writeFunc) Write(text []byte) (int, error) { return f(text) }
+
 // traceStderr returns a writer that traces what a server writes to stderr.
-func (p *program) traceStderr(s *Server, trace func(s *Server, line string)) io.Writer {
+func (p *program) traceStderr(s *Server) io.Writer {
 	return p.secrets.Writer(writeFunc(func(lines []byte) (int, error) {
 		for line := range bytes.Lines(lines) {
-			trace(s, "!! stderr: "+string(bytes.TrimRight(line, "\r\n")))
+			p.tracer(s, "!! stderr: "+string(bytes.TrimRight(line, "\r\n")))
 		}
 		return len(lines), nil
 	}))
@@ -90,15 +98,20 @@ type tracedBody struct {
 
 func (b *tracedBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
-	b.text = append(b.text, into[:n]...)
-	for line := range bytes.Lines(b.text) {
-		if err == nil && !bytes.HasSuffix(line, []byte("\n")) {
-			break // its rest comes
-		}
-		b.text = b.text[len(line):]
-		if line = bytes.TrimSpace(line); len(line) > 0 {
-			b.trace.line("<- %s", line)
+	for part := range bytes.Lines(into[:n]) {
+		if b.text = append(b.text, part...); bytes.HasSuffix(part, []byte("\n")) {
+			b.flush()
 		}
 	}
+	if err != nil {
+		b.flush()
+	}
 	return n, err
+}
+
+func (b *tracedBody) flush() {
+	if line := bytes.TrimSpace(b.text); len(line) > 0 {
+		b.trace.line("<- %s", line)
+	}
+	b.text = nil
 }
