@@ -77,18 +77,18 @@ func run() int {
 	// A closed stdout (… | head) fails the write; it must not end the program before its server.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() { // until the program ends
-		for <-signals == os.Interrupt {
-			turn := p.turn.Swap(nil)
-			if turn == nil {
-				break
+		for s := range signals {
+			switch turn := p.turn.Swap(nil); {
+			case ctx.Err() != nil: // both end now, whatever they do
+				p.killServers()
+				p.terminal.Close()
+				os.Exit(exitInterrupted)
+			case turn != nil && s == os.Interrupt:
+				(*turn)(ErrCancelled)
+			default: // what is running is cancelled, and the servers are asked to end
+				cancel()
 			}
-			(*turn)(ErrCancelled)
 		}
-		cancel() // the first Ctrl-C cancels what is running, and the servers are asked to end
-		<-signals
-		p.killServers() // the next one ends both, whatever they do
-		p.terminal.Close()
-		os.Exit(exitInterrupted)
 	}()
 	err := p.run(ctx, os.Args[1:])
 	if err == nil {
@@ -123,33 +123,29 @@ type program struct {
 	secrets  *Secrets // the screen's: knows the key, and all secrets of the servers
 	key      string   // never shown
 
-	model, baseURL string      // the model may change in a chat: see mistral
-	ollamaURL      string      // of models whose names begin with ollama
-	config         string      // the file that -config names
-	trust          bool        // the folder's configuration
-	server         string      // a command line, or a URL
-	headers        http.Header // for the URL
-	session        string      // the file that -session names, or that /load put in its place
-	release        func()      // unlocks the session
-	protocol       string
-	system         string
-	approve        string
-	http           string   // where serve listens; empty for stdio
-	maxFile        int      // MiB of a file that serve reads
-	temperature    *float64 // of the model; nil leaves it to the API, as does a maxTokens of 0
-	maxTokens      int
-	output         string // the file that -o names, - for stdout
-	maxTurns       int
-	maxRepeats     int
-	maxResult      int // bytes
-	maxSamples     int
-	maxQuestions   int
-	timeout, start time.Duration
-	trace          string
-	tracer         func(s *Server, line string) // what writes the trace; nil for none
-	json, quiet    bool
-	raw            bool
-	literal        bool // the arguments are a question, whatever they look like
+	model, baseURL           string      // the model may change in a chat: see mistral
+	ollamaURL                string      // of models whose names begin with ollama
+	config                   string      // the file that -config names
+	trust                    bool        // the folder's configuration
+	server                   string      // a command line, or a URL
+	headers                  http.Header // for the URL
+	session                  string      // the file that -session names, or that /load put in its place
+	release                  func()      // unlocks the session
+	protocol, approve        string
+	system                   string
+	http                     string   // where serve listens; empty for stdio
+	maxFile                  int      // MiB of a file that serve reads
+	temperature              *float64 // of the model; nil leaves it to the API, as does a maxTokens of 0
+	maxTokens                int
+	output                   string // the file that -o names, - for stdout
+	maxResult                int    // bytes
+	maxTurns, maxRepeats     int
+	maxSamples, maxQuestions int
+	timeout, start           time.Duration
+	trace                    string
+	tracer                   func(s *Server, line string) // what writes the trace; nil for none
+	json, quiet, raw         bool
+	literal                  bool // the arguments are a question, whatever they look like
 
 	// These are set by configure.
 	servers []Server

@@ -226,10 +226,7 @@ func (p *program) toolEntry(t *HostTool) entry {
 		names[i] += "?"
 	}
 	detail := "(" + strings.Join(names, ", ") + ")"
-	switch {
-	case t.Tool.TaskOnly():
-		detail += " [runs only as a task, which is not supported]"
-	case excluded:
+	if excluded {
 		detail += " [not for the model]"
 	}
 	about := cmp.Or(t.Tool.Description, t.Tool.Title)
@@ -324,7 +321,7 @@ func (p *program) call(ctx context.Context, host *Host, args ...string) error {
 // which its schema gives types to.
 func (p *program) arguments(
 	ctx context.Context, args []string,
-) (object json.RawMessage, words map[string][]string, err error) {
+) (object json.RawMessage, words map[string]string, err error) {
 	if len(args) != 1 || strings.IndexAny(strings.TrimSpace(args[0]), "{@-") != 0 {
 		words, err = pairs(args)
 		return nil, words, err
@@ -341,14 +338,16 @@ func (p *program) arguments(
 }
 
 // pairs reads KEY=VALUE words.
-func pairs(words []string) (map[string][]string, error) {
-	values := make(map[string][]string)
+func pairs(words []string) (map[string]string, error) {
+	values := make(map[string]string)
 	for _, word := range words {
 		key, value, ok := strings.Cut(word, "=")
-		if !ok || key == "" {
+		if _, given := values[key]; given {
+			return nil, usageError("%s is given twice", key)
+		}
+		if values[key] = value; !ok || key == "" {
 			return nil, usageError("%q is not of the form KEY=VALUE", word)
 		}
-		values[key] = append(values[key], value)
 	}
 	return values, nil
 }
@@ -481,15 +480,9 @@ func (p *program) prompt(ctx context.Context, host *Host, args ...string) error 
 // getPrompt fills in a prompt with KEY=VALUE words. The first word names it: by SERVER:NAME, or by its name alone if
 // only one server has that.
 func (p *program) getPrompt(ctx context.Context, host *Host, words []string) (*PromptResult, error) {
-	given, err := pairs(words[1:])
+	arguments, err := pairs(words[1:])
 	if err != nil {
 		return nil, err
-	}
-	arguments := make(map[string]string)
-	for key, values := range given {
-		if arguments[key] = values[0]; len(values) > 1 {
-			return nil, usageError("%s is given twice", key)
-		}
 	}
 	e, err := p.find(ctx, host, "prompt", words[0])
 	if err != nil {

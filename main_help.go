@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -39,8 +40,8 @@ func (p *program) commands() []command {
 			"A tool is SERVER:TOOL, or TOOL alone if no other server has it.", "files:read_file",
 			p.onHost(p.list("tools"))},
 		{"call", "TOOL [KEY=VALUE ...]", "call a tool, without a model", "The tool's schema says what is a text, a " +
-			"number, true, null, or JSON;\nthe words of a list repeat KEY. A JSON object, @FILE or - in place of the " +
-			"words goes to\nthe tool unchecked. -o FILE gets images and other bytes of the result, or else its text.",
+			"number, true or null; lists and\nobjects are JSON. A JSON object, @FILE or - in place of the words goes to " +
+			"the tool\nunchecked. -o FILE gets images and other bytes of the result, or else its text.",
 			"files:read_file path=notes.txt head=10", p.onHost(p.call)},
 		{"resources", "[SERVER ...]", "list the resources of every server, or of some", "", "files",
 			p.onHost(p.list("resources"))},
@@ -70,30 +71,27 @@ func (p *program) commands() []command {
 	}
 }
 
-// nearest returns the command that a word names, or was meant to name: it differs in one letter, or in two if it has
-// more than five. It returns nil for a word that is far from all.
+// nearest returns the command that a word names, or was meant to name; nil for a word that is far from all.
 func (p *program) nearest(word string) *command {
 	commands := p.commands()
-	for limit := range 2 + min(len(word)/6, 1) {
-		for i, c := range commands {
-			if isNear(limit, word, c.name) {
-				return &commands[i]
-			}
-		}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == word })
+	if i < 0 {
+		i = slices.IndexFunc(commands, func(c command) bool { return isNear(word, c.name) })
 	}
-	return nil
+	if i < 0 {
+		return nil
+	}
+	return &commands[i]
 }
 
-// isNear reports whether at most limit bytes have to be added, left out or changed to get b from a.
-func isNear(limit int, a, b string) bool {
-	switch {
-	case a == "" || b == "":
-		return len(a)+len(b) <= limit
-	case a[0] == b[0]:
-		return isNear(limit, a[1:], b[1:])
+// isNear reports whether each of two words has at most one letter that the other one has not. The order may differ.
+func isNear(a, b string) bool {
+	left := b
+	for _, letter := range a {
+		left = strings.Replace(left, string(letter), "", 1)
 	}
-	return limit > 0 &&
-		(isNear(limit-1, a[1:], b) || isNear(limit-1, a, b[1:]) || isNear(limit-1, a[1:], b[1:]))
+	common := len(b) - len(left)
+	return len(b)-common <= 1 && len(a)-common <= 1
 }
 
 // usage is what help prints.

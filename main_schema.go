@@ -19,14 +19,12 @@ type schema struct {
 	Description string
 	Default     json.RawMessage
 	Enum        []any
-	Const       any
 	Properties  map[string]json.RawMessage
 	Required    []string
-	Additional  json.RawMessage `json:"additionalProperties"`
+	Additional  any `json:"additionalProperties"`
 	Items       json.RawMessage
 	AnyOf       []json.RawMessage
 	OneOf       []json.RawMessage
-	AllOf       []json.RawMessage
 	Ref         string `json:"$ref"`
 
 	root json.RawMessage // what its references are about
@@ -42,7 +40,7 @@ func toolSchema(t *Tool) *schema {
 	return (&schema{root: t.InputSchema, left: &left}).sub(t.InputSchema)
 }
 
-// sub reads a schema within s: its members, and those of what it refers to with $ref, or as the first of allOf.
+// sub reads a schema within s: its members, and those of what it refers to.
 func (s *schema) sub(text json.RawMessage) *schema {
 	sub := &schema{root: s.root, left: s.left}
 	if *s.left--; *s.left < 0 {
@@ -57,19 +55,14 @@ func (s *schema) sub(text json.RawMessage) *schema {
 			target = members[name]
 		}
 		sub = s.sub(target)
-	} else if len(sub.AllOf) > 0 {
-		sub = s.sub(sub.AllOf[0])
+		_ = json.Unmarshal(text, sub) // its own members go before the others
 	}
-	_ = json.Unmarshal(text, sub) // its own members go before the others
 	return sub
 }
 
 // either returns the schemas of which a value needs to fit one: s alone, if it does not name several. Each value of an
 // enumeration is one, whose type is its JSON.
 func (s *schema) either() (all []*schema) {
-	if s.Const != nil {
-		s.Enum = []any{s.Const}
-	}
 	for _, value := range s.Enum {
 		text, _ := PlainJSON(value)
 		all = append(all, &schema{Type: string(text)})
@@ -135,63 +128,43 @@ func (s *schema) describe(indent string) (text string) {
 }
 
 // object makes an object of KEY=VALUE words.
-func (s *schema) object(given map[string][]string) (json.RawMessage, error) {
+func (s *schema) object(given map[string]string) (json.RawMessage, error) {
 	object := make(map[string]json.RawMessage)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		text, known := s.Properties[name]
-		if !known {
-			text = s.Additional
-		}
-		p, words := s.sub(text), given[name]
-		if object[name] = p.value(words...); text == nil || string(text) == "false" {
+		if !known && (s.Additional == nil || s.Additional == false) {
 			return nil, fmt.Errorf("it takes no %q", name)
-		} else if object[name] == nil {
-			return nil, fmt.Errorf("%s has the type %s, which %.200q does not fit", name, p.kind(), strings.Join(words, " "))
+		}
+		p := s.sub(text)
+		if object[name] = p.value(given[name]); object[name] == nil {
+			return nil, fmt.Errorf("%s has the type %s, which %.200q does not fit", name, p.kind(), given[name])
 		}
 	}
 	for _, name := range s.Required {
-		if given[name] == nil {
+		if object[name] == nil {
 			return nil, fmt.Errorf("%s is missing", name)
 		}
 	}
 	return PlainJSON(object)
 }
 
-// value returns words as JSON, by the first of the types that they fit; nil if they fit none.
-func (s *schema) value(words ...string) json.RawMessage {
+// value returns a word as JSON, by the first of the types that it fits; nil if it fits none. What can be anything is a
+// text, unless it is JSON.
+func (s *schema) value(word string) json.RawMessage {
+	text, _ := PlainJSON(word)
+	raw := json.RawMessage(strings.TrimSpace(word))
+	isJSON := json.Valid(raw)
+	begins := map[string]string{"integer": "-0123456789", "number": "-0123456789", "boolean": "tf", "null": "n",
+		"array": "[", "object": "{"}
 	for _, one := range s.either() {
-		if value := one.fit(words); value != nil {
-			return value
+		name, _ := one.Type.(string)
+		switch {
+		case name == "string", name == string(text), name == "" && !isJSON:
+			return text
+		case !isJSON, name == "integer" && bytes.ContainsAny(raw, ".eE"):
+		case name == "", name == string(raw), strings.IndexByte(begins[name], raw[0]) >= 0:
+			return raw
 		}
 	}
 	return nil
-}
-
-// fit is value for a single type. Several words, or one that does not begin with a bracket, are the elements of an
-// array.
-func (s *schema) fit(words []string) json.RawMessage {
-	raw := json.RawMessage(strings.TrimSpace(words[0]))
-	text, _ := PlainJSON(words[0])
-	name, _ := s.Type.(string)
-	first := map[string]string{"": `-0123456789tfn"[{`, "integer": "-0123456789", "number": "-0123456789",
-		"boolean": "tf", "null": "n", "array": "[", "object": "{"}[name]
-	isJSON := json.Valid(raw)
-	switch {
-	case name == "array" && (len(words) > 1 || !bytes.HasPrefix(raw, []byte("["))):
-		elements := make([]json.RawMessage, len(words))
-		for i, word := range words {
-			if elements[i] = s.sub(s.Items).value(word); elements[i] == nil {
-				return nil
-			}
-		}
-		raw, _ = PlainJSON(elements)
-	case len(words) > 1:
-		return nil
-	case name == "string", name == string(text), name == "" && !isJSON:
-		return text
-	case isJSON && name == string(raw): // of an enumeration
-	case !isJSON, strings.IndexByte(first, raw[0]) < 0, name == "integer" && bytes.ContainsAny(raw, ".eE"):
-		return nil
-	}
-	return raw
 }
