@@ -294,7 +294,7 @@ func (c *chat) help(context.Context, string) error {
 		}
 		c.screen.Show(Look{}, fmt.Sprintf(format, usage, command.what))
 	}
-	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line, Alt-Enter and Ctrl-J " +
+	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line and Alt-Enter " +
 		"begin a new one. Tab completes commands and resources, Up and Down show what was said before. A question " +
 		"that begins with a slash needs a space before it.\nCtrl-C cancels what is running and keeps the " +
 		"conversation; twice, it ends the chat.")

@@ -128,8 +128,7 @@ func (t *Terminal) begin() {
 		return
 	}
 	t.draft.complete, t.draft.history = t.Complete, openHistory()
-	go t.readKeys(time.Now().Add(typingGap)) // and the next one until the program ends
-	<-time.After(typingGap)
+	go t.readKeys()
 }
 
 // readLines reads all lines. It ends with in.
@@ -146,8 +145,8 @@ func (t *Terminal) readLines() {
 	}
 }
 
-// readKeys reads all keys; early are those that come before then. It ends with in.
-func (t *Terminal) readKeys(early time.Time) {
+// readKeys reads all keys. It ends with in.
+func (t *Terminal) readKeys() {
 	defer close(t.typed)
 	defer t.Close()
 	buffer := make([]byte, 64<<10)
@@ -158,11 +157,7 @@ func (t *Terminal) readKeys(early time.Time) {
 		if err != nil {
 			return
 		}
-		in := buffer[:n]
-		if time.Now().Before(early) { // it was typed before begin, with a LF for each Enter
-			in = bytes.ReplaceAll(in, []byte("\n"), []byte("\r"))
-		}
-		t.press(in)
+		t.press(buffer[:n])
 	}
 }
 

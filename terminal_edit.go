@@ -36,7 +36,7 @@ func sequenceKey(end string) rune {
 		"A": keyUp, "B": keyDown, "C": keyRight, "D": keyLeft, "H": keyStart, "F": keyEnd,
 		"1~": keyStart, "7~": keyStart, "4~": keyEnd, "8~": keyEnd, "3~": keyDelete, "200~": keyPaste,
 		"1;5C": keyWordRight, "1;3C": keyWordRight, "5C": keyWordRight, "c": keyWordRight,
-		"1;5D": keyWordLeft, "1;3D": keyWordLeft, "5D": keyWordLeft, "d": keyWordLeft, "13;2u": '\n', // Shift-Enter
+		"1;5D": keyWordLeft, "1;3D": keyWordLeft, "5D": keyWordLeft, "d": keyWordLeft, "13;2u": -'\r', // Shift-Enter
 	}[end]
 }
 
@@ -172,9 +172,9 @@ func (e *editor) erase(to int) {
 // candidates are to be shown, Ctrl-Z or a paste that is lost; else 0.
 func (e *editor) press(key rune, pasted string) rune {
 	switch key {
-	case '\r', '\n', -'\r', -'\n':
-		continued := key == '\r' && e.at > 0 && e.at == len(e.cells) && e.cells[e.at-1] == `\`
-		if e.single || key == '\r' && !continued {
+	case '\r', '\n', -'\r': // Enter, also as it was typed before the terminal gave the keys, and Alt-Enter
+		continued := key > 0 && e.at > 0 && e.at == len(e.cells) && e.cells[e.at-1] == `\`
+		if e.single || key > 0 && !continued {
 			return '\r'
 		} else if continued {
 			e.erase(e.at - 1)

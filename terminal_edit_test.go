@@ -90,9 +90,9 @@ func TestEdit(t *testing.T) {
 		{family + "\U0001F3FB\x7f", "", 0, 2, ">"},
 		{"a\u200d" + left, "a\u200d", 0, 2, "> a\u200d"},
 		{"x" + strings.Repeat("\u0301", 99) + "\x7f", "", 0, 3, ""},
-		{"one\ntwo\x1b\rthree" + up + up + "X", "oneX\ntwo\nthree", 0, 6, "> oneX\n  two\n  three"},
+		{"one\x1b\rtwo\x1b[13;2uthree" + up + up + "X", "oneX\ntwo\nthree", 0, 6, "> oneX\n  two\n  three"},
 		{"one\\\rtwo" + up + home + down + "X", "one\nXtwo", 1, 3, "> one\n  Xtwo"},
-		{"three\n\ntwo" + up + up + end, "three\n\ntwo", 0, 7, "> three\n\n  two"},
+		{"three\x1b\r\x1b\rtwo" + up + up + end, "three\n\ntwo", 0, 7, "> three\n\n  two"},
 		{strings.Repeat("0123456789", 5) + up + "X", "", 0, 16, ""},
 		{"日" + strings.Repeat("本", 19), "日" + strings.Repeat("本", 19), 1, 6,
 			"> 日" + strings.Repeat("本", 17) + "\n  本本"},
@@ -149,7 +149,7 @@ func TestEditMeanwhile(t *testing.T) {
 	for _, columns := range []int{40, 80, 200} {
 		terminal, v := editTerminal(columns, 8)
 		answer := prompts(t, terminal)
-		terminal.press([]byte("one\n日本"))
+		terminal.press([]byte("one\x1b\r日本"))
 		terminal.screen.Show(Look{}, "a note")
 		terminal.press([]byte("語"))
 		assert.Equal(t, v.Text(), "a note\n> one\n  日本語")
@@ -202,7 +202,7 @@ func TestEditWindow(t *testing.T) {
 	v.Resize(40, 6)
 	terminal.press(nil)
 	assert.Equal(t, v.Text(), "a line\n> one two three four")
-	terminal.press([]byte("\n2\n3\n4\n5\n6\n7"))
+	terminal.press([]byte(strings.ReplaceAll("\n2\n3\n4\n5\n6\n7", "\n", "\x1b\r")))
 	assert.DeepEqual(t, v.Rows()[1:], []string{"  3", "  4", "  5", "  6", "  7"})
 	terminal.press([]byte("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[A\x1b[Hx"))
 	assert.DeepEqual(t, v.Rows()[1:], []string{"  x2", "  3", "  4", "  5", "  6"})
