@@ -8,7 +8,8 @@ import (
 	"unsafe"
 )
 
-// openTerminal gives the program a terminal for stdin, stdout and stderr, whose window has so many columns.
+// openTerminal gives the program a terminal for stdin, stdout and stderr, whose window has so many columns. Its mode has
+// to be the same when the program has ended.
 func (p *programRun) openTerminal(columns uint16) error {
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
@@ -40,6 +41,13 @@ func (p *programRun) openTerminal(columns uint16) error {
 	if err != nil {
 		return err
 	}
+	mode := func() (m syscall.Termios) {
+		_ = raw.Control(func(fd uintptr) {
+			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TCGETS, uintptr(unsafe.Pointer(&m)))
+		})
+		return m
+	}
+	before := mode()
 	p.columns, p.keyboard = int(columns), keyboard
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = tty, tty, tty
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -67,6 +75,9 @@ func (p *programRun) openTerminal(columns uint16) error {
 				output, _, ended := bytes.Cut(buffer[:n], []byte{0})
 				_, _ = p.log.Write(output)
 				if ended {
+					if after := mode(); after != before || failed != 0 {
+						p.t.Errorf("the program leaves its terminal as %v, and not %v: %v", after, before, failed)
+					}
 					end.Close()
 				}
 				if err != nil {

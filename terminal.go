@@ -78,9 +78,6 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 // Interactive reports whether there is a user to ask.
 func (t *Terminal) Interactive() bool { return t.user }
 
-// typingGap is the time in which what has been typed arrives.
-const typingGap = 15 * time.Millisecond
-
 // Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of ctx.
 func (t *Terminal) Prompt(ctx context.Context, prompt string) (string, error) {
 	ctx, unlock := t.lock(ctx)
@@ -246,13 +243,12 @@ const maxLine = 4095
 // ask shows a question and returns what answers it: but for the draft, what is typed after the question. When ctx has
 // ended, nobody waits for an answer: the question is not shown.
 func (t *Terminal) ask(ctx context.Context, question rendered, e *editor) (string, error) {
-	if t.start.Do(t.begin); e != t.draft {
-		<-time.After(typingGap) // by then, what was typed before has arrived
-	}
+	t.start.Do(t.begin)
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
 	if e != t.draft {
+		<-time.After(15 * time.Millisecond) // by then, what was typed before has arrived
 		if dropped := t.drop(); dropped != "" {
 			t.screen.tell(Look{Max: 160}, "(ignored, because it was typed before the question: "+dropped+")")
 		}

@@ -1,7 +1,7 @@
 // terminal_bsd.go - what macOS and the BSDs call the requests of terminal_unix.go.
 // SPDX-License-Identifier: 0BSD
 
-//go:build darwin || freebsd || netbsd || openbsd || dragonfly
+//go:build unix && !linux
 
 package main
 

@@ -43,17 +43,13 @@ func sequenceKey(end string) rune {
 // sequence is an escape sequence, or the beginning of one. Whatever breaks it is a key of its own.
 var sequence = regexp.MustCompile(`^\x1b[\[O](\[?[ -?]{0,64}([@-~]?))`)
 
-// next takes the first key out of what is unread, and what was pasted with keyPaste. ok is false if none is whole.
+// next takes the first key out of what is unread, and what was pasted with a second keyPaste. ok is false if none is
+// whole.
 func (k *keys) next() (key rune, pasted string, ok bool) {
-	for !k.pasting {
+	if !k.pasting {
 		size, key := firstKey(k.unread)
-		if size == 0 {
-			return 0, "", false
-		}
 		k.unread, k.pasting = k.unread[size:], key == keyPaste
-		if key != 0 && !k.pasting {
-			return key, "", true
-		}
+		return key, "", size > 0
 	}
 	const mark = "\x1b[201~"
 	text, rest, ended := bytes.Cut(k.unread, []byte(mark))

@@ -1,7 +1,7 @@
 // terminal_unix.go - a terminal's size, its keys, and what stops its programs, on Unix.
 // SPDX-License-Identifier: 0BSD
 
-//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+//go:build unix
 
 package main
 
