@@ -6,6 +6,7 @@ package main
 import (
 	"regexp"
 	"slices"
+	"sort"
 	"strings"
 	"unicode"
 )
@@ -17,13 +18,12 @@ type markdown struct {
 	folder
 	window int // its columns; all but code and tables is folded at maxAnswerWidth
 
-	rest   string   // not decided yet
-	inLine bool     // the marks at the beginning of the line have been read
-	style  Style    // of the line
-	fence  string   // ends the code that the lines are part of; "" if they are not
-	quoted bool     // which is in a quote
-	rows   []string // of a table that has not ended
-	size   int      // of them, in bytes
+	rest   string // not decided yet
+	inLine bool   // the marks at the beginning of the line have been read
+	style  Style  // of the line
+	fence  string // ends the code that the lines are part of; "" if they are not
+	quoted bool   // which is in a quote
+	rows   string // of a table that has not ended
 }
 
 // What is held back, in bytes.
@@ -67,19 +67,19 @@ func newMarkdown(columns int, styled bool) *markdown {
 	return &markdown{window: columns, folder: folder{styled: styled}}
 }
 
-// write returns what can be shown after the next piece of the text.
-func (m *markdown) write(text string) string {
+// write returns what can be shown after the next piece of the text; all of it if that is the end.
+func (m *markdown) write(text string, end bool) string {
 	m.rest += strings.ReplaceAll(text, "\t", "    ")
-	m.lines(true)
-	return m.take()
-}
-
-// end returns what was held back.
-func (m *markdown) end() string {
-	m.lines(false)
-	m.table()
-	m.place()
-	return strings.TrimSuffix(m.take(), "\n") // of a table
+	m.lines(!end)
+	if end {
+		m.table()
+		m.place()
+	}
+	out := m.out.String()
+	if m.out.Reset(); end {
+		out = strings.TrimSuffix(out, "\n") // of a table
+	}
+	return out
 }
 
 // lines lays out what can be decided. more says that the text may go on.
@@ -94,43 +94,29 @@ func (m *markdown) lines(more bool) {
 			}
 			continue
 		}
-		line, rest, ended := strings.Cut(m.rest, "\n")
-		n := len(line)
-		if m.fence != "" {
-			m.put(line, m.style)
-		} else {
-			n = m.inline(line, m.style, more && !ended)
-		}
+		line, _, ended := strings.Cut(m.rest, "\n")
+		m.rest = m.rest[m.inline(line, m.style, more && !ended):]
 		if !ended {
-			m.rest = m.rest[n:]
 			return
 		}
-		m.rest = rest
-		m.endLine()
+		m.newline()
+		m.rest, m.inLine, m.style = m.rest[1:], false, ""
 	}
-}
-
-func (m *markdown) endLine() {
-	m.newline()
-	m.inLine, m.style = false, ""
 }
 
 // begin reads a mark at the beginning of a line. It reports whether it could decide what that is.
 func (m *markdown) begin(more bool) bool {
 	row, limit := m.fence == "" && m.column == 0 && strings.HasPrefix(strings.TrimLeft(m.rest, " "), "|"), maxSpan
 	if row {
-		limit = maxTable - m.size
+		limit = maxTable - len(m.rows)
 	}
 	line, _, ended := strings.Cut(m.rest[:min(len(m.rest), limit)], "\n")
 	if whole := ended || !more || len(line) == limit; !whole && (row || undecided.MatchString(line)) {
 		return false
 	}
 	if row && len(line) < limit {
-		m.rows, m.size = append(m.rows, line), m.size+len(line)
+		m.rows += line + "\n"
 		m.rest = strings.TrimPrefix(m.rest[len(line):], "\n")
-		if len(m.rows) == 2 && !delimiter.MatchString(line) {
-			m.table()
-		}
 		return true
 	}
 	m.table()
@@ -160,7 +146,7 @@ func (m *markdown) begin(more bool) bool {
 		}
 	case is(item):
 		m.inLine = false
-		m.lead(strings.Trim(bullet.ReplaceAllString(mark, "•"), " ")+" ", false)
+		m.lead(strings.NewReplacer("-", "•", "+", "•", "*", "•").Replace(strings.TrimSpace(mark))+" ", false)
 	}
 	m.rest = m.rest[len(mark):]
 	return true
@@ -169,7 +155,7 @@ func (m *markdown) begin(more bool) bool {
 // inline lays out text within a line, as far as that can be decided, and returns how much that was.
 func (m *markdown) inline(text string, style Style, more bool) int {
 	rest := text
-	for marker := 0; m.styled && marker >= 0; {
+	for marker := 0; m.styled && m.fence == "" && marker >= 0; {
 		if marker = strings.IndexAny(rest, "`$\\*_"); marker >= 0 {
 			m.put(rest[:marker], style)
 			rest = rest[marker:]
@@ -220,99 +206,73 @@ func (m *markdown) span(text string, style Style, more bool) int {
 	return 1
 }
 
-// table lays out the table that has ended: in columns if each has room for its words, else as a list.
+// table lays out the table that has ended, in columns that are as wide as the window has room for. Words are broken
+// only where there is no room without. A table of too many columns, and what is none, stays as it was written.
 func (m *markdown) table() {
-	rows := m.rows
-	m.rows, m.size = nil, 0
-	if len(rows) < 2 || !delimiter.MatchString(rows[1]) {
-		for _, row := range rows {
-			m.inline(row, "", false)
-			m.endLine()
+	rows := strings.Split(m.rows, "\n")
+	rows, m.rows = rows[:len(rows)-1], ""
+	for _, breaks := range []bool{false, true} {
+		if len(rows) < 2 || !delimiter.MatchString(rows[1]) {
+			break
 		}
-		return
+		widest := sort.Search(m.window, func(n int) bool {
+			_, used := m.grid(rows, n+1, breaks)
+			return used > m.window
+		})
+		if widest > 0 {
+			lines, _ := m.grid(rows, widest, breaks)
+			m.out.WriteString(strings.Join(lines, "\n") + "\n")
+			return
+		}
 	}
-	var grid [][]string
-	var whole, least []int // how wide each column would be, and its longest word
-	for i, row := range slices.Delete(rows, 1, 2) {
+	for _, row := range rows {
+		m.inline(row, "", false)
+		m.newline()
+	}
+}
+
+// grid lays out the rows of a table in columns that are no wider than that, unless words are which it does not break.
+func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string, used int) {
+	var cells [][][]string // the lines of each, by row and column
+	var widths []int
+	style := Bold
+	for _, row := range slices.Concat(rows[:1], rows[2:]) {
 		row = strings.TrimPrefix(strings.TrimSpace(strings.ReplaceAll(row, `\|`, "\x00")), "|")
-		grid = append(grid, strings.Split(strings.TrimSuffix(row, "|"), "|"))
-		for j, cell := range grid[i] {
-			cell = strings.TrimSpace(strings.ReplaceAll(cell, "\x00", "|"))
-			if grid[i][j] = cell; j == len(whole) {
-				whole, least = append(whole, 1), append(least, 1)
+		var split [][]string
+		for j, text := range strings.Split(strings.TrimSuffix(row, "|"), "|") {
+			cell := markdown{folder: folder{columns: widest, breaks: breaks, styled: m.styled}}
+			cell.inline(strings.TrimSpace(strings.ReplaceAll(text, "\x00", "|")), style, false)
+			cell.place()
+			split = append(split, strings.Split(cell.out.String(), "\n"))
+			if j == len(widths) {
+				widths = append(widths, 1)
 			}
-			for _, word := range m.cell(cell, 1, i) {
-				least[j] = max(least[j], plainWidth(word))
-			}
-			whole[j] = max(whole[j], least[j], plainWidth(m.cell(cell, 1<<20, i)[0]))
-		}
-	}
-	columns, used := slices.Clone(least), 3*(len(least)-1)
-	for _, n := range least {
-		used += n
-	}
-	if used > m.window {
-		m.list(grid)
-		return
-	}
-	for grown := -1; grown < used; {
-		grown = used
-		for j := len(columns) - 1; j >= 0; j-- { // the last one often has the most text
-			if columns[j] < whole[j] && used < m.window {
-				columns[j]++
-				used++
+			for _, line := range split[j] {
+				widths[j] = max(widths[j], plainWidth(line))
 			}
 		}
+		cells, style = append(cells, split), ""
 	}
 	var rule []string
-	for _, n := range columns {
+	for _, n := range widths {
 		rule = append(rule, strings.Repeat("─", n))
 	}
-	for i, row := range grid {
-		cells, height := make([][]string, len(columns)), 1
-		for j, cell := range row {
-			cells[j] = m.cell(cell, columns[j], i)
-			height = max(height, len(cells[j]))
-		}
-		for line := range height {
-			texts := make([]string, len(columns))
-			for j, n := range columns {
-				if line < len(cells[j]) {
-					texts[j] = cells[j][line]
+	for i, row := range cells {
+		for more, at := true, 0; more; at++ {
+			more = false
+			texts := make([]string, len(widths))
+			for j, n := range widths {
+				if j < len(row) && at < len(row[j]) {
+					texts[j] = row[j][at]
+					more = more || at+1 < len(row[j])
 				}
 				texts[j] += strings.Repeat(" ", n-plainWidth(texts[j]))
 			}
-			m.out.WriteString(strings.TrimRight(strings.Join(texts, " │ "), " ") + "\n")
+			lines = append(lines, strings.TrimRight(strings.Join(texts, " │ "), " "))
 		}
 		if i == 0 {
-			m.out.WriteString(strings.Join(rule, "─┼─") + "\n")
+			lines = append(lines, strings.Join(rule, "─┼─"))
 		}
 	}
-}
-
-// list lays out a table whose columns have no room: each cell after its column's head.
-func (m *markdown) list(grid [][]string) {
-	for i, row := range grid[1:] {
-		if i > 0 {
-			m.endLine()
-		}
-		for j, cell := range row {
-			if m.hang, m.hung = "  ", 2; j < len(grid[0]) {
-				m.inline(grid[0][j]+": ", Bold, false)
-			}
-			m.inline(cell, "", false)
-			m.endLine()
-		}
-	}
-}
-
-// cell returns the rows of a cell of the i-th row of a table.
-func (m *markdown) cell(text string, columns, i int) []string {
-	c, style := markdown{folder: folder{columns: columns, styled: m.styled}}, Style("")
-	if i == 0 {
-		style = Bold
-	}
-	c.inline(text, style, false)
-	c.place()
-	return strings.Split(c.take(), "\n")
+	return lines, width(strings.Join(rule, "─┼─"))
 }

@@ -106,7 +106,7 @@ func TestMarkdownStreams(t *testing.T) {
 	} {
 		window, m := newVT(600, 4), newMarkdown(600, true)
 		m.columns = 600
-		_, _ = io.WriteString(window, strings.ReplaceAll(m.write(test.text), "\n", "\r\n"))
+		_, _ = io.WriteString(window, strings.ReplaceAll(m.write(test.text, false), "\n", "\r\n"))
 		got := strings.Join(strings.Fields(strings.ReplaceAll(window.Text(), "\n", " \n ")), " ")
 		want := strings.Join(strings.Fields(strings.ReplaceAll(test.want, "\n", " \n ")), " ")
 		assert.Check(t, is.Equal(got, want), "%q", test.text)
@@ -117,10 +117,10 @@ func TestMarkdownStreams(t *testing.T) {
 func TestMarkdownTableBound(t *testing.T) {
 	m := newMarkdown(80, true)
 	rows := "| a | b |\n|---|---|\n" + strings.Repeat("| 1 | 2 |\n", maxTable/5)
-	assert.Assert(t, strings.Contains(m.write(rows), "1 │ 2"))
+	assert.Assert(t, strings.Contains(m.write(rows, false), "1 │ 2"))
 	row := "|" + strings.Repeat(" word", maxTable)
-	assert.Assert(t, len(m.write(row))+maxTable > len(row))
-	assert.Assert(t, len(m.rest)+m.size <= maxTable)
+	assert.Assert(t, len(m.write(row, false))+maxTable > len(row))
+	assert.Assert(t, len(m.rest)+len(m.rows) <= maxTable)
 }
 
 // In whatever answer and window: the letters are all there, in order, no row is broken by the terminal but within a
@@ -159,8 +159,8 @@ func FuzzMarkdown(f *testing.F) {
 
 		m := newMarkdown(int(columns), color)
 		for rest := answer; rest != ""; rest = rest[min(7, len(rest)):] {
-			m.write(rest[:min(7, len(rest))])
-			held := len(m.rest) + m.size + m.word.Len()
+			m.write(rest[:min(7, len(rest))], false)
+			held := len(m.rest) + len(m.rows) + m.word.Len()
 			assert.Assert(t, held <= maxSpan+maxTable+maxWord+7, "%d", held)
 		}
 	})

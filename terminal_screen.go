@@ -272,10 +272,7 @@ func (s *Screen) stream(m *markdown, text string, end bool) {
 		if m.window = s.Columns(); s.broken {
 			m.resume()
 		}
-		text = m.write(text)
-		if end {
-			text += m.end()
-		}
+		text = m.write(text, end)
 	}
 	if s.broken = false; end {
 		text += "\n"
@@ -594,6 +591,7 @@ func runeWidth(r rune) int {
 type folder struct {
 	columns int
 	styled  bool
+	breaks  bool // words that have no room in a row
 	out     strings.Builder
 	word    strings.Builder
 	wide    int   // the columns of the word
@@ -626,7 +624,7 @@ func (f *folder) put(text string, style Style) {
 		f.word.WriteRune(r)
 		if f.wide += runeWidth(r); f.hung+f.wide > f.columns || f.word.Len() > maxWord {
 			f.place()
-			f.long = true
+			f.long = !f.breaks
 		}
 	}
 }
@@ -679,19 +677,8 @@ func (f *folder) resume() {
 	}
 }
 
-// take returns what has been laid out since it was called last.
-func (f *folder) take() string {
-	out := f.out.String()
-	f.out.Reset()
-	return out
-}
-
-// bullet matches the mark of an item of a list, or a word that could be one; listed with the blanks around it,
-// or what stands before a tab.
-var (
-	bullet = regexp.MustCompile(`^[-+*•–]`)
-	listed = regexp.MustCompile(`^[ \t]*(?:(?:[-+*•–]|\d+\.)[ \t]+|[^\t]+\t)?`)
-)
+// listed matches the mark of an item of a list with the blanks around it, or what stands before a tab.
+var listed = regexp.MustCompile(`^[ \t]*(?:(?:[-+*•–]|\d+\.)[ \t]+|[^\t]+\t)?`)
 
 // fold returns a text of lines that are no wider than a window, if their words are not.
 func fold(text string, columns int) string {
@@ -705,7 +692,7 @@ func fold(text string, columns int) string {
 		f.put(strings.ReplaceAll(line[len(mark):], "\t", "    "), "")
 	}
 	f.place()
-	return f.take()
+	return f.out.String()
 }
 
 // IsTerminal reports whether a file is a terminal. The null device is a character device, too.

@@ -89,7 +89,7 @@ func (c *chatScreen) typed(text string) (shown string) {
 // answered is what the window shows of an answer, and the next prompt.
 func (c *chatScreen) answered(text string) string {
 	m := newMarkdown(c.want.columns, true)
-	return m.write(text) + m.end() + "\n\n\x1b[1m>\x1b[0m "
+	return m.write(text, true) + "\n\n\x1b[1m>\x1b[0m "
 }
 
 // ask types a question and waits for the answer.
