@@ -256,7 +256,7 @@ func (t *Terminal) ask(ctx context.Context, question rendered, e *editor) (strin
 	if t.edits {
 		t.edit(question, e)
 	} else {
-		t.screen.ask(question)
+		t.screen.ask(question, false)
 	}
 	var entered []string
 	var err error
@@ -287,7 +287,7 @@ func (t *Terminal) edit(question rendered, e *editor) {
 	if e.prompt = string(question[end:]) + " "; plainWidth(e.prompt) > t.screen.Columns()-4 {
 		question, end, e.prompt = question+"\n", len(question)+1, ""
 	}
-	t.screen.askAbove(question[:end], e == t.draft)
+	t.screen.ask(question[:end], e == t.draft)
 	if len(t.typed) == 0 { // else the answer is there
 		t.open = e
 		t.screen.edit(e.draw(t.screen.Columns(), t.screen.Rows()))
@@ -330,7 +330,7 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 	if t.always[server] || t.always[one] {
 		return Decision{}
 	}
-	t.screen.begin(aQuestion)
+	t.screen.begin("question")
 	approved, arguments, draft := Decision{}, call.Arguments, ""
 	for {
 		question := t.screen.render(Look{}, t.mayCall(server, tool))
@@ -371,7 +371,7 @@ func (t *Terminal) change(ctx context.Context, arguments string) (string, error)
 	if command == "" || !t.edits {
 		return t.ask(ctx, "the arguments, a JSON object (an empty line keeps them):", new(editor))
 	}
-	t.screen.ask("") // so that nothing else is written
+	t.screen.ask("", false) // so that nothing else is written
 	changed, err := t.inEditor(ctx, command, strings.TrimSpace(arguments)+"\n")
 	t.screen.answered(true)
 	if err != nil && ctx.Err() == nil {
@@ -524,7 +524,7 @@ func (t *Terminal) Confirm(ctx context.Context, what, text, question string) boo
 	}
 	ctx, unlock := t.lock(ctx)
 	defer unlock()
-	t.screen.begin(aQuestion)
+	t.screen.begin("question")
 	return t.confirm(ctx, about, question) == nil
 }
 
@@ -548,7 +548,7 @@ func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*E
 // fill has the user fill in a form, and change it until it can be sent (MCP 2026-07-28, client, elicitation). A form
 // without fields is a question of yes or no.
 func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (content map[string]any, err error) {
-	t.screen.begin(aQuestion)
+	t.screen.begin("question")
 	asks := t.screen.name(who, t.screen.Columns()-20) + " asks:"
 	about := []passage{{Look{Style: Bold}, asks}, {Look{Frame: lineMark}, r.Message}}
 	if r.Mode == "url" {

@@ -185,7 +185,7 @@ func TestMarkdownInterrupted(t *testing.T) {
 	v.Text("- **A bold item** of a list that is")
 	s.Show(Look{}, "a note")
 	v.Text(" folded, and")
-	s.ask("sure?")
+	s.ask("sure?", false)
 	v.Text(" goes on.\n- Next")
 	s.Show(Look{}, "another note")
 	s.answered(false)

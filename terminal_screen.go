@@ -36,37 +36,20 @@ type Screen struct {
 	user           io.Writer // gets the questions: stderr, or else the terminal; see openUser
 	window         *os.File  // the terminal that has the window
 
-	mu       sync.Mutex // guards the following; held during a write
-	drawn    drawing    // below all texts: the status, or the answer that is being edited
-	open     bool       // the last text, written or held, did not end its line
-	broken   bool       // another text has ended that line
-	asking   bool       // a question is open
-	above    bool       // lines that are written meanwhile go above its answer
-	held     []piece    // written while the question is open
-	heldSize int        // of them, in bytes
-	last     paragraph
+	mu       sync.Mutex         // guards the following; held during a write
+	drawn    drawing            // below all texts: the status, or the answer that is being edited
+	open     bool               // the last text, written or held, did not end its line
+	asking   bool               // a question is open
+	above    bool               // lines that are written meanwhile go above its answer
+	held     []func()           // write what came while the question was open
+	heldSize int                // in bytes
+	last     string             // the kind of the last paragraph; see begin
 	cut      int                // how many texts Preview has cut
 	kept     [maxKept][2]string // the last of them, each with what it is of before it
 }
 
 // rendered is a text that may be written: it comes from Screen.render, or is a constant.
 type rendered string
-
-// piece is a text on its way to stderr or stdout.
-type piece struct {
-	w    io.Writer
-	text rendered
-}
-
-// paragraph is a kind of text. An empty line separates two kinds, and each question from the one before it.
-type paragraph int
-
-const (
-	noParagraph paragraph = iota // what comes next is the first
-	aText                        // of the model
-	aCall
-	aQuestion
-)
 
 // Style is how the letters of a text look.
 type Style string
@@ -161,19 +144,15 @@ func (s *Screen) render(look Look, text string) rendered {
 	if s.Live && !look.Exact {
 		text = fold(text, s.Columns())
 	}
-	return s.style(look.Style, rendered(text))
+	if s.Color && look.Style != "" && text != "" {
+		text = string(look.Style) + text + string(plain)
+	}
+	return rendered(text)
 }
 
 // name is a peer's name within a sentence of the program: cut, and with nothing hidden in it.
 func (s *Screen) name(text string, columns int) string {
 	return fit(exactly(s.Secrets.Mask(text)), max(columns, 8))
-}
-
-func (s *Screen) style(style Style, text rendered) rendered {
-	if !s.Color || style == "" || text == "" {
-		return text
-	}
-	return rendered(style) + text + rendered(plain)
 }
 
 // Show shows a text, with the end of its line, on stderr.
@@ -230,31 +209,25 @@ func (s *Screen) showLines(w io.Writer, lines rendered) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open {
-		s.hold(piece{w, "\n"})
-		s.broken = true
+		s.hold(w, "\n")
 	}
-	s.hold(piece{w, lines})
+	s.hold(w, lines)
 }
 
 // Print writes a text to stdout, which may be a file: only a terminal's control characters become visible.
-func (s *Screen) Print(text string) error {
-	out := rendered(s.Secrets.Mask(text))
-	if s.Answers {
-		out = rendered(Visible(string(out)))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.write(piece{s.stdout, out})
-}
+func (s *Screen) Print(text string) error { return s.print(Look{Exact: true}, text) }
 
 // List prints a text of the program: on a terminal, it is folded.
-func (s *Screen) List(text string) error {
-	if !s.Answers {
-		return s.Print(text)
+func (s *Screen) List(text string) error { return s.print(Look{}, text) }
+
+func (s *Screen) print(look Look, text string) error {
+	out := rendered(s.Secrets.Mask(text))
+	if s.Answers {
+		out = s.render(look, text)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.write(piece{s.stdout, s.render(Look{}, text)})
+	return s.write(s.stdout, out)
 }
 
 // PrintJSON prints JSON, with escapes for what steers a terminal: so it stays the same JSON.
@@ -269,35 +242,35 @@ func (s *Screen) stream(m *markdown, text string, end bool) {
 		text = Visible(text)
 	}
 	if m != nil {
-		if m.window = s.Columns(); s.broken {
+		if m.window = s.Columns(); !s.open {
 			m.resume()
 		}
 		text = m.write(text, end)
 	}
-	if s.broken = false; end {
+	if end {
 		text += "\n"
 	}
-	s.hold(piece{s.stdout, rendered(text)})
+	s.hold(s.stdout, rendered(text))
 }
 
-// hold writes a piece, or keeps it until the open question is answered. It needs the lock, as does write.
-func (s *Screen) hold(p piece) {
-	ended := strings.HasSuffix(string(p.text), "\n")
-	if !s.asking || s.above && s.held == nil && ended || s.heldSize+len(p.text) > maxHeld {
-		_ = s.write(p)
-	} else if p.text != "" {
-		s.held, s.heldSize, s.open = append(s.held, p), s.heldSize+len(p.text), !ended
+// hold writes a text, or keeps it until the open question is answered. It needs the lock, as does write.
+func (s *Screen) hold(w io.Writer, text rendered) {
+	ended := strings.HasSuffix(string(text), "\n")
+	if !s.asking || s.above && s.held == nil && ended || s.heldSize+len(text) > maxHeld {
+		_ = s.write(w, text)
+	} else if text != "" {
+		s.held, s.heldSize, s.open = append(s.held, func() { _ = s.write(w, text) }), s.heldSize+len(text), !ended
 	}
 }
 
-func (s *Screen) write(p piece) error {
-	if p.text == "" {
+func (s *Screen) write(w io.Writer, text rendered) error {
+	if text == "" {
 		return nil
 	}
 	drawn := s.drawn
 	s.draw(drawing{})
-	_, err := io.WriteString(p.w, string(p.text))
-	if s.open = !strings.HasSuffix(string(p.text), "\n"); !s.open || s.asking {
+	_, err := io.WriteString(w, string(text))
+	if s.open = !strings.HasSuffix(string(text), "\n"); !s.open || s.asking {
 		s.draw(drawn)
 	}
 	return err
@@ -306,42 +279,40 @@ func (s *Screen) write(p piece) error {
 // Status draws the last line anew, cut to the window; "" removes it. Nothing happens while another text is on the
 // last line, or where lines cannot be drawn again.
 func (s *Screen) Status(text string) {
-	status := string(s.render(Look{Max: s.Columns() - 1}, text)) // in the last column some terminals begin a new line
+	d, status := drawing{}, string(s.render(Look{Max: s.Columns() - 1}, text)) // the last column may begin a new line
+	if status != "" {
+		d = drawing{[]string{status}, 0, status}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case !s.Live || s.open || s.asking:
-	case status == "":
-		s.draw(drawing{})
-	default:
-		s.draw(drawing{[]string{status}, 0, status})
+	if s.Live && !s.open && !s.asking {
+		s.draw(d)
 	}
 }
 
-// draw draws what stands below all texts in place of what is drawn there. It needs the lock.
+// draw draws what stands below all texts over what is drawn there: nothing disappears that comes back, which would
+// flicker. It needs the lock.
 func (s *Screen) draw(d drawing) {
-	old, out, rest, last := s.drawn, "", "", len(d.rows)-1
-	if old.rows != nil {
+	out, rest := strings.Join(d.rows, "\x1b[K\n"), ""
+	if old := s.drawn; old.rows != nil {
 		up := s.height(old.before) - 1 // the window may be narrower now
 		for _, row := range old.rows[:old.row] {
 			up += s.height(row)
 		}
-		out = "\r" + strings.Repeat("\x1b[A", up) + "\x1b[J"
-		if last == 0 && len(old.rows) == 1 && s.height(old.rows[0]) == 1 {
-			out, rest = "\r", "\x1b[K" // nothing disappears that comes back: it would flicker
-		}
+		out, rest = "\r"+strings.Repeat("\x1b[A", up)+out, "\x1b[J"
 	}
-	switch s.drawn = d; {
-	case len(old.rows) == 1 && last == 0 && old.before == old.rows[0] && d.before == d.rows[0] &&
-		strings.HasPrefix(d.before, old.before) && d.before != old.before: // typed at the end
-		out = d.before[len(old.before):]
-	case last >= 0:
-		out += strings.Join(d.rows, "\n") + rest + strings.Repeat("\x1b[A", last-d.row)
+	out += rest
+	if last := len(d.rows) - 1; last >= 0 {
+		out += strings.Repeat("\x1b[A", last-d.row)
 		if d.row < last || d.before != d.rows[last] {
 			out += "\r" + d.before // whose width the terminal knows best
 		}
 	}
-	if out != "" {
+	typed, more := strings.CutPrefix(d.before, s.drawn.before)
+	if more && slices.Equal(s.drawn.rows, []string{s.drawn.before}) && slices.Equal(d.rows, []string{d.before}) {
+		out = typed // at the end
+	}
+	if s.drawn = d; out != "" {
 		_, _ = io.WriteString(s.user, out)
 	}
 }
@@ -349,14 +320,15 @@ func (s *Screen) draw(d drawing) {
 // height is how many rows of the window a line takes.
 func (s *Screen) height(line string) int { return max(plainWidth(line)-1, 0)/s.Columns() + 1 }
 
-// begin puts an empty line before a paragraph that is to stand apart from the one before.
-func (s *Screen) begin(next paragraph) {
+// begin puts an empty line before a paragraph of such a kind ("text", "call" or "question"), unless it is the first
+// after begin(""), or a call after a call.
+func (s *Screen) begin(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Live && !s.asking && next != noParagraph && s.last != noParagraph && (next != s.last || next == aQuestion) {
-		_ = s.write(piece{s.stderr, "\n"})
+	if s.Live && !s.asking && kind != "" && s.last != "" && (kind != "call" || s.last != kind) {
+		_ = s.write(s.stderr, "\n")
 	}
-	s.last = next
+	s.last = kind
 }
 
 // rows returns passages in rows of the window.
@@ -376,23 +348,19 @@ func (s *Screen) pageSize(question rendered) int {
 	return max(size, 1)
 }
 
-// ask opens a question, at whose end the cursor stays, after a blank if the row has room for it.
-func (s *Screen) ask(text rendered) {
+// ask opens a question, at whose end the cursor stays, after a blank if the row has room for it. above has lines go
+// above its answer meanwhile.
+func (s *Screen) ask(text rendered, above bool) {
 	if last := text[strings.LastIndexByte(string(text), '\n')+1:]; width(string(last))%s.Columns() != 0 {
 		text += " "
 	}
-	s.askAbove(text, false)
-}
-
-// askAbove opens a question below whose text something is edited. above has lines go above that meanwhile.
-func (s *Screen) askAbove(text rendered, above bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draw(drawing{})
 	if s.open { // of an answer that is still being streamed
-		text, s.broken = "\n"+text, true
+		text = "\n" + text
 	}
-	_ = s.write(piece{s.user, text})
+	_ = s.write(s.user, text)
 	s.asking, s.above, s.open = true, above, false // the answer ends the line
 }
 
@@ -420,11 +388,11 @@ func (s *Screen) answered(entered bool) {
 	if drawn := s.drawn; drawn.rows != nil || !entered {
 		s.drawn = drawing{}
 		below := strings.Repeat("\x1b[B", max(len(drawn.rows)-1-drawn.row, 0))
-		_ = s.write(piece{s.user, rendered(below + "\n")})
+		_ = s.write(s.user, rendered(below+"\n"))
 	}
 	s.open = false
-	for _, p := range s.held {
-		_ = s.write(p)
+	for _, write := range s.held {
+		write()
 	}
 	s.held, s.heldSize = nil, 0
 }

@@ -65,7 +65,7 @@ func (v *View) Begin(awaited string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.text = v.Screen.Secrets.Writer(viewText{v})
-	v.Screen.begin(noParagraph)
+	v.Screen.begin("")
 	v.awaited, v.waiting = awaited, time.Now()
 	if v.Quiet || !v.Screen.Live {
 		return
@@ -133,7 +133,7 @@ func (v viewText) Write(piece []byte) (int, error) {
 			v.answer = newMarkdown(v.Screen.Columns(), v.Screen.Color)
 		}
 		v.Screen.Status("")
-		v.Screen.begin(aText)
+		v.Screen.begin("text")
 		text = strings.TrimLeft(text, "\r\n")
 	}
 	v.Screen.stream(v.answer, text, false)
@@ -248,7 +248,7 @@ func (v *View) ended(e Event) {
 	case !s.Live:
 		v.line(0, "< %s %s%s", e.Call.Name, outcome, s.keep(about, e.Output.Text))
 	default:
-		s.begin(aCall)
+		s.begin("call")
 		look, mark := Look{Style: Green, Max: s.Columns()}, "✓"
 		if e.Err != nil {
 			look.Style, mark = Red, "✗"
