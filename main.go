@@ -129,8 +129,7 @@ type program struct {
 	trust                    bool        // the folder's configuration
 	server                   string      // a command line, or a URL
 	headers                  http.Header // for the URL
-	session                  string      // the file that -session names, or that /load put in its place
-	release                  func()      // unlocks the session
+	session                  string      // the file that -session names
 	protocol, approve        string
 	system                   string
 	http                     string   // where serve listens; empty for stdio
@@ -161,7 +160,6 @@ type program struct {
 	approval  sync.Once                               // shows once why calls are refused
 	chatting  bool                                    // the command is a chat
 	turn      atomic.Pointer[context.CancelCauseFunc] // what the next interrupt ends, if it is not the program
-	prompting atomic.Pointer[context.CancelCauseFunc] // ends what a chat waits for, when there is something to show
 	samples   atomic.Int64                            // sampling requests of servers, for this question
 	processes sync.Map                                // of servers: *Stdio, also those that have ended
 	logs      map[string]*serverLog                   // by the server's name

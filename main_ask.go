@@ -39,11 +39,11 @@ func (p *program) ask(ctx context.Context, question string) error {
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
 	p.chatting = chat
-	session, err := p.resume(ctx)
-	defer func() { p.release() }()
+	session, release, err := p.resume(ctx)
 	if err != nil {
 		return err
 	}
+	defer release()
 	host, done, err := p.host(ctx)
 	if err != nil {
 		return err
@@ -144,41 +144,40 @@ func (p *program) systemPrompt(host *Host) string {
 const sessionWait = 5 * time.Minute // for a session that another process has locked
 
 // resume locks and returns the conversation of -session, an empty one if there is no such file yet. It waits for
-// another program that has locked it, but in a chat: there the user can end that.
-func (p *program) resume(ctx context.Context) (*Session, error) {
-	p.release = func() {}
+// another program that has locked it.
+func (p *program) resume(ctx context.Context) (session *Session, release func(), err error) {
 	if p.session == "" {
-		return new(Session), nil
+		return new(Session), func() {}, nil
 	}
-	release, err := LockSession(p.session)
-	if errors.Is(err, ErrSessionBusy) && !p.chatting {
+	note := time.AfterFunc(moment, func() {
 		p.note("waiting for another mcpagent, which has the session %s open", p.session)
-		waiting, cancel := context.WithTimeout(ctx, sessionWait)
-		defer cancel()
-		release, err = AwaitSession(waiting, p.session)
+	})
+	defer note.Stop()
+	waiting, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	if release, err = LockSession(waiting, p.session); err != nil {
+		return nil, nil, cmp.Or(context.Cause(ctx), fmt.Errorf("-session: %w", err))
 	}
-	if err != nil {
-		return nil, cmp.Or(context.Cause(ctx), fmt.Errorf("-session: %w", err))
-	}
-	p.release = release
-	session, err := LoadSession(p.session)
+	session, err = LoadSession(p.session)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return new(Session), nil
+		return new(Session), release, nil
 	case err != nil:
-		return nil, fmt.Errorf("-session: %w", err)
+		release()
+		return nil, nil, fmt.Errorf("-session: %w", err)
 	}
-	return session, nil
+	return session, release, nil
 }
 
-// keep writes the agent's conversation to -session, unless the file has it already.
+// keep puts the agent's conversation into the session, and that into -session, unless the file has it already.
 func (p *program) keep(session *Session, agent *Agent) error {
 	same := func(a, b ChatMessage) bool { return string(a.Content) == string(b.Content) }
-	if p.session == "" || slices.EqualFunc(session.History, agent.History, same) {
-		return nil
-	}
+	unchanged := p.session == "" || slices.EqualFunc(session.History, agent.History, same)
 	session.Model, session.History = p.mistral().Model, agent.History
 	session.Usage.Add(agent.Usage)
+	if unchanged {
+		return nil
+	}
 	if err := SaveSession(p.session, session); err != nil {
 		return fmt.Errorf("-session: %w", err)
 	}

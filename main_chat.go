@@ -12,8 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 )
 
 // errQuit ends a chat: the user has asked for it.
@@ -26,9 +24,8 @@ type chat struct {
 	view  *View
 	agent *Agent
 
-	session     *Session // of -session; an empty one if there is none
+	session     *Session // what /save writes, and after each answer -session
 	answers     *report  // to the last question
-	usage       Usage    // of all questions
 	attached    []string // resources for the next question
 	images      []string // in them: see ChatMessage
 	interrupted bool     // the last thing that the user did was an interrupt: the next one ends the program
@@ -39,18 +36,19 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 	if !IsTerminal(os.Stderr) {
 		return usageError("a chat asks on stderr, which is not a terminal: give a question as an argument or on stdin")
 	}
-	c := &chat{program: p, host: host, view: p.newView(host), session: session, usage: session.Usage}
+	c := &chat{program: p, host: host, view: p.newView(host), session: session}
 	c.agent, c.answers = p.newAgent(host, c.view)
 	c.agent.History = session.History
 	c.agent.OnText, c.screen.Keep = c.view.Text, true
 	defer p.turn.Store(nil)
 	defer p.watch(ctx, host)()
-	var done func()
-	c.terminal.Complete, done = c.completion(ctx)
-	defer done()
+	c.terminal.Complete = func(text string) []string { return c.complete(ctx, text) }
 	c.say(fmt.Sprintf("mcpagent %s with %s; /help shows the commands, Ctrl-D quits", version, c.mistral().Model))
 	for {
-		line, err := c.prompt(ctx)
+		c.screen.Show(Look{}, "")
+		open, end := c.begin(ctx)
+		line, err := c.terminal.Prompt(open, "> ")
+		end(nil)
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -62,7 +60,10 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 			c.interrupted = true
 			c.say("(Ctrl-C once more, Ctrl-D or /quit ends the chat)")
 			continue
+		case strings.TrimSpace(line) == "":
+			continue
 		}
+		c.interrupted = false
 		turn, end := c.begin(ctx)
 		err = c.do(turn, line)
 		c.interrupted = context.Cause(turn) == ErrCancelled
@@ -90,24 +91,6 @@ func (c *chat) begin(ctx context.Context) (context.Context, context.CancelCauseF
 	return ctx, cancel
 }
 
-// prompt reads what the user wants. An empty line is nothing.
-func (c *chat) prompt(ctx context.Context) (line string, err error) {
-	for err == nil && strings.TrimSpace(line) == "" {
-		c.screen.Show(Look{}, "")
-		open, end := c.begin(ctx)
-		c.prompting.Store(&end)
-		line, err = c.terminal.Prompt(open, "> ")
-		c.prompting.Store(nil)
-		if end(nil); err == errInterjected {
-			err = nil
-		}
-	}
-	if err == nil {
-		c.interrupted = false
-	}
-	return line, err
-}
-
 // do carries out a line. What begins with a slash is a command; a blank or a second slash before it makes it a
 // question.
 func (c *chat) do(ctx context.Context, line string) error {
@@ -122,11 +105,9 @@ func (c *chat) do(ctx context.Context, line string) error {
 		return c.question(ctx, strings.TrimSpace(line))
 	}
 	name, args, _ := strings.Cut(line[1:], " ")
-	for _, command := range chatCommands() {
-		if command.name == name && command.args == "FILE" && args == "" {
-			return fmt.Errorf("/%s takes the name of a file", name)
-		} else if command.name == name {
-			return command.run(c, ctx, strings.TrimSpace(args))
+	for _, command := range c.commands() {
+		if command.name == name {
+			return command.run(ctx, strings.TrimSpace(args))
 		}
 	}
 	return fmt.Errorf("there is no command /%s; /help lists the commands", name)
@@ -181,7 +162,6 @@ func (c *chat) send(ctx context.Context, question string, images ...string) erro
 	c.agent.System = c.systemPrompt(c.host) // of more servers than before
 	_, err := c.agent.Chat(ctx, question, images...)
 	c.view.End()
-	c.usage.Add(c.agent.Usage)
 	saved := c.keep(c.session, c.agent)
 	if isTooLong(err) {
 		err = fmt.Errorf("%w (/compact puts a summary in place of the oldest part, /save FILE keeps it, /clear begins "+
@@ -204,105 +184,72 @@ func isTooLong(err error) bool {
 // say shows what the program itself says.
 func (c *chat) say(text string) { c.screen.Show(Look{Style: Faint}, text) }
 
-// completion returns what a word may become: a command, a server after it, or @SERVER:URI. The resources are listed
-// beside it, until done.
-func (c *chat) completion(ctx context.Context) (complete func(text string) []string, done func()) {
-	ctx, cancel := context.WithCancel(ctx)
-	var known atomic.Pointer[[]string]
-	var lister sync.WaitGroup
-	var listing atomic.Bool
-	list := func() {
-		defer listing.Store(false)
-		soon, cancel := context.WithTimeout(ctx, glance)
-		defer cancel()
-		var uris []string
-		for _, s := range c.host.Status() {
-			if client, err := c.host.Client(soon, s.Name); s.Err == nil && err == nil {
-				resources, _ := client.ListResources(soon)
-				for _, r := range resources {
-					if word := "@" + s.Name + ":" + r.URI; mention.FindString(word) == word { // else it cannot be one
-						uris = append(uris, word)
-					}
-				}
+// complete returns what the last word of a text may become: a command, or @SERVER:URI of what the servers list within
+// a second.
+func (c *chat) complete(ctx context.Context, text string) (words []string) {
+	word := text[strings.LastIndexAny(text, " \t\n")+1:]
+	if word == text {
+		for _, command := range c.commands() {
+			words = append(words, "/"+command.name)
+		}
+	}
+	soon, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
+	for _, s := range c.host.Status() {
+		if s.Err != nil || !strings.HasPrefix(word, "@") {
+			continue
+		}
+		client, err := c.host.Client(soon, s.Name)
+		if err != nil {
+			continue
+		}
+		resources, _ := client.ListResources(soon)
+		for _, r := range resources {
+			if uri := "@" + s.Name + ":" + r.URI; mention.FindString(uri) == uri { // else it cannot be one
+				words = append(words, uri)
 			}
 		}
-		known.Store(&uris)
 	}
-	complete = func(text string) (words []string) {
-		word := text[strings.LastIndexAny(text, " \t\n")+1:]
-		switch {
-		case strings.HasPrefix(word, "@"):
-			if listing.CompareAndSwap(false, true) {
-				lister.Go(list) // for the next Tab
-			}
-			if uris := known.Load(); uris != nil {
-				words = *uris
-			}
-		case strings.HasPrefix(text, "/model "):
-			known, _ := c.lists.Load(c.mistral().BaseURL) // once it has been read: Tab does not wait for it
-			models, _ := known.([]ModelInfo)
-			for _, m := range offered(models) {
-				words = append(words, m.ID)
-			}
-		case strings.HasPrefix(text, "/") && word != text:
-			words = ServerNames(c.servers)
-		case strings.HasPrefix(text, "/"):
-			for _, command := range chatCommands() {
-				words = append(words, "/"+command.name)
-			}
-		}
-		return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return !strings.HasPrefix(w, word) })
-	}
-	return complete, func() {
-		cancel()
-		lister.Wait()
-	}
+	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, word) })
 }
 
 // chatCommand is a command after a slash.
 type chatCommand struct {
 	name, args, what string
-	run              func(c *chat, ctx context.Context, args string) error
+	run              func(ctx context.Context, args string) error
 }
 
-func chatCommands() []chatCommand {
+func (c *chat) commands() []chatCommand {
+	ofServers := func(run func(context.Context, *Host, ...string) error) func(context.Context, string) error {
+		return func(ctx context.Context, args string) error { return run(ctx, c.host, strings.Fields(args)...) }
+	}
 	return []chatCommand{
-		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; or show a tool", (*chat).listTools},
-		{"servers", "[SERVER]", "show how the servers are", (*chat).listServers},
-		{"reconnect", "[SERVER ...]", "start servers again, now: without a name, those that are not running",
-			(*chat).reconnect},
-		{"show", "[N]", "show all of a result that was cut, or of the last one", (*chat).show},
-		{"resource", "[[SERVER:]URI]", "add a resource to the next question, or list them", (*chat).resource},
-		{"prompt", "[NAME KEY=VALUE ...]", "ask with a prompt of a server, or list them", (*chat).askPrompt},
-		{"model", "[NAME]", "show the model, or choose another", (*chat).chooseModel},
-		{"usage", "", "show the tokens used so far", (*chat).showUsage},
-		{"compact", "", "put a summary in place of the oldest part of the conversation", (*chat).compact},
-		{"clear", "", "begin a new conversation", (*chat).clear},
-		{"save", "FILE", "write the conversation to a file", (*chat).save},
-		{"load", "FILE", "continue the conversation in a file", (*chat).load},
-		{"help", "", "show this", (*chat).help},
-		{"quit", "", "end the chat, as Ctrl-D does", func(*chat, context.Context, string) error { return errQuit }},
+		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; or show a tool", ofServers(c.list("tools"))},
+		{"servers", "[SERVER]", "show how the servers are", ofServers(c.listServers)},
+		{"reconnect", "[SERVER]", "start a server again, or those that are not running", c.reconnect},
+		{"show", "[N]", "show all of a result that was cut, or of the last one", c.show},
+		{"resource", "[[SERVER:]URI]", "add a resource to the next question, or list them", c.resource},
+		{"prompt", "[NAME KEY=VALUE ...]", "ask with a prompt of a server, or list them", c.askPrompt},
+		{"model", "[NAME]", "show the model, or choose another", c.chooseModel},
+		{"usage", "", "show the tokens used so far", c.showUsage},
+		{"compact", "", "put a summary in place of the older half of the conversation", c.compact},
+		{"clear", "", "begin a new conversation", c.clear},
+		{"save", "FILE", "write the conversation to a file", c.save},
+		{"load", "FILE", "continue the conversation in a file", c.load},
+		{"help", "", "show this", c.help},
+		{"quit", "", "end the chat, as Ctrl-D does", func(context.Context, string) error { return errQuit }},
 	}
 }
 
 func (c *chat) help(context.Context, string) error {
-	for _, command := range chatCommands() {
-		usage := strings.TrimSpace("/" + command.name + " " + command.args)
-		format := "%-28s\t%s"
-		if c.screen.Columns() < 64 {
-			format = "%s\n    %s"
-		}
-		c.screen.Show(Look{}, fmt.Sprintf(format, usage, command.what))
+	for _, command := range c.commands() {
+		c.screen.Show(Look{}, fmt.Sprintf("%-28s\t%s", "/"+command.name+" "+command.args, command.what))
 	}
 	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line and Alt-Enter " +
 		"begin a new one. Tab completes commands and resources, Up and Down show what was said before. A question " +
 		"that begins with a slash needs a space before it.\nCtrl-C cancels what is running and keeps the " +
 		"conversation; twice, it ends the chat.")
 	return nil
-}
-
-func (c *chat) listTools(ctx context.Context, name string) error {
-	return c.list("tools")(ctx, c.host, strings.Fields(name)...)
 }
 
 func (c *chat) show(ctx context.Context, number string) error {
@@ -313,48 +260,32 @@ func (c *chat) show(ctx context.Context, number string) error {
 	return c.terminal.Page(ctx, about, text)
 }
 
-func (c *chat) listServers(ctx context.Context, server string) error {
-	return c.program.listServers(ctx, c.host, strings.Fields(server)...)
-}
-
-// reconnect starts servers again, and waits for them: those of these names, or else those that are not running, or the
-// only one.
-func (c *chat) reconnect(ctx context.Context, args string) error {
-	names, known := strings.Fields(args), ServerNames(c.servers)
+// reconnect starts servers again: that of this name, or else those that are not running. It waits a moment for them: a
+// start that takes longer goes on beside the chat.
+func (c *chat) reconnect(ctx context.Context, name string) error {
+	var names []string
 	for _, s := range c.host.Status() {
-		if args == "" && (len(known) == 1 || s.Err != nil && !isStarting(s)) {
+		if s.Name == name || name == "" && s.Err != nil && !isStarting(s) {
 			names = append(names, s.Name)
 		}
 	}
-	if len(names) == 0 {
-		return fmt.Errorf("all servers are running, or starting; /reconnect starts again one of: %s",
-			strings.Join(known, ", "))
+	if names == nil {
+		return fmt.Errorf("nothing is to be started again: /reconnect takes the name of a server, one of %s, or starts those "+
+			"that are not running", strings.Join(ServerNames(c.servers), ", "))
 	}
-	starting, end := context.WithCancelCause(ctx)
-	defer end(nil)
-	c.prompting.Store(&end)
-	defer c.prompting.Store(nil)
-	c.view.Begin("starting " + strings.Join(names, ", "))
-	var work sync.WaitGroup
+	soon, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
 	for _, name := range names {
 		if l := c.logins[name]; l != nil {
-			if r := l.asking.Load(); r != nil {
-				c.screen.Show(Look{}, r.question.Load().text)
+			if q := l.asking.Load(); q != nil {
+				c.screen.Show(Look{}, q.text)
 				continue
 			}
 			l.failed.Store(nil)
 		}
-		work.Go(func() { // a start that is not waited for to its end goes on beside the chat
-			if err := c.host.Restart(starting, name); err != nil && starting.Err() == nil {
-				c.screen.Show(Look{Style: Red, Max: maxShown}, err.Error())
-			} else {
-				_ = c.program.listServers(ctx, c.host, name) // whose state says what failed
-			}
-		})
+		_ = c.host.Restart(soon, name) // which goes on; the list has its state
 	}
-	work.Wait()
-	c.view.End()
-	return nil
+	return c.listServers(ctx, c.host, names...)
 }
 
 func (c *chat) resource(ctx context.Context, name string) error {
@@ -398,12 +329,12 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 
 func (c *chat) showUsage(context.Context, string) error {
 	c.say(fmt.Sprintf("last question: %s\nall questions: %s\nthe conversation: %s",
-		tokens(c.agent.Usage), tokens(c.usage), Plural(len(c.agent.History), "message")))
+		tokens(c.agent.Usage), tokens(c.session.Usage), Plural(len(c.agent.History), "message")))
 	return nil
 }
 
 func (c *chat) clear(context.Context, string) error {
-	c.agent.History, c.attached, c.images = nil, nil, nil
+	c.agent.History, c.session.History, c.attached, c.images = nil, nil, nil, nil
 	said := "(a new conversation)"
 	if c.program.session != "" {
 		said = fmt.Sprintf("(a new conversation; its first answer replaces the one in %s)", c.program.session)
@@ -412,50 +343,32 @@ func (c *chat) clear(context.Context, string) error {
 	return nil
 }
 
-// lock locks a session. That of -session is locked already, and stays so after release.
-func (c *chat) lock(path string) (release func(), err error) {
-	if c.program.session != "" && SessionLock(path) == SessionLock(c.program.session) {
-		return func() {}, nil
-	}
-	return LockSession(path)
-}
-
 func (c *chat) save(_ context.Context, path string) error {
-	release, err := c.lock(path)
-	if err != nil {
-		return err
+	if path == "" {
+		return errors.New("/save takes the name of a file")
 	}
-	defer release()
-	err = SaveSession(path, &Session{Model: c.mistral().Model, Usage: c.usage, History: c.agent.History})
+	err := SaveSession(path, c.session)
 	if err == nil {
-		c.say(fmt.Sprintf("(%s in %s)", Plural(len(c.agent.History), "message"), path))
+		c.say(fmt.Sprintf("(%s in %s)", Plural(len(c.session.History), "message"), path))
 	}
 	return err
 }
 
-// load continues another conversation. With -session, what follows is kept in its file; the one before stays as it is.
+// load continues another conversation. It is none for a chat whose own would be replaced by it.
 func (c *chat) load(_ context.Context, path string) error {
-	release, err := func() {}, error(nil)
-	before := c.program.session
-	other := before != "" && SessionLock(path) != SessionLock(before)
-	if other {
-		if release, err = LockSession(path); err != nil {
-			return err
-		}
+	switch {
+	case path == "":
+		return errors.New("/load takes the name of a file")
+	case c.program.session != "":
+		return fmt.Errorf("what follows would replace the conversation in %s: leave this chat, and run: mcpagent -session %s",
+			c.program.session, word(path))
 	}
 	session, err := LoadSession(path)
 	if err != nil {
-		release()
 		return err
 	}
-	c.session, c.agent.History, c.usage = session, session.History, session.Usage
-	said := fmt.Sprintf("(%s from %s)", Plural(len(session.History), "message"), path)
-	if other {
-		c.release()
-		c.program.session, c.release = path, release
-		said += fmt.Sprintf("\n(what follows is kept in %s; %s stays as it is)", path, before)
-	}
-	c.say(said)
+	c.session, c.agent.History = session, session.History
+	c.say(fmt.Sprintf("(%s from %s)", Plural(len(session.History), "message"), path))
 	return nil
 }
 

@@ -110,7 +110,7 @@ func TestCompactFails(t *testing.T) {
 	}
 	c, _, _ := chatOf(t)
 	c.agent.History = turnsOf(100)
-	assert.ErrorContains(t, c.compact(t.Context(), ""), "too short: what a summary would replace has about 30 tokens")
+	assert.ErrorContains(t, c.compact(t.Context(), ""), "too short: what a summary would replace has about 25 tokens")
 	c.baseURL = "" // the stand-in
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "cannot write a summary")
 }
@@ -160,8 +160,8 @@ func TestCompactOffered(t *testing.T) {
 	}
 }
 
-// Tab completes resources that a question can name, and waits for no server.
-func TestResourcesCompleted(t *testing.T) {
+// Tab completes commands, and resources that a question can name.
+func TestChatCompletes(t *testing.T) {
 	c, _, _ := chatOf(t)
 	library := NewLibrary(fstest.MapFS{"herons.md": {Data: []byte("wade")}, "a@b.md": {Data: []byte("mail")}})
 	synctest.Test(t, func(t *testing.T) {
@@ -172,10 +172,8 @@ func TestResourcesCompleted(t *testing.T) {
 		}}}, nil)
 		defer c.host.Close()
 		c.host.Start(t.Context())
-		complete, done := c.completion(t.Context())
-		defer done()
-		assert.Equal(t, len(complete("what of @n")), 0)
-		synctest.Wait()
-		assert.DeepEqual(t, complete("what of @n"), []string{"@notes:library:///herons.md"})
+		assert.DeepEqual(t, c.complete(t.Context(), "what of @n"), []string{"@notes:library:///herons.md"})
+		assert.DeepEqual(t, c.complete(t.Context(), "/re"), []string{"/reconnect", "/resource"})
+		assert.Equal(t, len(c.complete(t.Context(), "see /re")), 0)
 	})
 }

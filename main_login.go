@@ -24,13 +24,7 @@ import (
 )
 
 const loginTime = 10 * time.Minute // for a person to log in
-const pageTime = 2 * time.Second   // for a page to reach the browser
-
-// errGivenUp ends a login that its person does not want any more.
-var errGivenUp = errors.New("it was given up")
-
-// errInterjected ends a chat's prompt, so that what waits for it is shown.
-var errInterjected = errors.New("there is something to show")
+const pageTime = time.Second       // for a request of the browser, and for the page that answers it
 
 // login is the authorization at one server.
 type login struct {
@@ -38,8 +32,8 @@ type login struct {
 	server *Server
 	oauth  *OAuth
 	fixed  string                   // the redirect URI of the configuration
-	asking atomic.Pointer[redirect] // what a person is asked now; nil if nothing
-	asked  atomic.Int64             // for how long a person was asked before that, in all, in nanoseconds
+	asking atomic.Pointer[question] // what a person is asked, until that login has ended; nil if nothing
+	asked  atomic.Int64             // for how long before that, in all, in nanoseconds
 	failed atomic.Pointer[error]    // why the last login failed: there is no other one before /reconnect
 }
 
@@ -120,29 +114,26 @@ func (p *program) closeLogins() {
 // withLogins does what needs servers, and does it again after each login that somebody was asked for meanwhile, when
 // the server has its tools. A chat goes on without.
 func (p *program) withLogins(ctx context.Context, host *Host, do func() error) error {
-	for {
-		err := do()
-		var r *redirect
-		for _, l := range p.logins {
-			r = cmp.Or(r, l.asking.Load())
-		}
-		if r == nil || p.chatting {
-			return err
-		}
-		select {
-		case <-r.ended:
-			_, _ = host.Tools(ctx, r.login.server.Name)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	err := do()
+	for _, l := range p.logins {
+		if q := l.asking.Load(); q != nil && !p.chatting {
+			select {
+			case <-q.ended:
+				_, _ = host.Tools(ctx, l.server.Name)
+				return p.withLogins(ctx, host, do)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
 		}
 	}
+	return err
 }
 
 // waited is Server.Waited.
 func (l *login) waited() (total time.Duration, now bool) {
 	total = time.Duration(l.asked.Load())
-	if r := l.asking.Load(); r != nil {
-		return total + time.Since(r.question.Load().since), true
+	if q := l.asking.Load(); q != nil {
+		return total + time.Since(q.since), true
 	}
 	return total, false
 }
@@ -169,29 +160,29 @@ func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) 
 	if l.fixed == "" {
 		u.Host = listener.Addr().String()
 	}
-	return &redirect{login: l, uri: u, listener: listener, ended: make(chan struct{})}, nil
+	r := &redirect{login: l, uri: u, ended: make(chan struct{})}
+	r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
+	r.work.Go(func() { _ = r.page.Serve(listener) }) // until Close
+	return r, nil
 }
 
 // redirect is what the browser comes back to: a server on this machine, for one login.
 type redirect struct {
 	*login
-	uri      *url.URL
-	listener net.Listener
-	page     http.Server
-	unused   sync.Map                      // its connections over which nothing has come yet
-	work     sync.WaitGroup                // of page
-	question atomic.Pointer[loginQuestion] // the last one
-	ended    chan struct{}                 // closed when err is set
-	err      error                         // of the flow
+	uri   *url.URL
+	page  http.Server
+	work  sync.WaitGroup // of page
+	ended chan struct{}  // closed when err is set
+	err   error          // of the flow
 }
 
-// loginQuestion is one Ask. There is a second one where the server has forgotten its client.
-type loginQuestion struct {
+// question is one Ask. There is a second one where the server has forgotten its client.
+type question struct {
+	*redirect
 	text   string // for the person
 	state  string // of the authorization request
 	since  time.Time
-	answer chan url.Values // one slot
-	giveUp context.CancelCauseFunc
+	answer chan url.Values // one slot; nil if the login is given up
 }
 
 func (r *redirect) URI() string { return r.uri.String() }
@@ -202,33 +193,23 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, errors.New("the address of the login is not one of http or https")
 	}
-	ctx, giveUp := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, loginTime, fmt.Errorf("nobody has logged in within %s", loginTime))
 	var pasting sync.WaitGroup
 	defer pasting.Wait()
 	defer cancel()
-	defer giveUp(nil)
 	text := fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
 	if r.onTerminal() && browse(address) {
 		text += ", if a browser does not by itself"
 	}
 	if text += ":\n" + address; r.terminal.Interactive() {
-		text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() + "?…"
-		if r.chatting {
-			text += "\nCtrl-C gives the login up."
-		}
+		text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() +
+			"?…\nCtrl-C gives the login up."
 	}
-	q := &loginQuestion{text, u.Query().Get("state"), time.Now(), make(chan url.Values, 1), giveUp}
-	if r.question.Swap(q) == nil {
-		r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime, ConnState: r.connState}
-		r.work.Go(func() { _ = r.page.Serve(r.listener) }) // until Close
+	q := &question{r, text, u.Query().Get("state"), time.Now(), make(chan url.Values, 1)}
+	if before := r.asking.Swap(q); before != nil {
+		r.asked.Add(int64(q.since.Sub(before.since)))
 	}
-	r.asking.Store(r)
-	defer func() {
-		r.asked.Add(int64(time.Since(q.since)))
-		r.asking.Store(nil)
-	}()
-	if r.interject(text); r.terminal.Interactive() && !r.chatting {
+	if r.screen.Show(Look{}, text); r.terminal.Interactive() && !r.chatting {
 		pasting.Go(func() {
 			line, err := r.terminal.Prompt(ctx, "address:")
 			for ; err == nil && !r.pasted(line); line, err = r.terminal.Prompt(ctx, "address:") {
@@ -238,6 +219,9 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	}
 	select {
 	case values := <-q.answer:
+		if values == nil {
+			return nil, errors.New("it was given up")
+		}
 		return values, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -247,8 +231,8 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 // giveUpLogins ends the logins that somebody is asked for, and reports whether there were any.
 func (p *program) giveUpLogins() (any bool) {
 	for _, l := range p.logins {
-		if r := l.asking.Load(); r != nil {
-			r.question.Load().giveUp(errGivenUp)
+		if q := l.asking.Load(); q != nil {
+			q.end(nil)
 			any = true
 		}
 	}
@@ -259,29 +243,30 @@ func (p *program) giveUpLogins() (any bool) {
 func (p *program) pasted(line string) bool {
 	u, err := url.Parse(strings.TrimSpace(line))
 	for _, l := range p.logins {
-		r := l.asking.Load()
-		if err == nil && r != nil && u.Host == r.uri.Host && pathOf(u) == pathOf(r.uri) && r.take(u.Query()) {
+		if q := l.asking.Load(); err == nil && q != nil && q.take(u) {
 			return true
 		}
 	}
 	return false
 }
 
-// take takes the parameters of an authorization response, if they belong to this login. Others do not end it: any
-// program on this machine, and any page in the browser, can send some.
-func (r *redirect) take(values url.Values) bool {
-	q := r.question.Load()
-	if len(values["state"]) != 1 || values.Get("state") != q.state {
+// take takes the address at which the login ends. Others do not end it: any program on this machine, and any page in
+// the browser, can send some.
+func (q *question) take(u *url.URL) bool {
+	path, values := cmp.Or(q.uri.EscapedPath(), "/"), u.Query()
+	if u.EscapedPath() != path || len(values["state"]) != 1 || values.Get("state") != q.state {
 		return false
 	}
+	q.end(values)
+	return true
+}
+
+func (q *question) end(values url.Values) {
 	select {
 	case q.answer <- values:
 	default: // the page was loaded again
 	}
-	return true
 }
-
-func pathOf(u *url.URL) string { return cmp.Or(u.EscapedPath(), "/") } // as a browser sends it
 
 const loginPage = `<!DOCTYPE html>
 <html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
@@ -293,25 +278,19 @@ const loginPage = `<!DOCTYPE html>
 
 // ServeHTTP answers the browser when the flow has ended.
 func (r *redirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	status, title, text := http.StatusBadRequest, "You are not logged in", ""
-	switch {
-	case pathOf(request.URL) != pathOf(r.uri):
-		status, title = http.StatusNotFound, "There is nothing here"
-	case request.Method != http.MethodGet:
-		status, text = http.StatusMethodNotAllowed, "A login ends with GET."
-	case !r.take(request.URL.Query()):
-		text = "This is not the end of the login that mcpagent waits for. That one goes on."
-	default:
+	status, title := http.StatusBadRequest, "You are not logged in"
+	text := "This is not the end of the login that mcpagent waits for. That one goes on."
+	if q := r.asking.Load(); request.Method == http.MethodGet && q != nil && q.take(request.URL) {
 		if <-r.ended; r.err != nil { // Close is called in any case
 			text = r.err.Error()
-			break
+		} else {
+			status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
 		}
-		status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
 	}
 	for name, value := range map[string]string{
 		"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
 		"Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-		"Referrer-Policy":         "no-referrer", "Allow": "GET",
+		"Referrer-Policy":         "no-referrer",
 	} {
 		w.Header().Set(name, value)
 	}
@@ -325,38 +304,20 @@ func (r *redirect) Close(err error) {
 	if errors.As(err, &refusal); err != nil && refusal.Code != "invalid_client" { // then another one is registered
 		r.failed.Store(&err)
 	}
+	if q := r.asking.Swap(nil); q != nil {
+		r.asked.Add(int64(time.Since(q.since)))
+	}
 	r.err = err
 	close(r.ended)
-	ctx, cancel := context.WithTimeout(context.Background(), pageTime)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*pageTime)
 	defer cancel()
-	r.unused.Range(func(conn, _ any) bool {
-		_ = conn.(net.Conn).Close()
-		return true
-	})
 	_ = r.page.Shutdown(ctx) // which waits for the page
-	_, _ = r.page.Close(), r.listener.Close()
+	_ = r.page.Close()
 	r.work.Wait()
 	if r.chatting && err == nil {
-		r.interject(fmt.Sprintf("(logged in to %s)", r.name()))
+		r.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", r.name()))
 	} else if r.chatting && !errors.Is(err, context.Canceled) { // else the chat is at its end
-		r.interject(fmt.Sprintf("the login to %s has failed: %v; /reconnect begins another", r.name(), err))
-	}
-}
-
-// connState finds the connections that a browser opens in case it needs them: Shutdown would wait for what comes.
-func (r *redirect) connState(conn net.Conn, state http.ConnState) {
-	if state == http.StateNew {
-		r.unused.Store(conn, nil)
-	} else {
-		r.unused.Delete(conn)
-	}
-}
-
-// interject shows a text at once, also while a chat waits at its prompt or for a start.
-func (p *program) interject(text string) {
-	p.screen.Show(Look{}, text)
-	if end := p.prompting.Load(); end != nil {
-		(*end)(errInterjected)
+		r.screen.Show(Look{}, fmt.Sprintf("the login to %s has failed: %v; /reconnect begins another", r.name(), err))
 	}
 }
 
@@ -419,11 +380,10 @@ func (p *program) logIn(ctx context.Context, args []string) error {
 		return fmt.Errorf("%s has \"dpop\": true, and no privateKey: a login lasts for one run", s.Name)
 	}
 	l.oauth.Listen = l.listen
-	token, err := l.oauth.Login(ctx)
-	if err != nil {
-		return err
+	if _, err = l.oauth.Login(ctx); err == nil {
+		p.note("logged in to %s", s.URL)
 	}
-	return p.showLogins(&OAuthState{Resource: s.URL, Token: token})
+	return err
 }
 
 // logOut is the command logout. The authorization server is not told: a token is of use until it expires.
@@ -444,41 +404,25 @@ func (p *program) logOut(ctx context.Context, args []string) error {
 	return err
 }
 
-// whoAmI is the command whoami: of one server, or of all that there is a login to.
-func (p *program) whoAmI(ctx context.Context, args []string) error {
-	file, err := newLoginFile("", nil)
+// whoAmI is the command whoami. It prints what a person may know of the logins.
+func (p *program) whoAmI(_ context.Context, args []string) error {
 	if len(args) > 0 {
-		_, file, err = p.remote(ctx, "whoami", args)
+		return usageError("whoami takes no arguments: it shows all logins")
 	}
+	file, err := newLoginFile("", nil)
 	if err != nil {
 		return err
 	}
-	files := []string{file.path}
-	if len(args) == 0 {
-		files, _ = filepath.Glob(filepath.Join(filepath.Dir(file.path), "*.json")) // the pattern is valid
-	}
-	var logins []*OAuthState
+	text, list := "", []any{}
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(file.path), "*.json")) // the pattern is valid
 	for _, path := range files {
-		state, err := (&loginFile{path: path}).Load()
+		l, err := (&loginFile{path: path}).Load()
 		if err != nil {
 			return err
 		}
-		if state.Token != nil {
-			logins = append(logins, state)
-		} else if len(args) > 0 {
-			return fmt.Errorf("there is no login to %s; run: mcpagent login %s", args[0], word(args[0]))
+		if l.Token == nil {
+			continue
 		}
-	}
-	if len(logins) == 0 {
-		p.note("there are no logins")
-	}
-	return p.showLogins(logins...)
-}
-
-// showLogins prints what a person may know of logins.
-func (p *program) showLogins(logins ...*OAuthState) error {
-	text, list := "", []any{}
-	for _, l := range logins {
 		if u, err := url.Parse(l.Resource); err == nil {
 			p.secrets.AddURL(u)
 		}
@@ -493,6 +437,9 @@ func (p *program) showLogins(logins ...*OAuthState) error {
 		}
 		text += fmt.Sprintf("%s\n    issuer  %s\n    scopes  %s\n    until   %s\n", l.Resource, l.Token.Issuer,
 			strings.Join(scopes, " "), until)
+	}
+	if len(list) == 0 {
+		p.note("there are no logins")
 	}
 	if p.json {
 		return p.printJSON(list)

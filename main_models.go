@@ -74,8 +74,7 @@ func (c *chat) chooseModel(ctx context.Context, name string) error {
 	}
 	c.lists.Delete(model.BaseURL) // the user may have added one
 	models, err := c.models(ctx)
-	current, known := FindModel(models, model.Model)
-	if name != "" && !known && len(models) > 0 {
+	if _, known := FindModel(models, model.Model); name != "" && !known && len(models) > 0 {
 		c.choose(before)
 		return fmt.Errorf("%s has no model %s; /model lists them", endpoint.Host, model.Model)
 	}
@@ -86,28 +85,20 @@ func (c *chat) chooseModel(ctx context.Context, name string) error {
 	if name != "" {
 		return nil
 	}
-	for _, m := range offered(models) {
-		mark, about := " ", slices.Clone(m.Aliases)
-		if m.ID == current.ID || slices.Contains(m.Aliases, current.ID) {
-			mark = "*"
+	var listed []ModelInfo // each once: Mistral lists one under each of its names
+	for _, m := range models {
+		if _, again := FindModel(listed, m.ID); again || m.Hidden {
+			continue
 		}
+		listed = append(listed, m)
+		about := slices.Clone(m.Aliases)
 		if m.Context > 0 {
 			about = append(about, Plural(m.Context, "token"))
 		}
 		if m.Vision {
 			about = append(about, "takes images")
 		}
-		c.screen.Show(Look{}, fmt.Sprintf("%s %s  %s", mark, m.ID, strings.Join(about, ", ")))
+		c.screen.Show(Look{}, fmt.Sprintf("  %s  %s", m.ID, strings.Join(about, ", ")))
 	}
 	return nil
-}
-
-// offered returns the models to offer, each once: Mistral lists one under each of its names.
-func offered(models []ModelInfo) (list []ModelInfo) {
-	for _, m := range models {
-		if _, listed := FindModel(list, m.ID); !listed && !m.Hidden {
-			list = append(list, m)
-		}
-	}
-	return list
 }

@@ -41,7 +41,7 @@ func newLoginFile(resource string, c *OAuthConfig) (*loginFile, error) {
 
 // Lock is OAuthStore.Lock.
 func (f *loginFile) Lock(ctx context.Context) (unlock func(), err error) {
-	unlock, err = AwaitSession(ctx, f.path)
+	unlock, err = LockSession(ctx, f.path)
 	if err != nil && !errors.Is(err, ErrSessionBusy) { // then nobody can write here, and Save says why
 		return func() {}, nil
 	}

@@ -115,18 +115,6 @@ func TestModels(t *testing.T) {
 	assert.ErrorContains(t, err, "refusing to send the key over plain http")
 }
 
-// Tab completes the names of models once their list has been read, and asks nobody for it.
-func TestModelsCompleted(t *testing.T) {
-	c, model, _ := chatOf(t)
-	model.Models = modelList3
-	complete, done := c.completion(t.Context())
-	defer done()
-	assert.Equal(t, len(complete("/model s")), 0)
-	assert.NilError(t, c.chooseModel(t.Context(), ""))
-	assert.DeepEqual(t, complete("/model s"), []string{"small-2603"})
-	assert.DeepEqual(t, complete("/model "), []string{"large-2512", "small-2603"})
-}
-
 // A list that does not come is not waited for again, until the user asks for it. One that failed at once is asked for.
 func TestModelsHang(t *testing.T) {
 	c, model, _ := chatOf(t)

@@ -526,7 +526,7 @@ func TestPeersLogin(t *testing.T) {
 	assert.Assert(t, is.Contains(stderr, "mcpagent login "+u.server.url+"/\n"))
 	assert.Assert(t, is.Contains(u.logIn(), "You are logged in"))
 	assert.DeepEqual(t, u.person.pages, []string{"Sign-in", "Authorize", "You are logged in"})
-	stdout, _ := u.run(0, "whoami", "notes")
+	stdout, _ := u.run(0, "whoami")
 	assert.Assert(t, is.Contains(stdout, u.authorization.url))
 	assert.Assert(t, is.Contains(stdout, "notes:read"))
 
@@ -574,8 +574,8 @@ func TestPeersLogin(t *testing.T) {
 	u.run(0, "logout", "notes")
 	_, stderr = u.run(1, "call", "who")
 	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
-	_, stderr = u.run(1, "whoami", "notes")
-	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
+	_, stderr = u.run(0, "whoami")
+	assert.Assert(t, is.Contains(stderr, "there are no logins"))
 }
 
 // TestPeersClients: the program logs in as a client that was registered beforehand, or that has a metadata document. It

@@ -18,7 +18,7 @@ import (
 // without knowing more gets a new number.
 const sessionVersion = 1
 
-const sessionPoll = 50 * time.Millisecond // between two tries to lock a session
+const sessionPoll = 50 * time.Millisecond // between two tries to lock one
 
 // ErrSessionBusy reports that another process has locked a session.
 var ErrSessionBusy = errors.New("another mcpagent has it open")
@@ -33,44 +33,34 @@ type Session struct {
 	History []ChatMessage `json:"history"`
 }
 
-// SessionLock returns the path of the lock of a session. It is the same whatever path leads to the session.
-func SessionLock(path string) string {
-	folder, name := filepath.Split(path)
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		folder, name = filepath.Split(target)
-	} else if target, err = filepath.EvalSymlinks(filepath.Clean(folder)); err == nil {
-		folder = target // of a session that is not written yet
-	}
-	if absolute, err := filepath.Abs(folder); err == nil {
-		folder = absolute
-	}
-	return filepath.Join(folder, "."+name+".lock")
-}
-
-// LockSession locks a session for this process, until release. The error wraps ErrSessionBusy if another process has
-// locked it.
-func LockSession(path string) (release func(), err error) {
-	if err = isFile(path); err == nil || errors.Is(err, fs.ErrNotExist) {
-		release, err = lockFile(SessionLock(path))
-	}
-	if err != nil {
+// LockSession locks a session for this process, until release. It waits for another process that has locked it, until
+// ctx ends: then the error wraps ErrSessionBusy. The lock is a file beside the session, also where path is a link to it.
+func LockSession(ctx context.Context, path string) (release func(), err error) {
+	folder, name := filepath.Split(target(path))
+	for {
+		if err = isFile(path); err == nil || errors.Is(err, fs.ErrNotExist) {
+			release, err = lockFile(filepath.Join(folder, "."+name+".lock"))
+		}
+		if err == nil {
+			return release, nil
+		}
+		if errors.Is(err, ErrSessionBusy) {
+			select {
+			case <-time.After(sessionPoll):
+				continue
+			case <-ctx.Done():
+			}
+		}
 		return nil, fmt.Errorf("session %s: %w", path, err)
 	}
-	return release, nil
 }
 
-// AwaitSession is LockSession, which it tries until ctx ends while another process has the session.
-func AwaitSession(ctx context.Context, path string) (release func(), err error) {
-	for {
-		if release, err = LockSession(path); !errors.Is(err, ErrSessionBusy) {
-			return release, err
-		}
-		select {
-		case <-time.After(sessionPoll):
-		case <-ctx.Done():
-			return nil, err
-		}
+// target returns the file that a link leads to: what is written there must not replace the link.
+func target(path string) string {
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		return file
 	}
+	return path
 }
 
 // isFile returns an error if a path leads to a pipe, a device or a folder: reading one might never end.
@@ -105,9 +95,7 @@ func SaveSession(path string, s *Session) (err error) {
 
 // ReplaceFile writes a file that only its owner can read. If it fails, the file is as it was before.
 func ReplaceFile(path string, text []byte) error {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // so that the file does not replace the link
-	}
+	path = target(path)
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // of mode 0600
 	if err != nil {
 		return err
@@ -126,23 +114,20 @@ func ReplaceFile(path string, text []byte) error {
 // LoadSession reads a session that SaveSession wrote: its history is taken as it is. The error wraps one of the file
 // system (fs.ErrNotExist), or describes what is wrong with the text.
 func LoadSession(path string) (*Session, error) {
+	s := new(Session)
 	var text []byte
 	err := isFile(path)
 	if err == nil {
 		text, err = os.ReadFile(path)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("load session: %w", err)
-	}
-	s := new(Session)
-	var head struct{ Version int } // read first: a later version may have another history
-	if err = json.Unmarshal(text, &head); err == nil && head.Version > sessionVersion {
-		err = fmt.Errorf("the session has version %d, and this program reads version %d: use the program that wrote it",
-			head.Version, sessionVersion)
-	} else if err == nil {
+	if err == nil {
 		err = json.Unmarshal(text, s)
 	}
-	if err == nil && (s.Version < 1 || s.History == nil) {
+	switch {
+	case s.Version > sessionVersion: // which may have another history
+		err = fmt.Errorf("the session has version %d, and this program reads version %d: use the program that wrote it",
+			s.Version, sessionVersion)
+	case err == nil && (s.Version < 1 || s.History == nil):
 		err = errors.New("not a session: it needs a version from 1 on and a history")
 	}
 	if err != nil {

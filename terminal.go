@@ -37,7 +37,7 @@ var errDeclined = errors.New("declined")
 // seen that question yet. Where the terminal does not give the keys one by one, it edits the lines itself.
 type Terminal struct {
 	// Complete, if not nil, returns the words that the last one of a text may become: of what the user types for
-	// Prompt, up to the cursor. It returns at once. It is set before the first question.
+	// Prompt, up to the cursor. It returns soon: no key is obeyed meanwhile. It is set before the first question.
 	Complete func(text string) (candidates []string)
 
 	in     *os.File

@@ -42,7 +42,7 @@ func prompts(t *testing.T, terminal *Terminal) (answer func() (string, error)) {
 	terminal.mu.Unlock()
 	return func() (string, error) {
 		if len(terminal.typed) == 0 {
-			cancel(errInterjected)
+			cancel(io.ErrNoProgress)
 		}
 		<-ended
 		cancel(nil)
@@ -154,7 +154,7 @@ func TestEditMeanwhile(t *testing.T) {
 		terminal.press([]byte("語"))
 		assert.Equal(t, v.Text(), "a note\n> one\n  日本語")
 		_, err := answer()
-		assert.ErrorIs(t, err, errInterjected)
+		assert.ErrorIs(t, err, io.ErrNoProgress)
 		assert.Equal(t, v.Text(), "a note", "it is taken away")
 
 		terminal.press([]byte("\x1b[D\x1b[D!"))
