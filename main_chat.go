@@ -270,8 +270,8 @@ func (c *chat) reconnect(ctx context.Context, name string) error {
 		}
 	}
 	if names == nil {
-		return fmt.Errorf("nothing is to be started again: /reconnect takes the name of a server, one of %s, or starts those "+
-			"that are not running", strings.Join(ServerNames(c.servers), ", "))
+		return fmt.Errorf("nothing is to be started again: /reconnect takes the name of a server, one of %s, or starts "+
+			"those that are not running", strings.Join(ServerNames(c.servers), ", "))
 	}
 	soon, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
@@ -360,8 +360,8 @@ func (c *chat) load(_ context.Context, path string) error {
 	case path == "":
 		return errors.New("/load takes the name of a file")
 	case c.program.session != "":
-		return fmt.Errorf("what follows would replace the conversation in %s: leave this chat, and run: mcpagent -session %s",
-			c.program.session, word(path))
+		return fmt.Errorf("what follows would replace the conversation in %s: leave this chat, and run: mcpagent "+
+			"-session %s", c.program.session, word(path))
 	}
 	session, err := LoadSession(path)
 	if err != nil {

@@ -34,7 +34,7 @@ type Session struct {
 }
 
 // LockSession locks a session for this process, until release. It waits for another process that has locked it, until
-// ctx ends: then the error wraps ErrSessionBusy. The lock is a file beside the session, also where path is a link to it.
+// ctx ends: then the error wraps ErrSessionBusy. The lock is a file beside the session, also where path is a link.
 func LockSession(ctx context.Context, path string) (release func(), err error) {
 	folder, name := filepath.Split(target(path))
 	for {
