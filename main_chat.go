@@ -154,10 +154,10 @@ func (c *chat) attach(ctx context.Context, name string) (text string, err error)
 
 // send sends a question to the model.
 func (c *chat) send(ctx context.Context, question string, images ...string) error {
-	c.attached, c.images, c.answers.Calls = nil, nil, nil
 	if err := c.startServers(ctx, c.host); err != nil {
 		return err
 	}
+	c.attached, c.images, c.answers.Calls = nil, nil, nil
 	c.view.Begin(c.mistral().Model)
 	c.agent.System = c.systemPrompt(c.host) // of more servers than before
 	_, err := c.agent.Chat(ctx, question, images...)

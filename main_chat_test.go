@@ -18,7 +18,7 @@ func chatOf(t *testing.T, replies ...modelReply) (*chat, *modelServer, *viewBuff
 	model := newModelServer(t, replies...)
 	model.Models = `{"data":[{"id":"mistral-test"}]}`
 	s, out := viewScreen(80, true)
-	p := &program{screen: s, secrets: s.Secrets, baseURL: model.URL, model: "mistral-test"}
+	p := &program{screen: s, secrets: s.Secrets, baseURL: model.URL, model: "mistral-test", reported: map[string]string{}}
 	p.session = filepath.Join(t.TempDir(), "session.json")
 	c := &chat{program: p, view: &View{Screen: s}, session: new(Session)}
 	c.agent, c.answers = p.newAgent(NewHost(nil, nil), c.view)
@@ -149,7 +149,7 @@ func TestCompactOffered(t *testing.T) {
 		answer.Usage.TotalTokens = used
 		c, model, out := chatOf(t, answer, modelText("Herons."))
 		model.Models = `{"data":[{"id":"mistral-test","max_context_length":8000}]}`
-		c.host = NewHost(nil, nil)
+		c.host = hostOf(t, newHostPeer("web", "a"))
 		assert.NilError(t, c.send(t.Context(), "Sure?"))
 		offer := strings.Contains(out.takes(), "(the conversation takes 7000 of the model's 8000 tokens: /compact ")
 		assert.Check(t, is.Equal(offer, offered))
