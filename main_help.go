@@ -83,14 +83,15 @@ func (p *program) nearest(word string) *command {
 	return &commands[i]
 }
 
-// isNear reports whether each of two words has at most one letter that the other one has not. The order may differ.
+// isNear reports whether two words begin alike, and each has at most one letter that the other one has not. The order
+// may differ.
 func isNear(a, b string) bool {
 	left := b
 	for _, letter := range a {
 		left = strings.Replace(left, string(letter), "", 1)
 	}
 	common := len(b) - len(left)
-	return len(b)-common <= 1 && len(a)-common <= 1
+	return strings.HasPrefix(strings.ToLower(a), b[:1]) && len(b)-common <= 1 && len(a)-common <= 1
 }
 
 // usage is what help prints.
