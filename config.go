@@ -252,10 +252,7 @@ func ParseServerURL(text string, secrets *Secrets) (*url.URL, error) {
 
 func (r *serverReader) readEnv(field string, value json.RawMessage) {
 	if !eachMember(value, func(name string, value json.RawMessage) {
-		switch {
-		case name == "" || strings.Contains(name, "="):
-			r.problem("%s: %q is not a variable's name", field, name)
-		case string(value) != "null": // VS Code: not set
+		if string(value) != "null" { // VS Code: not set
 			r.env[name] = r.text(field+" "+name, value)
 			r.secrets.AddVariable(name, r.env[name])
 		}

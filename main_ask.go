@@ -85,7 +85,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 		if slices.Contains([]string{"", "stop", "tool_calls"}, report.FinishReason) { // it is an earlier answer's
 			report.FinishReason = "error"
 		}
-		return errors.Join(agentError(err), saved)
+		return errors.Join(p.agentError(err), saved)
 	}
 	turns, calls := Plural(report.Turns, "turn"), Plural(len(report.Calls), "call")
 	if agent.Usage != (Usage{}) { // the server counted them
@@ -99,21 +99,12 @@ func tokens(u Usage) string {
 	return fmt.Sprintf("%d tokens (%d in, %d out)", u.TotalTokens, u.PromptTokens, u.CompletionTokens)
 }
 
-// agentError gives an error of Agent.Chat its exit status, if it has none: the servers can have failed, too. It adds
-// what to do about a refusal.
-func agentError(err error) error {
+// agentError gives an error of Agent.Chat its exit status, if it has none: the servers can have failed, too.
+func (p *program) agentError(err error) error {
 	if errors.As(err, new(*exitError)) {
 		return err
 	}
-	var refused *APIError
-	switch {
-	case !errors.As(err, &refused):
-	case refused.Status == 401:
-		err = fmt.Errorf("%w; check the API key", err)
-	case refused.Code == "1500" || refused.Status == 404 && strings.Contains(refused.Message, "model"):
-		err = fmt.Errorf("%w; check the model's name", err)
-	}
-	return &exitError{exitModel, err}
+	return &exitError{exitModel, p.explain(err)}
 }
 
 // newAgent returns the agent of a conversation, and the report of its calls. view shows them.

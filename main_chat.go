@@ -168,7 +168,7 @@ func (c *chat) send(ctx context.Context, question string, images ...string) erro
 			"a new one, /model NAME chooses another model)", err)
 	}
 	if err != nil {
-		return errors.Join(agentError(err), saved)
+		return errors.Join(c.agentError(err), saved)
 	}
 	c.offerCompact(ctx)
 	return saved

@@ -47,7 +47,7 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 	}
 	c.view.End()
 	if err != nil {
-		return agentError(fmt.Errorf("the conversation stays as it was: %w", err))
+		return c.agentError(fmt.Errorf("the conversation stays as it was: %w", err))
 	}
 	summary = strings.TrimSpace(summary)
 	c.agent.Usage = writer.Usage

@@ -12,9 +12,9 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -34,7 +34,7 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 	p.logs, p.reported = make(map[string]*serverLog), make(map[string]string)
 	cache, err := os.UserCacheDir()
 	keeps := err == nil && !p.builtIn // a machine may have no home: then there are no logs
-	for i, name := range logNames(p.servers) {
+	for i := range p.servers {
 		s := &p.servers[i]
 		s.StartTimeout = cmp.Or(s.StartTimeout, p.start)
 		s.OnSlowStart = func(limit time.Duration) {
@@ -46,7 +46,8 @@ func (p *program) host(ctx context.Context) (_ *Host, done func(), err error) {
 		}
 		s.Command.Excerpt = StderrExcerpt
 		hash := commandHash(&s.Command)
-		if p.server != "" { // else all that begin with python or npx would share a log
+		name := url.QueryEscape(s.Name) // which every file system takes
+		if p.server != "" {             // else all that begin with python or npx would share a log
 			name += "-" + hash[:8]
 		}
 		if keeps {
@@ -225,6 +226,7 @@ func (p *program) explain(err error) error {
 	var timeout *TimeoutError
 	var needed *LoginError
 	var refusal *HTTPError
+	var model *APIError
 	todo := ""
 	switch {
 	case errors.As(err, new(*StartTimeoutError)):
@@ -242,6 +244,10 @@ func (p *program) explain(err error) error {
 	case errors.As(err, new(*AuthorizationError)): // which says what is wrong
 	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
 		todo = `MCP_HEADERS, or "headers" in the configuration, sets headers`
+	case errors.As(err, &model) && model.Status == http.StatusUnauthorized:
+		todo = "check the API key"
+	case model != nil && (model.Code == "1500" || model.Status == 404 && strings.Contains(model.Message, "model")):
+		todo = "check the model's name"
 	}
 	if todo == "" {
 		return err
@@ -370,11 +376,10 @@ func (p *program) askInputs(ctx context.Context, inputs []Input, values map[stri
 
 // defaultConfig is the configuration of this folder, or else of the user, or "".
 func defaultConfig() string {
+	home, _ := os.UserHomeDir()
 	files := []string{".mcp.json"}
-	if home, err := os.UserHomeDir(); err == nil {
-		for _, name := range []string{".mcp.json", ".mcphost.json", ".mcphost.yml", ".mcphost.yaml"} {
-			files = append(files, filepath.Join(home, name))
-		}
+	for _, name := range []string{".mcp.json", ".mcphost.json", ".mcphost.yml", ".mcphost.yaml"} {
+		files = append(files, filepath.Join(home, name))
 	}
 	for _, file := range files {
 		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
@@ -459,12 +464,4 @@ func (l *serverLog) Write(text []byte) (int, error) {
 		_ = os.Truncate(l.file.Name(), 0) // on Windows a file that is appended to cannot truncate itself
 	}
 	return l.file.Write(text)
-}
-
-var notInLogName = regexp.MustCompile(`^\.|[^A-Za-z0-9._-]`)
-
-// logNames returns for each server a name that every file system takes.
-func logNames(servers []Server) []string {
-	form := func(name string) string { return notInLogName.ReplaceAllString(name, "_") }
-	return UniqueNames(ServerNames(servers), form, 64)
 }

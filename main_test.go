@@ -200,23 +200,6 @@ func TestServerLog(t *testing.T) {
 	assert.Equal(t, logged(), "the newest\nand goes on\npla")
 }
 
-func TestLogNames(t *testing.T) {
-	names := []string{"github", "a/b", "a_b", ".hidden", "..", "", "é", "A", strings.Repeat("x", 100), "a\x00b"}
-	var servers []Server
-	for _, name := range names {
-		servers = append(servers, Server{Name: name})
-	}
-	seen := make(map[string]bool)
-	for i, name := range logNames(servers) {
-		assert.Check(t, is.Regexp(`^[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}$`, name))
-		assert.Check(t, !seen[name], name)
-		seen[name] = true
-		if names[i] == "github" || names[i] == "a_b" || names[i] == "A" {
-			assert.Check(t, is.Equal(name, names[i]))
-		}
-	}
-}
-
 // An error of a server's start says what to do about it.
 func TestExplain(t *testing.T) {
 	status := func(code int) error { return &HTTPError{Status: code, Err: io.EOF} }

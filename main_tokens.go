@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // loginFile is the OAuthStore of one server: a file that only its owner can read, in a folder of the same kind.
@@ -35,7 +36,8 @@ func newLoginFile(resource string, c *OAuthConfig) (*loginFile, error) {
 	if c != nil && c.Grant+c.Client.ID != "" {
 		identity += "\n" + c.Grant + "\n" + c.Client.ID
 	}
-	name := fmt.Sprintf("%s-%.16x.json", notInLogName.ReplaceAllString(u.Host, "_"), sha256.Sum256([]byte(identity)))
+	host := strings.NewReplacer(":", "_", "[", "_", "]", "_").Replace(u.Host)
+	name := fmt.Sprintf("%s-%.16x.json", host, sha256.Sum256([]byte(identity)))
 	return &loginFile{filepath.Join(folder, name), resource}, nil
 }
 

@@ -71,14 +71,12 @@ func (trace modelTrace) RoundTrip(r *http.Request) (*http.Response, error) {
 		sent, _ = io.ReadAll(body)
 	}
 	trace.line("-> %s %s %s", r.Method, r.URL.Redacted(), sent)
-	begun := time.Now()
 	answer, err := http.DefaultTransport.RoundTrip(r)
-	took := time.Since(begun).Round(time.Millisecond)
 	if err != nil {
-		trace.line("!! %v, after %s", err, took)
+		trace.line("!! %v", err)
 		return nil, err
 	}
-	trace.line("<- %s, after %s", answer.Status, took)
+	trace.line("<- %s", answer.Status)
 	answer.Body = &tracedBody{ReadCloser: answer.Body, trace: trace}
 	return answer, nil
 }

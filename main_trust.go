@@ -24,7 +24,7 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 	if err == nil {
 		path, err = filepath.EvalSymlinks(path)
 	}
-	if err != nil || p.trust || len(config.Servers) == 0 || inHome(path) {
+	if err != nil || p.trust || len(config.Servers) == 0 || isHome() {
 		return err
 	}
 	memory, failed := trustFile(path)
@@ -67,13 +67,12 @@ func trustFile(path string) (string, error) {
 	return filepath.Join(folder, "mcpagent", fmt.Sprintf("trusted-%.16x", sha256.Sum256([]byte(path)))), nil
 }
 
-// inHome reports whether a file is the configuration of the user's home.
-func inHome(path string) bool {
-	home, err := os.UserHomeDir()
-	if err == nil {
-		home, err = filepath.EvalSymlinks(filepath.Join(home, ".mcp.json"))
-	}
-	return err == nil && path == home
+// isHome reports whether this folder is the user's home, whose configuration is the user's.
+func isHome() bool {
+	home, _ := os.UserHomeDir()
+	at, _ := os.Stat(home)
+	here, _ := os.Stat(".")
+	return os.SameFile(here, at)
 }
 
 // describe returns one line with all that decides what a server does.
