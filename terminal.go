@@ -624,7 +624,7 @@ func (t *Terminal) confirm(ctx context.Context, about []passage, question string
 
 // answer asks a question that the user need not answer: the error is errDeclined or, as at the end of in, io.EOF.
 func (t *Terminal) answer(ctx context.Context, question rendered, hidden bool) (string, error) {
-	line, err := t.ask(ctx, question, &editor{single: true, hidden: hidden})
+	line, err := t.ask(ctx, question, &editor{hidden: hidden})
 	line = strings.TrimSpace(line)
 	refusals := map[string]error{"!stop": io.EOF, "!no": errDeclined}
 	return line, cmp.Or(refusals[line], err)

@@ -87,9 +87,8 @@ func firstKey(in []byte) (size int, key rune) {
 type editor struct {
 	prompt   string // before the text
 	hidden   bool   // the text is not shown
-	single   bool   // it has one line
 	complete func(text string) (candidates []string)
-	history  *history
+	history  *history // of what was said; nil of an answer, whose lines no backslash continues
 
 	cells         []string // what the cursor moves over: a character with its marks, or all of a long text
 	at            int      // the cursor is before this cell
@@ -145,9 +144,6 @@ func (e *editor) set(cells []string, back int) { e.cells, e.at, e.back = cells, 
 
 // insert puts a text before the cursor.
 func (e *editor) insert(text string) {
-	if e.single {
-		text = strings.ReplaceAll(strings.TrimRight(text, "\n"), "\n", " ")
-	}
 	begin := e.at
 	if e.at > 0 && !isLong(e.cells[e.at-1]) && len(text) <= utf8.UTFMax { // it may be a mark of the character before
 		begin--
@@ -169,10 +165,10 @@ func (e *editor) erase(to int) {
 func (e *editor) press(key rune, pasted string) rune {
 	switch key {
 	case '\r', '\n', -'\r': // Enter, also as it was typed before the terminal gave the keys, and Alt-Enter
-		continued := key > 0 && e.at > 0 && e.at == len(e.cells) && e.cells[e.at-1] == `\`
-		if e.single || key > 0 && !continued {
+		continued := e.history != nil && e.at > 0 && e.at == len(e.cells) && e.cells[e.at-1] == `\`
+		if key > 0 && !continued {
 			return '\r'
-		} else if continued {
+		} else if key > 0 {
 			e.erase(e.at - 1)
 		}
 		e.insert("\n")

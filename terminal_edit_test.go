@@ -190,6 +190,9 @@ func TestEditMeanwhile(t *testing.T) {
 	terminal.press([]byte("my secret\\\r"))
 	assert.Equal(t, <-asked, `my secret\`)
 	assert.Equal(t, v.Text(), "  │ The key:")
+	asked = input(t, terminal, "The key", true)
+	terminal.press([]byte(paste + "two\rlines\r" + pasted + "\r"))
+	assert.Equal(t, <-asked, "two\nlines")
 }
 
 // A window that changes its size has the text drawn anew, and of one that is taller than the window what is around
@@ -245,9 +248,6 @@ func TestEditHistory(t *testing.T) {
 	t.Setenv("HOME", home)
 	t.Setenv("USERPROFILE", home)
 	t.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
-	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		t.Setenv("AppData", home)
-	}
 	terminal, v := editTerminal(40, 8)
 	terminal.screen.Secrets.Add("[key]", "planted secret")
 	terminal.draft.history = openHistory()
