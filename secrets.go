@@ -230,7 +230,7 @@ type MaskWriter struct {
 	w       io.Writer
 	read    int       // bytes so far
 	kept    []byte    // the last of them
-	found   []stretch // of secrets, in order; no two overlap. The first may have begun before kept
+	found   []stretch // of secrets in kept, in order; no two overlap
 
 	asIs, unescaped reading
 	escapes         unescaper // before unescaped
@@ -238,8 +238,8 @@ type MaskWriter struct {
 
 // stretch is a part of the text.
 type stretch struct {
-	start, end int    // counted from the beginning of the text
-	mark       string // "" when it has been written
+	start, end int // counted from the beginning of the text
+	mark       string
 }
 
 func (m *MaskWriter) Write(piece []byte) (int, error) {
@@ -280,19 +280,19 @@ func (m *MaskWriter) add(s stretch) {
 	m.found = append(m.found, s)
 }
 
-// flush writes the text before end. All secrets that begin there have been found.
+// flush writes the text before end. All secrets that begin there have been found. Another one may begin in the last of
+// them, which then waits for it.
 func (m *MaskWriter) flush(end int) error {
 	var out []byte
 	first := m.read - len(m.kept)
 	at := first
-	for len(m.found) > 0 && m.found[0].start < end {
-		s := &m.found[0]
-		out = append(append(out, m.kept[at-first:max(at, s.start)-first]...), s.mark...)
-		s.mark = ""
-		if at = min(s.end, end); s.end > end { // another secret may begin in its rest
-			break
-		}
-		m.found = m.found[1:]
+	for len(m.found) > 0 && m.found[0].end <= end {
+		s := m.found[0]
+		out = append(append(out, m.kept[at-first:s.start-first]...), s.mark...)
+		at, m.found = s.end, m.found[1:]
+	}
+	if len(m.found) > 0 {
+		end = min(end, m.found[0].start)
 	}
 	out = append(out, m.kept[at-first:end-first]...)
 	m.kept = m.kept[end-first:]
@@ -394,13 +394,8 @@ func unescape(text []byte) (decoded string, size int) {
 // of a secret; the first is the empty one.
 type secretTable struct {
 	nodes  []secretNode
-	longer map[secretStep]int // the node with one byte more
-	first  [256]bool          // the bytes with which secrets begin: most texts have few of them
-}
-
-type secretStep struct {
-	node int
-	b    byte
+	longer map[[2]int]int // by a node and a byte: the node with this byte more
+	first  [256]bool      // the bytes with which secrets begin: most texts have few of them
 }
 
 type secretNode struct {
@@ -412,20 +407,20 @@ type secretNode struct {
 }
 
 func newSecretTable(marks map[string]string) *secretTable {
-	t := &secretTable{nodes: make([]secretNode, 1), longer: make(map[secretStep]int)}
+	t := &secretTable{nodes: make([]secretNode, 1), longer: make(map[[2]int]int)}
 	at := make(map[string]int) // the nodes of the beginnings of all texts that are longer
 	for text := range marks {
 		at[text], t.first[text[0]] = 0, true
 	}
 	for depth := 1; len(at) > 0; depth++ { // the shorter nodes first: those that longer ones end with
 		for text, node := range at {
-			step := secretStep{node, text[depth-1]}
+			step := [2]int{node, int(text[depth-1])}
 			next := t.longer[step]
 			if next == 0 {
 				next = len(t.nodes)
 				added := secretNode{depth: depth}
 				if node != 0 {
-					added.fail = t.next(t.nodes[node].fail, step.b)
+					added.fail = t.next(t.nodes[node].fail, text[depth-1])
 					added.secret, added.mark = t.nodes[added.fail].secret, t.nodes[added.fail].mark
 				}
 				t.nodes[node].isOpen, t.longer[step] = true, next
@@ -443,7 +438,7 @@ func newSecretTable(marks map[string]string) *secretTable {
 // next returns the longest node that a node with one more byte ends with.
 func (t *secretTable) next(node int, b byte) int {
 	for {
-		if next := t.longer[secretStep{node, b}]; next != 0 || node == 0 {
+		if next := t.longer[[2]int{node, int(b)}]; next != 0 || node == 0 {
 			return next
 		}
 		node = t.nodes[node].fail
