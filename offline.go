@@ -21,33 +21,26 @@ import (
 // best passages of what that finds.
 type Offline struct{}
 
-// RoundTrip fails only if the request's body or context does. An invalid request gets an error response of the API.
+// RoundTrip fails if the request's body or context does.
 func (Offline) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := cmp.Or[io.ReadCloser](r.Body, http.NoBody)
 	defer in.Close()
 	body, err := io.ReadAll(in)
-	if err := cmp.Or(err, r.Context().Err()); err != nil {
+	var request offlineRequest
+	if err := cmp.Or(err, r.Context().Err(), json.Unmarshal(body, &request)); err != nil {
 		return nil, err
 	}
-	var request offlineRequest
-	status, answer := http.StatusBadRequest, map[string]any{
-		"object": "error", "message": "messages: a user message is required", "type": "invalid_request_error",
+	parts, results := request.question()
+	reply, finish := request.reply(parts, results), "stop"
+	if len(reply.ToolCalls) > 0 {
+		finish = "tool_calls"
 	}
-	if err := json.Unmarshal(body, &request); err != nil {
-		answer["message"] = "invalid request: " + err.Error()
-	} else if parts, results := request.question(); len(parts) > 0 {
-		reply, finish := request.reply(parts, results), "stop"
-		if len(reply.ToolCalls) > 0 {
-			finish = "tool_calls"
-		}
-		status, answer = http.StatusOK, map[string]any{
-			"id": "offline", "object": "chat.completion", "model": "offline", "usage": Usage{},
-			"choices": []any{map[string]any{"index": 0, "message": reply, "finish_reason": finish}},
-		}
-	}
-	body, _ = PlainJSON(answer) // it has an encoding
+	body, _ = PlainJSON(map[string]any{ // it has an encoding
+		"id": "offline", "object": "chat.completion", "model": "offline", "usage": Usage{},
+		"choices": []any{map[string]any{"index": 0, "message": reply, "finish_reason": finish}},
+	})
 	return &http.Response{
-		Status: http.StatusText(status), StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}},
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
 		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: r,
 	}, nil
 }
@@ -61,8 +54,9 @@ type offlineRequest struct {
 	ToolChoice json.RawMessage `json:"tool_choice"`
 }
 
-// question returns the parts of the last user message, if there is one, and the results of the calls since then.
+// question returns the parts of the last user message and the results of the calls since then.
 func (r *offlineRequest) question() (parts []string, results []ChatMessage) {
+	parts = offlineParts("")
 	for _, m := range r.Messages {
 		switch m.Role {
 		case "user":

@@ -13,7 +13,6 @@ import (
 	"testing/iotest"
 
 	"gotest.tools/v3/assert"
-	is "gotest.tools/v3/assert/cmp"
 )
 
 // offlineAsk sends one request, whole and as a stream, which must be answered alike.
@@ -173,39 +172,21 @@ func TestOfflineAnswersTheLastQuestion(t *testing.T) {
 func TestOfflineWithoutASearch(t *testing.T) {
 	search := Function{Name: "search", Parameters: json.RawMessage(`{"required":["query"]}`)}
 	none := &ChatRequest{Tools: []Function{search}, ToolChoice: "none"}
-	for _, r := range []*ChatRequest{{}, {Tools: []Function{{Name: "ask"}}}, none} {
-		r.Messages = []ChatMessage{{Role: "user", Content: TextContent(" ")}}
+	for i, r := range []*ChatRequest{{}, {Tools: []Function{{Name: "ask"}}}, none} {
+		r.Messages = []ChatMessage{{Role: []string{"user", "assistant"}[i%2], Content: TextContent(" ")}}
 		assert.Equal(t, offlineAsk(t, r).Content.Text(), "No tool here is a search with one required argument.")
 	}
 }
 
 func TestOfflineErrors(t *testing.T) {
 	const path = "http://offline.invalid/v1/chat/completions"
-	const noUser = "messages: a user message is required"
-	for _, test := range []struct {
-		method, url, body string
-		status            int
-		message           string
-	}{
-		{"POST", path, `{`, 400, "invalid request: unexpected end of JSON input"},
-		{"POST", path, `{"messages":7}`, 400, "invalid request: json: cannot unmarshal"},
-		{"POST", path, `{}`, 400, noUser},
-		{"POST", path, `{"messages":[{"role":"system","content":"x"}]}`, 400, noUser},
-		{"POST", path, `{"messages":[{"role":"tool","content":"x"}]}`, 400, noUser},
-		{"GET", path, ``, 400, "invalid request: unexpected end of JSON input"},
+	for body, want := range map[string]string{
+		``: "unexpected end of JSON input", `{"messages":7}`: "json: cannot unmarshal",
 	} {
-		r, err := http.NewRequest(test.method, test.url, strings.NewReader(test.body))
+		r, err := http.NewRequest("POST", path, strings.NewReader(body))
 		assert.NilError(t, err)
-		response, err := Offline{}.RoundTrip(r)
-		assert.NilError(t, err)
-		body, err := io.ReadAll(response.Body)
-		assert.NilError(t, err)
-		assert.Equal(t, response.StatusCode, test.status, test.body)
-		assert.Equal(t, response.ContentLength, int64(len(body)))
-		var e struct{ Object, Message, Type string }
-		assert.NilError(t, json.Unmarshal(body, &e))
-		assert.Equal(t, e.Object+" "+e.Type, "error invalid_request_error")
-		assert.Assert(t, is.Contains(e.Message, test.message), test.body)
+		_, err = Offline{}.RoundTrip(r)
+		assert.ErrorContains(t, err, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, "POST", path, iotest.ErrReader(io.ErrUnexpectedEOF))
