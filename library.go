@@ -42,7 +42,7 @@ type Library struct {
 	turn   chan struct{} // one slot, held while the next three are read or set; a waiting request can be cancelled
 	corpus *corpus       // nil until a request has read all files
 	looked time.Time     // when a request looked at all files last
-	took   time.Duration // how long it looked; 0 if it indexed any
+	took   time.Duration // how long it looked; 0 if it found others
 }
 
 // NewLibrary returns a library of the text files of fsys.
@@ -152,37 +152,35 @@ func unsupportedVersion(version string) error {
 // answer returns the result of a request. A request of the handshake era is answered before the handshake, too:
 // requests have goroutines of their own, so one sent directly after the handshake can overtake it. A result of the
 // stateless era has some members more (MCP 2026-07-28, basic, result type; utilities, caching).
-func (l *Library) answer(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+func (l *Library) answer(ctx context.Context, r *libraryRequest) (result map[string]any, err error) {
 	info := Implementation{Name: "library", Version: cmp.Or(l.Version, "0")}
 	promise := struct{}{} // an empty capability: no notifications
 	introduction := map[string]any{
 		"capabilities": map[string]any{"tools": promise, "resources": promise, "prompts": promise},
 		"instructions": "Search with search_chunks first; read more of a source with get_document.",
 	}
-	if !r.stateless() {
-		switch r.method {
-		case "ping":
-			return map[string]any{}, nil
-		case "initialize": // the client's revision, or else the newest (MCP 2025-11-25, lifecycle, version negotiation)
-			version, revisions := r.text("protocolVersion"), Revisions()[1:]
-			if !slices.Contains(revisions, version) {
-				version = revisions[0]
-			}
-			introduction["serverInfo"], introduction["protocolVersion"] = info, version
-			return introduction, nil
+	stateless := r.stateless()
+	if stateless {
+		err = r.checkMeta()
+	}
+	switch {
+	case err != nil:
+	case r.method == "ping" && !stateless:
+		result = map[string]any{}
+	case r.method == "initialize" && !stateless:
+		result = introduction
+		result["serverInfo"], result["protocolVersion"] = info, Revisions()[1]
+		if version := r.text("protocolVersion"); slices.Contains(Revisions()[1:], version) {
+			result["protocolVersion"] = version // else the newest (MCP 2025-11-25, lifecycle, version negotiation)
 		}
-		return l.answerCommon(ctx, r)
-	}
-	if err := r.checkMeta(); err != nil {
-		return nil, err
-	}
-	result := introduction
-	if r.method == "server/discover" {
+	case r.method == "server/discover" && stateless:
+		result = introduction
 		result["supportedVersions"] = Revisions()
-	} else if common, err := l.answerCommon(ctx, r); err == nil {
-		result = common
-	} else {
-		return nil, err
+	default:
+		result, err = l.answerCommon(ctx, r)
+	}
+	if err != nil || !stateless {
+		return result, err
 	}
 	result["resultType"] = "complete"
 	result["_meta"] = map[string]any{"io.modelcontextprotocol/serverInfo": info}
