@@ -43,7 +43,7 @@ const (
 // LibraryHTTP is an http.Handler that serves a library over Streamable HTTP to clients of both eras. It keeps no state
 // and gives no session id, so several servers of the same files can stand behind a load balancer. Only the end of its
 // HTTP request cancels a request of either era: without sessions, two clients may use the same id. The server sends
-// nothing but responses and so has no streams.
+// nothing but responses, so it has no streams. A batch of 2025-03-26 is refused: no client needs one.
 type LibraryHTTP struct {
 	library *Library
 	hosts   []string
@@ -83,7 +83,7 @@ func (h *LibraryHTTP) Serve(ctx context.Context, listener net.Listener) error {
 	return context.Cause(ctx)
 }
 
-// libraryResponse is the body of a response: a JSON-RPC response, or nothing where nothing is to be answered.
+// libraryResponse is a JSON-RPC response.
 type libraryResponse struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitempty"` // an error may have none (MCP 2026-07-28, Streamable HTTP)
