@@ -124,7 +124,7 @@ func (t *Terminal) begin() {
 		go t.readLines() // until the end of in: a blocked read of a terminal cannot be interrupted
 		return
 	}
-	t.draft.complete, t.draft.history = t.Complete, openHistory()
+	t.draft.history = openHistory()
 	go t.readKeys()
 }
 
@@ -184,8 +184,11 @@ func (t *Terminal) press(in []byte) {
 			stopProgram()
 			_ = t.takeKeys()
 		case '\t':
-			words := e.complete(e.text(e.at))
-			t.screen.Show(Look{Style: Faint, Max: maxShownError}, strings.Join(words, "  "))
+			if e != t.draft || t.Complete == nil {
+				break
+			} else if words := t.Complete(e.text(e.at)); !e.expand(words) {
+				t.screen.Show(Look{Style: Faint, Max: maxShownError}, strings.Join(words, "  "))
+			}
 		case keyLostPaste:
 			t.screen.Show(Look{}, fmt.Sprintf("(not taken: what was pasted has more than %d MiB)", maxPaste>>20))
 		}

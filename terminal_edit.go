@@ -85,10 +85,9 @@ func firstKey(in []byte) (size int, key rune) {
 
 // editor is a text that is being edited. It knows no terminal: Terminal gives it the keys, and Screen draws its rows.
 type editor struct {
-	prompt   string // before the text
-	hidden   bool   // the text is not shown
-	complete func(text string) (candidates []string)
-	history  *history // of what was said; nil of an answer, whose lines no backslash continues
+	prompt  string   // before the text
+	hidden  bool     // the text is not shown
+	history *history // of what was said; nil of an answer, whose lines no backslash continues
 
 	cells         []string // what the cursor moves over: a character with its marks, or all of a long text
 	at            int      // the cursor is before this cell
@@ -160,8 +159,8 @@ func (e *editor) erase(to int) {
 	e.cells, e.at = slices.Delete(e.cells, begin, end), begin
 }
 
-// press obeys a key. It returns one that the caller has to obey: Enter, Ctrl-D for the end of the input, Tab when the
-// candidates are to be shown, Ctrl-Z or a paste that is lost; else 0.
+// press obeys a key. It returns one that the caller has to obey: Enter, Ctrl-D for the end of the input, Tab, Ctrl-Z
+// or a paste that is lost; else 0.
 func (e *editor) press(key rune, pasted string) rune {
 	switch key {
 	case '\r', '\n', -'\r': // Enter, also as it was typed before the terminal gave the keys, and Alt-Enter
@@ -183,12 +182,8 @@ func (e *editor) press(key rune, pasted string) rune {
 		e.vertical(-1)
 	case keyDown:
 		e.vertical(1)
-	case keyStop, keyLostPaste:
+	case '\t', keyStop, keyLostPaste:
 		return key
-	case '\t':
-		if e.complete != nil && !e.expand() {
-			return key
-		}
 	case keyPaste:
 		e.insert(pasted)
 	default:
@@ -256,8 +251,7 @@ func (e *editor) vertical(step int) {
 
 // expand completes the word before the cursor as far as all candidates agree. It reports whether that is further, or
 // there are none.
-func (e *editor) expand() bool {
-	words := e.complete(e.text(e.at))
+func (e *editor) expand(words []string) bool {
 	if len(words) == 0 {
 		return true
 	}

@@ -223,7 +223,7 @@ func TestEditWindow(t *testing.T) {
 // Tab completes a word as far as all candidates agree, or shows them.
 func TestEditComplete(t *testing.T) {
 	terminal, v := editTerminal(40, 8)
-	terminal.draft.complete = func(text string) (words []string) {
+	terminal.Complete = func(text string) (words []string) {
 		all := []string{"/tools", "/today", "@ab:x"}
 		begin := text[strings.LastIndex(text, " ")+1:]
 		return slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, begin) })
