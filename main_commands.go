@@ -301,7 +301,7 @@ func (p *program) call(ctx context.Context, host *Host, args ...string) error {
 	}
 	view := p.newView(host)
 	view.Begin("")
-	result, err := host.CallTool(ctx, tool.Function, arguments, view.Watch(ToolCall{Name: name}))
+	result, err := host.CallTool(ctx, tool.Function, arguments, view.Progress(ToolCall{Name: name}))
 	view.End()
 	if err != nil {
 		return &exitError{exitTool, p.explain(err)}

@@ -16,8 +16,7 @@ import (
 // in the line and within maxSpan is text, and without styles all of them are. Control characters have been taken out.
 type markdown struct {
 	folder
-	window int // its columns; all but code and tables is folded at maxAnswerWidth
-
+	raw    bool   // nothing is laid out
 	rest   string // not decided yet
 	inLine bool   // the marks at the beginning of the line have been read
 	style  Style  // of the line
@@ -64,11 +63,14 @@ func between(marker, char, others, notFirst, notAfter string) string {
 const letters = `0-9A-Za-z\p{Latin}\p{Greek}\p{Cyrillic}`
 
 func newMarkdown(columns int, styled bool) *markdown {
-	return &markdown{window: columns, folder: folder{styled: styled}}
+	return &markdown{folder: folder{columns: columns, styled: styled}}
 }
 
 // write returns what can be shown after the next piece of the text; all of it if that is the end.
 func (m *markdown) write(text string, end bool) string {
+	if m.raw {
+		return text
+	}
 	m.rest += strings.ReplaceAll(text, "\t", "    ")
 	m.lines(!end)
 	if end {
@@ -85,9 +87,6 @@ func (m *markdown) write(text string, end bool) string {
 // lines lays out what can be decided. more says that the text may go on.
 func (m *markdown) lines(more bool) {
 	for m.rest != "" {
-		if m.columns = m.window; m.fence == "" {
-			m.columns = min(m.window, maxAnswerWidth)
-		}
 		if !m.inLine {
 			if !m.begin(more) {
 				return
@@ -215,9 +214,9 @@ func (m *markdown) table() {
 		if len(rows) < 2 || !delimiter.MatchString(rows[1]) {
 			break
 		}
-		widest := sort.Search(m.window, func(n int) bool {
+		widest := sort.Search(m.columns, func(n int) bool {
 			_, used := m.grid(rows, n+1, breaks)
-			return used > m.window
+			return used > m.columns
 		})
 		if widest > 0 {
 			lines, _ := m.grid(rows, widest, breaks)

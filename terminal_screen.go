@@ -233,21 +233,18 @@ func (s *Screen) print(look Look, text string) error {
 // PrintJSON prints JSON, with escapes for what steers a terminal: so it stays the same JSON.
 func (s *Screen) PrintJSON(text string) error { return s.Print(escape(text, steers)) }
 
-// stream writes a piece of a text, of which another writer has taken out the secrets, to stdout; m, if not nil, lays
-// it out. end is for the last.
+// stream writes a piece of a text, of which another writer has taken out the secrets, to stdout; m lays it out. end is
+// for the last.
 func (s *Screen) stream(m *markdown, text string, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Answers {
 		text = Visible(text)
 	}
-	if m != nil {
-		if m.window = s.Columns(); !s.open {
-			m.resume()
-		}
-		text = m.write(text, end)
+	if m.columns = s.Columns(); !s.open {
+		m.resume()
 	}
-	if end {
+	if text = m.write(text, end); end {
 		text += "\n"
 	}
 	s.hold(s.stdout, rendered(text))

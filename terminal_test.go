@@ -210,7 +210,7 @@ func TestViewProgressLines(t *testing.T) {
 		s, out := viewScreen(80, false)
 		v := &View{Screen: s}
 		v.Begin("")
-		report := v.Watch(ToolCall{Name: "parse"})
+		report := v.Progress(ToolCall{Name: "parse"})
 		for i := range 5 { // after 0, 60, 120, 180 and 240 ms
 			report(Progress{Progress: float64(i), Total: 4, Message: "pa\nge"})
 			time.Sleep(60 * time.Millisecond)
@@ -250,17 +250,17 @@ func TestViewStatus(t *testing.T) {
 
 		one, two := ToolCall{ID: "1", Name: "parse", Arguments: "{}"}, ToolCall{ID: "2", Name: "read", Arguments: "{}"}
 		v.Observe(Event{Kind: TurnEnded, Response: &ChatResponse{}})
-		v.Observe(Event{Kind: CallStarted, Call: one})
+		reportOne := v.Progress(one)
 		is(time.Second, "* files parse 1s")
-		v.Progress(one)(Progress{Progress: 3, Message: "a\npage"})
+		reportOne(Progress{Progress: 3, Message: "a\npage"})
 		is(viewTick, "* files parse 1s 3 a page")
-		v.Progress(one)(Progress{Progress: 1, Total: 4, Message: "pages"})
+		reportOne(Progress{Progress: 1, Total: 4, Message: "pages"})
 		is(900*time.Millisecond, "* files parse 2s 1/4 pages")
-		v.Observe(Event{Kind: CallStarted, Call: two})
+		reportTwo := v.Progress(two)
 		is(viewTick, "* files parse (+1) 2s 1/4 pages")
-		v.Progress(two)(Progress{Progress: 9, Total: 4, Message: strings.Repeat("so many words ", 10)})
+		reportTwo(Progress{Progress: 9, Total: 4, Message: strings.Repeat("so many words ", 10)})
 		is(viewTick, "* files read (+1) 9/4 so many words so many words so many …")
-		v.Progress(two)(Progress{Progress: -1, Total: 4})
+		reportTwo(Progress{Progress: -1, Total: 4})
 		is(viewTick, "* files read (+1) -1/4")
 
 		v.Observe(Event{Kind: CallEnded, Call: two, Took: time.Second})

@@ -37,9 +37,8 @@ type View struct {
 	awaited string      // the model of this question, or what Begin names in its place
 	waiting time.Time   // when the wait for it began; zero if there is none
 	text    *MaskWriter // takes the secrets out of the model's text, before showText gets it
-	open    bool        // a text has begun
 	blank   []byte      // the end of the text so far: white space, not shown if nothing follows, or half a character
-	answer  *markdown   // lays it out; nil if it goes out as it came
+	answer  *markdown   // lays out the text that has begun; nil if none has
 
 	stop func() // ends the spinner; nil if there is none
 }
@@ -56,7 +55,6 @@ type viewCall struct {
 const (
 	maxShownArguments = 160 // columns, where no window bounds them
 	maxShownError     = 400
-	maxAnswerWidth    = 100 // columns: longer lines are hard to read
 	viewTick          = 100 * time.Millisecond
 )
 
@@ -111,74 +109,56 @@ func (v *View) Text(piece string) {
 type viewText struct{ *View }
 
 func (v viewText) Write(piece []byte) (int, error) {
-	if len(bytes.TrimRight(piece, " \r\n\t")) == 0 {
-		v.blank = append(v.blank, piece...)
+	v.blank = append(v.blank, piece...)
+	if len(bytes.TrimSpace(piece)) == 0 {
 		return len(piece), nil
 	}
-	whole := append(v.blank, piece...)
-	end := len(bytes.TrimRight(whole, " \r\n\t"))
+	end := len(bytes.TrimRight(v.blank, " \r\n\t"))
 	for i := end - 1; i >= max(end-utf8.UTFMax, 0); i-- {
-		if utf8.RuneStart(whole[i]) && !utf8.FullRune(whole[i:end]) {
+		if utf8.RuneStart(v.blank[i]) && !utf8.FullRune(v.blank[i:end]) {
 			end = i // the character has not come whole
 		}
 	}
-	text := string(whole[:end])
-	v.blank = append([]byte(nil), whole[end:]...)
-	if text == "" {
-		return len(piece), nil
-	}
-	if !v.open {
-		v.open, v.waiting = true, time.Time{}
-		if v.answer = nil; v.Screen.Answers && !v.Raw {
-			v.answer = newMarkdown(v.Screen.Columns(), v.Screen.Color)
-		}
+	text := string(v.blank[:end])
+	v.blank = bytes.Clone(v.blank[end:])
+	if v.answer == nil && text != "" {
+		v.answer, v.waiting = newMarkdown(v.Screen.Columns(), v.Screen.Color), time.Time{}
+		v.answer.raw = v.Raw || !v.Screen.Answers
 		v.Screen.Status("")
 		v.Screen.begin("text")
 		text = strings.TrimLeft(text, "\r\n")
 	}
-	v.Screen.stream(v.answer, text, false)
+	if text != "" {
+		v.Screen.stream(v.answer, text, false)
+	}
 	return len(piece), nil
 }
 
 // endText ends the text and its line. It needs the lock.
 func (v *View) endText() {
 	_ = v.text.Close() // which may begin the text
-	if v.open {
+	if v.answer != nil {
 		v.Screen.stream(v.answer, string(bytes.TrimSpace(v.blank)), true)
 	}
-	v.open, v.blank = false, nil
+	v.answer, v.blank = nil, nil
 }
 
-// Watch returns Progress for a call that no agent reports, between Begin and End.
-func (v *View) Watch(call ToolCall) func(Progress) {
+// Progress begins to show a call, until CallEnded or End, and returns what shows its progress. That returns at once.
+func (v *View) Progress(call ToolCall) func(Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.begin(call)
-	return v.Progress(call)
-}
-
-// begin adds a running call. It needs the lock.
-func (v *View) begin(call ToolCall) {
-	v.waiting = time.Time{}
-	v.calls = append(v.calls, &viewCall{id: call.ID, name: v.name(call.Name), began: time.Now()})
-}
-
-// Progress returns what shows the progress of a call. That returns at once.
-func (v *View) Progress(call ToolCall) func(Progress) {
 	last := time.Now() // a short call needs no lines, and a long one not many
+	c := &viewCall{id: call.ID, name: v.name(call.Name), began: last}
+	v.calls, v.waiting = append(v.calls, c), time.Time{}
 	return func(p Progress) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		c := v.call(call.ID)
-		if c == nil {
-			return
-		}
 		c.progress, c.reported = fmt.Sprintf(" %g", p.Progress), time.Now()
 		if p.Total > 0 {
 			c.progress += fmt.Sprintf("/%g", p.Total)
 		}
 		c.progress += " " + p.Message
-		if v.Screen.Live || time.Since(last) < viewTick || v.Screen.Asking() {
+		if v.Screen.Live || time.Since(last) < viewTick || v.Screen.Asking() || !slices.Contains(v.calls, c) {
 			return
 		}
 		last = time.Now()
@@ -198,7 +178,6 @@ func (v *View) Observe(e Event) {
 			v.line(0, "the model's message was cut off at its length limit")
 		}
 	case CallStarted:
-		v.begin(e.Call)
 		if !v.Screen.Live {
 			v.line(maxShownArguments, "> %s %s", e.Call.Name, e.Call.Arguments)
 		}
@@ -238,7 +217,6 @@ func (v *View) ended(e Event) {
 	case e.Err != nil:
 		outcome = "failed after " + took
 	}
-	result, _ := e.Output.Result.(*ToolResult)
 	s := v.Screen
 	about := fmt.Sprintf("%s (%s) %s", v.name(e.Call.Name), outcome, readableJSON(e.Call.Arguments, false))
 	switch {
@@ -260,7 +238,7 @@ func (v *View) ended(e Event) {
 			s.Preview(about, e.Output.Text)
 		}
 	}
-	if result != nil && v.Save != nil {
+	if result, ok := e.Output.Result.(*ToolResult); ok && v.Save != nil {
 		for _, file := range ResultFiles(result, v.Save) {
 			if !v.Quiet {
 				s.Show(Look{Exact: true}, "  "+file)
@@ -309,14 +287,6 @@ func (v *View) name(function string) string {
 		return function
 	}
 	return v.Name(function)
-}
-
-// call returns the running call of that id, or nil. It needs the lock.
-func (v *View) call(id string) *viewCall {
-	if i := slices.IndexFunc(v.calls, func(c *viewCall) bool { return c.id == id }); i >= 0 {
-		return v.calls[i]
-	}
-	return nil
 }
 
 // draw draws the status: what the agent waits for. Of several calls it is the one with the latest report.
