@@ -18,14 +18,13 @@ var (
 	terminalCode = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[@-Z_])")
 
 	// groupMark is what Python draws before the lines of an exception group.
-	groupMark   = regexp.MustCompile(`^\s*(?:\| ?|\+ )`)
-	pythonFrame = regexp.MustCompile(`^\s*File ".*", line \d+`) // its source follows, indented more
-	goTrace     = regexp.MustCompile(`^goroutine \d+ .*\[`)     // which a blank line ends
-	underline   = regexp.MustCompile(`^[\s|]*[~^][\s~^]*$`)     // marks a place of the source line above it
+	groupMark = regexp.MustCompile(`^\s*(?:\| ?|\+ )`)
+	underline = regexp.MustCompile(`^[\s|]*[~^][\s~^]*$`) // marks a place of the source line above it
 
-	// noCause matches single lines that tell no cause: stack frames, lines without a letter, versions, members of an
-	// error of Node.js, hints about logs.
-	noCause = regexp.MustCompile(`^\s+at \S|^[^\pL]*$|^\s*\S+:\d+$|^\s*\.\.\. \d+ more|^exit status \d+$` +
+	// noCause matches single lines that tell no cause: stack frames, what is far indented, as their source is, lines
+	// without a letter, versions, members of an error of Node.js, hints about logs.
+	noCause = regexp.MustCompile(`^\t|^ {4}|^\s+(at|File) \S|^goroutine \d+ |^[^\pL]*$|^\s*\S+:\d+$` +
+		`|^\s*\.\.\. \d+ more|^exit status \d+$` +
 		`|^(Node\.js|Bun|Deno) v?\d|^\s+\w+: ('.*'|-?\d+|\[.*\]|\[|\{),?$` +
 		`|Traceback \(most recent call last\)|^(The above|During handling of the above) exception` +
 		`|^stack backtrace:|^\s+\d+: \S|^note: |^npm (warn|notice)|^npm (error|ERR!)( \w+)?$|A complete log of this run`)
@@ -73,27 +72,16 @@ func StderrExcerpt(stderr string) string {
 func causeLines(text string) (lines []string) {
 	var all []string
 	split := strings.Split(text, "\n")
-	frame, inTrace := -1, false // the indentation of the last pythonFrame; after goTrace
 	for i, line := range split {
 		line = strings.TrimRight(line, " \r")
 		line = groupMark.ReplaceAllString(line[strings.LastIndexByte(line, '\r')+1:], "")
-		indent := len(line) - len(strings.TrimLeft(line, " \t"))
-		if indent <= frame {
-			frame = -1
-		}
-		switch {
-		case line == "":
-			inTrace = false
+		if line == "" {
 			continue
-		case goTrace.MatchString(line):
-			inTrace = true
-		case pythonFrame.MatchString(line):
-			frame = indent
-		case inTrace, frame >= 0, noCause.MatchString(line), i+1 < len(split) && underline.MatchString(split[i+1]):
-		default:
-			lines = append(lines, strings.TrimSpace(line))
 		}
 		all = append(all, strings.TrimSpace(line))
+		if !noCause.MatchString(line) && !(i+1 < len(split) && underline.MatchString(split[i+1])) {
+			lines = append(lines, strings.TrimSpace(line))
+		}
 	}
 	if lines == nil {
 		return all
