@@ -369,6 +369,7 @@ func (r *serverReader) variable(where, text string) string {
 	case isInput:
 		r.problem("%s: ${input:%s} is asked for on a terminal, if the inputs have it with the type promptString or "+
 			"pickString; for runs without one, write ${VARIABLE}", where, id)
+		return "<" + id + ">"
 	default:
 		r.problem("%s: variable %s is not set", where, name)
 	}
@@ -465,11 +466,10 @@ func ParseCommand(line string) (Command, error) {
 
 // SplitWords splits a command line into its words, without their quotes.
 func SplitWords(line string) (words []string, err error) {
-	for line = strings.TrimLeft(line, blanks); line != ""; line = strings.TrimLeft(line, blanks) {
-		word := commandWord.FindString(line)
-		if line = line[len(word):]; line != "" && !strings.Contains(blanks, line[:1]) {
-			return nil, errors.New("the command line ends inside quotes or after a backslash")
-		}
+	if strings.ContainsAny(commandWord.ReplaceAllLiteralString(line, ""), `"'\`) {
+		return nil, errors.New("the command line ends inside quotes or after a backslash")
+	}
+	for _, word := range commandWord.FindAllString(line, -1) {
 		words = append(words, quoted.ReplaceAllStringFunc(word, func(part string) string {
 			switch part[0] {
 			case '\'':
@@ -483,10 +483,8 @@ func SplitWords(line string) (words []string, err error) {
 	return words, nil
 }
 
-const blanks = " \t\n"
-
 var (
-	commandWord = regexp.MustCompile(`^(?s:[^ \t\n"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')*`)
+	commandWord = regexp.MustCompile(`(?s:[^ \t\n"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+`)
 	quoted      = regexp.MustCompile(`(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.`)
 	escaped     = regexp.MustCompile(`\\([ "'\\])`)
 )

@@ -24,7 +24,6 @@ type OAuthConfig struct {
 	DPoP                     bool // tokens are bound to the private key, or to one for this run
 
 	Text string // as it is written
-	port string // of Client.RedirectURI
 }
 
 // readOAuth reads an object, or true or false, as Claude Code, Gemini CLI, opencode, VS Code, Cursor and FastMCP write
@@ -34,7 +33,7 @@ func (r *serverReader) readOAuth(field string, value json.RawMessage) {
 	r.login = o
 	into := map[string]any{ // the names may have dashes, underscores and capitals
 		"grant": &o.Grant, "clientid": &o.Client.ID, "clientsecret": &o.Client.Secret, "issuer": &o.Client.Issuer,
-		"clientmetadataurl": &o.MetadataURL, "redirecturi": &o.Client.RedirectURI, "callbackport": &o.port,
+		"clientmetadataurl": &o.MetadataURL, "redirecturi": &o.Client.RedirectURI, "callbackport": &o.Client.RedirectURI,
 		"privatekey": &o.Key, "privatekeyfile": &o.KeyFile, "assertion": &o.Assertion, "idtoken": &o.Assertion,
 		"assertionfile": &o.AssertionFile, "idtokenfile": &o.AssertionFile, "idptokenendpoint": &o.Provider,
 		"idpclientid": &o.ProviderClient.ID, "idpclientsecret": &o.ProviderClient.Secret,
@@ -71,11 +70,11 @@ func (r *serverReader) checkOAuth(field string, o *OAuthConfig) {
 			r.problem("%s %s", field, text)
 		}
 	}
-	if o.port != "" {
-		o.Client.RedirectURI = "http://localhost:" + o.port + "/callback" // what Claude Code has people register
-	}
 	if uri := o.Client.RedirectURI; uri != "" {
-		u, err := url.Parse(uri)
+		if !strings.Contains(uri, ":") { // a port
+			o.Client.RedirectURI = "http://localhost:" + uri + "/callback" // what Claude Code has people register
+		}
+		u, err := url.Parse(o.Client.RedirectURI)
 		isHere := err == nil && (u.Hostname() == "localhost" || u.Hostname() == "127.0.0.1")
 		wrong(!isHere || u.Scheme != "http" || u.Port() == "",
 			"callbackPort is not a number, or redirectUri is not of the form http://localhost:PORT/path")

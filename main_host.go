@@ -316,14 +316,8 @@ func (p *program) configure(ctx context.Context) error {
 		p.secrets.AddVariable(name, value)
 		return value, ok
 	}
-	before := func(name string) (string, bool) { // the user is asked
-		if id, isInput := strings.CutPrefix(name, "input:"); isInput {
-			return "<" + id + ">", true
-		}
-		return lookup(name)
-	}
 	// What the file itself has as a secret is not hidden from the question of trust.
-	config, err := ParseConfig(text, before, new(Secrets))
+	config, err := ParseConfig(text, lookup, new(Secrets))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -417,10 +411,7 @@ func (p *program) oneServer() error {
 // readHeaders reads MCP_HEADERS.
 func (p *program) readHeaders(text string) error {
 	p.headers = make(http.Header)
-	for line := range strings.Lines(text) {
-		if strings.TrimSpace(line) == "" {
-			continue
-		}
+	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\r' || r == '\n' }) {
 		if err := AddHeader(p.headers, line, p.secrets); err != nil {
 			return usageError("MCP_HEADERS: %w", err)
 		}

@@ -100,7 +100,7 @@ func describe(s *Server, o *OAuthConfig) string {
 		words = append(words, "in", word(s.Command.Dir))
 	}
 	if s.Err != nil {
-		words = append(words, "(not started: it has a mistake)")
+		words = append(words, "(not started as long as it has a mistake, or needs an input)")
 	}
 	if len(s.AutoApprove) > 0 {
 		words = append(words, "and does not ask before it calls", word(strings.Join(s.AutoApprove, ", ")))
