@@ -46,36 +46,24 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 	c.say(fmt.Sprintf("mcpagent %s with %s; /help shows the commands, Ctrl-D quits", version, c.mistral().Model))
 	for {
 		c.screen.Show(Look{}, "")
-		open, end := c.begin(ctx)
-		line, err := c.terminal.Prompt(open, "> ")
-		end(nil)
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err == io.EOF:
-			return nil
-		case err != nil && c.giveUpLogins(): // which says so
-			continue
-		case err != nil:
-			c.interrupted = true
-			c.say("(Ctrl-C once more, Ctrl-D or /quit ends the chat)")
-			continue
-		case strings.TrimSpace(line) == "":
-			continue
-		}
-		c.interrupted = false
 		turn, end := c.begin(ctx)
-		err = c.do(turn, line)
-		c.interrupted = context.Cause(turn) == ErrCancelled
-		end(nil)
-		switch {
-		case err == errQuit:
+		line, err := c.terminal.Prompt(turn, "> ")
+		if end(nil); err == nil && strings.TrimSpace(line) != "" {
+			c.interrupted = false
+			turn, end = c.begin(ctx)
+			err = c.do(turn, line)
+			end(nil)
+		}
+		switch cancelled := context.Cause(turn) == ErrCancelled; {
+		case err == errQuit || err == io.EOF:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case c.interrupted:
+		case cancelled && line == "" && c.giveUpLogins(): // which says so
+		case cancelled:
+			c.interrupted = true
 			c.terminal.Break(ctx)
-			c.say("(cancelled; what was said so far is kept. Ctrl-C once more ends the chat)")
+			c.say("(cancelled; Ctrl-C once more ends the chat)")
 		case err != nil:
 			c.screen.Show(Look{Style: Red, Max: maxShown}, err.Error())
 		}
@@ -91,13 +79,9 @@ func (c *chat) begin(ctx context.Context) (context.Context, context.CancelCauseF
 	return ctx, cancel
 }
 
-// do carries out a line. What begins with a slash is a command; a blank or a second slash before it makes it a
-// question.
+// do carries out a line. What begins with a slash is a command; a blank before it makes it a question.
 func (c *chat) do(ctx context.Context, line string) error {
 	c.samples.Store(0)
-	if text, ok := strings.CutPrefix(line, "//"); ok {
-		line = " /" + text
-	}
 	if c.pasted(line) {
 		return nil
 	}
@@ -106,6 +90,9 @@ func (c *chat) do(ctx context.Context, line string) error {
 	}
 	name, args, _ := strings.Cut(line[1:], " ")
 	for _, command := range c.commands() {
+		if command.name == name && command.args == "FILE" && args == "" {
+			return fmt.Errorf("/%s takes the name of a file", name)
+		}
 		if command.name == name {
 			return command.run(ctx, strings.TrimSpace(args))
 		}
@@ -344,9 +331,6 @@ func (c *chat) clear(context.Context, string) error {
 }
 
 func (c *chat) save(_ context.Context, path string) error {
-	if path == "" {
-		return errors.New("/save takes the name of a file")
-	}
 	err := SaveSession(path, c.session)
 	if err == nil {
 		c.say(fmt.Sprintf("(%s in %s)", Plural(len(c.session.History), "message"), path))
@@ -356,10 +340,7 @@ func (c *chat) save(_ context.Context, path string) error {
 
 // load continues another conversation. It is none for a chat whose own would be replaced by it.
 func (c *chat) load(_ context.Context, path string) error {
-	switch {
-	case path == "":
-		return errors.New("/load takes the name of a file")
-	case c.program.session != "":
+	if c.program.session != "" {
 		return fmt.Errorf("what follows would replace the conversation in %s: leave this chat, and run: mcpagent "+
 			"-session %s", c.program.session, word(path))
 	}

@@ -31,7 +31,6 @@ type login struct {
 	*program
 	server *Server
 	oauth  *OAuth
-	fixed  string                   // the redirect URI of the configuration
 	asking atomic.Pointer[question] // what a person is asked, until that login has ended; nil if nothing
 	asked  atomic.Int64             // for how long before that, in all, in nanoseconds
 	failed atomic.Pointer[error]    // why the last login failed: there is no other one before /reconnect
@@ -45,7 +44,7 @@ func (p *program) addLogins() {
 		if s.Err != nil || s.URL == "" || s.Header.Get("Authorization") != "" || c.Never {
 			continue
 		}
-		l := &login{program: p, server: s, fixed: c.Client.RedirectURI}
+		l := &login{program: p, server: s}
 		guard := &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()}
 		l.oauth = &OAuth{Resource: s.URL, Base: guard, Client: c.Client, MetadataURL: c.MetadataURL,
 			ClientName: "mcpagent", Scopes: c.Scopes, Secret: func(text string) { p.secrets.Add("[secret]", text) }}
@@ -146,18 +145,19 @@ func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) 
 	if failed := l.failed.Load(); failed != nil {
 		return nil, *failed
 	}
-	u, err := url.Parse(cmp.Or(l.fixed, redirectURI, "http://127.0.0.1:0/callback"))
+	fixed := l.oauth.Client.RedirectURI // of the configuration
+	u, err := url.Parse(cmp.Or(fixed, redirectURI, "http://127.0.0.1:0/callback"))
 	if err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:"+u.Port())
-	if err != nil && l.fixed == "" {
+	if err != nil && fixed == "" {
 		listener, err = net.Listen("tcp", "127.0.0.1:0")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the browser cannot come back to %s: %w", u, err)
 	}
-	if l.fixed == "" {
+	if fixed == "" {
 		u.Host = listener.Addr().String()
 	}
 	r := &redirect{login: l, uri: u, ended: make(chan struct{})}
@@ -287,13 +287,10 @@ func (r *redirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 			status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
 		}
 	}
-	for name, value := range map[string]string{
-		"Content-Type": "text/html; charset=utf-8", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
-		"Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-		"Referrer-Policy":         "no-referrer",
-	} {
-		w.Header().Set(name, value)
-	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.WriteHeader(status)
 	fmt.Fprintf(w, loginPage, title, html.EscapeString(Visible(r.secrets.Mask(text))))
 }

@@ -181,7 +181,7 @@ func TestLoginPort(t *testing.T) {
 	assert.Check(t, is.Regexp(`^http://127\.0\.0\.1:\d+/back$`, other.URI()))
 	other.Close(nil)
 
-	l.fixed = fixed
+	l.oauth.Client.RedirectURI = fixed
 	_, err = l.listen(t.Context(), fixed)
 	assert.ErrorContains(t, err, "the browser cannot come back to "+fixed)
 	taken.Close()
@@ -234,9 +234,9 @@ func TestLoginWithoutPath(t *testing.T) {
 	_, port, _ := net.SplitHostPort(free.Addr().String())
 	free.Close()
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
-	l.fixed = "http://localhost:" + port
-	r, answers := askLogin(t, l, l.fixed)
-	assert.Equal(t, r.URI(), l.fixed)
+	l.oauth.Client.RedirectURI = "http://localhost:" + port
+	r, answers := askLogin(t, l, l.oauth.Client.RedirectURI)
+	assert.Equal(t, r.URI(), l.oauth.Client.RedirectURI)
 	page, _, err := visit("http://127.0.0.1:"+port+"/?state=wrong", true)
 	assert.NilError(t, err)
 	assert.Check(t, is.Contains(page, "400"))

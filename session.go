@@ -74,23 +74,21 @@ func isFile(path string) error {
 
 // SaveSession writes a session to a file that only its owner can read. If it fails, the file is as it was before. It
 // replaces nothing but a session.
-func SaveSession(path string, s *Session) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("save session: %w", err)
-		}
-	}()
+func SaveSession(path string, s *Session) error {
 	if _, err := LoadSession(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("it would replace what is no session: %w", err)
+		return fmt.Errorf("save session: it would replace what is no session: %w", err)
 	}
 	out := *s
 	out.Version, out.Saved = sessionVersion, time.Now().UTC().Truncate(time.Second)
 	out.History = append([]ChatMessage{}, s.History...) // never null
 	text, err := PlainJSON(out)
-	if err != nil {
-		return err
+	if err == nil {
+		err = ReplaceFile(path, append(text, '\n'))
 	}
-	return ReplaceFile(path, append(text, '\n'))
+	if err != nil {
+		return fmt.Errorf("save session: %w", err)
+	}
+	return nil
 }
 
 // ReplaceFile writes a file that only its owner can read. If it fails, the file is as it was before.

@@ -231,7 +231,7 @@ func TestLongChat(t *testing.T) {
 			c.keys("\x7f")
 			c.settle("\b \b")
 			c.keys("\x03")
-			c.settle("\n\x1b[2m(Ctrl-C once more, Ctrl-D or /quit ends the chat)\x1b[0m\n\n\x1b[1m>\x1b[0m ")
+			c.settle("\n\x1b[2m(cancelled; Ctrl-C once more ends the chat)\x1b[0m\n\n\x1b[1m>\x1b[0m ")
 			c.ask(text, text, answer(i), size)
 		}
 		said = append(said, text)
