@@ -42,11 +42,10 @@ const (
 // exitError is an error with the status that the program ends with.
 type exitError struct {
 	status int
-	err    error
+	error
 }
 
-func (e *exitError) Error() string { return e.err.Error() }
-func (e *exitError) Unwrap() error { return e.err }
+func (e *exitError) Unwrap() error { return e.error }
 
 func exitWith(status int, format string, args ...any) error {
 	return &exitError{status, fmt.Errorf(format, args...)}
@@ -147,11 +146,10 @@ type program struct {
 	literal                  bool // the arguments are a question, whatever they look like
 
 	// These are set by configure.
-	servers []Server
-	oauth   map[string]*OAuthConfig // by the server's name
-	builtIn bool                    // the only server is this program
-
-	disabled []string // servers
+	servers  []Server
+	oauth    map[string]*OAuthConfig // by the server's name
+	builtIn  bool                    // the only server is this program
+	disabled []string                // servers
 
 	report    *report                                 // of the question, if there is one
 	printed   bool                                    // there is JSON on stdout
@@ -181,7 +179,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 		name = args[0]
 	}
 	near := p.nearest(name)
-	isCommand := near != nil && near.name == name
+	isCommand := near.name == name
 	switch {
 	case (p.http != "" || p.maxFile != 0) && name != "serve":
 		return usageError("-http and -max-file go with serve")
@@ -189,7 +187,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return usageError("-o goes with call, read, or a question")
 	case p.session != "" && isCommand:
 		return usageError("-session goes with a question")
-	case near != nil && !isCommand && len(args) == 1 && !strings.Contains(name, " "):
+	case !isCommand && len(args) == 1 && distance(name, near.name) <= 2 && !strings.Contains(name, " "):
 		return usageError("%q is no command: did you mean %s? mcpagent -- %[1]s asks it as a question", name, near.name)
 	case name != "serve" && name != "help" && name != "version":
 		if err := p.check(ctx, f); err != nil {
@@ -357,4 +355,68 @@ func (p *program) printJSON(v any) error {
 	var lines bytes.Buffer
 	_ = json.Indent(&lines, text, "", "  ")
 	return p.screen.PrintJSON(lines.String() + "\n")
+}
+
+const maxInput = 4 << 20 // bytes of stdin: more than a model reads
+
+// isPiped reports whether stdin is a pipe or a file, which may have text: not a terminal, not a device such as
+// /dev/null, and not closed.
+func isPiped() bool {
+	info, err := os.Stdin.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice == 0
+}
+
+// readStdin reads stdin to its end, which another process may hold open: the user is told after a while, and ctx and
+// MCP_TIMEOUT end the wait.
+func (p *program) readStdin(ctx context.Context) (string, error) {
+	note := time.AfterFunc(3*time.Second, func() {
+		if !p.terminal.Interactive() {
+			p.note("waiting for the end of stdin, whose text is read; </dev/null gives none")
+		}
+	})
+	defer note.Stop()
+	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, usageError("stdin did not end within %s", p.timeout))
+	defer cancel()
+	return readAll(ctx, os.Stdin)
+}
+
+// readArgument returns the text of an argument that may be - or @- for stdin, or @FILE.
+func (p *program) readArgument(ctx context.Context, argument string) (string, error) {
+	path, isFile := strings.CutPrefix(argument, "@")
+	switch {
+	case path == "-":
+		return p.readStdin(ctx)
+	case !isFile:
+		return argument, nil
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+}
+
+// readAll reads to the end, or gives up with ctx.
+func readAll(ctx context.Context, r io.Reader) (string, error) {
+	var all []byte
+	err := whileReading(ctx, func() (err error) {
+		all, err = io.ReadAll(io.LimitReader(r, maxInput+1))
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err // the read may go on
+	case len(all) > maxInput:
+		return "", fmt.Errorf("stdin has more than %d MiB: give a part of it", maxInput>>20)
+	}
+	return string(all), nil
+}
+
+// whileReading does what reads, or gives up with ctx: a blocked read stays behind, as the program is about to end.
+func whileReading(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

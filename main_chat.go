@@ -126,13 +126,13 @@ const maxAttachment = 128 << 10
 
 // attach reads a resource that goes with the next question. It returns its text.
 func (c *chat) attach(ctx context.Context, name string) (text string, err error) {
-	contents, err := c.readResource(ctx, c.host, name)
+	result, err := c.readResource(ctx, c.host, name)
 	if err != nil {
 		return "", err
 	}
 	text = fmt.Sprintf("[resource: %s] (empty)", name)
-	if len(contents) > 0 {
-		text, c.images = ModelContent(contentsResult(contents), c.images)
+	if len(result.Content) > 0 {
+		text, c.images = ModelContent(result, c.images)
 	}
 	text = Clip(text, maxAttachment)
 	c.attached = append(c.attached, text)

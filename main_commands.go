@@ -49,8 +49,8 @@ func (e entry) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	server, err := PlainJSON(e.server)
-	return slices.Concat([]byte(`{"server":`), server, []byte(","), value[1:]), err
+	server := appendString([]byte(`{"server":`), e.server)
+	return slices.Concat(server, []byte(","), value[1:]), nil
 }
 
 // listedTool is a tool as tools -json prints it.
@@ -177,18 +177,18 @@ func (p *program) entriesOf(ctx context.Context, host *Host, kind, server string
 				names = append(names, a.Name)
 			}
 			about := cmp.Or(prompt.Description, prompt.Title)
-			entries = append(entries, entry{server, prompt.Name, inBrackets(names...), about, prompt})
+			entries = append(entries, entry{server, prompt.Name, inBrackets(strings.Join(names, ", ")), about, prompt})
 		}
 		return entries, ifKnown(err)
 	}
 	resources, err := client.ListResources(soon)
 	for _, r := range resources {
-		size := ""
+		detail := r.MIMEType
 		if r.Size > 0 {
-			size = fmt.Sprintf("%d bytes", r.Size)
+			detail = strings.TrimPrefix(fmt.Sprintf("%s, %d bytes", detail, r.Size), ", ")
 		}
 		about := cmp.Or(r.Description, r.Title, r.Name)
-		entries = append(entries, entry{server, r.URI, inBrackets(r.MIMEType, size), about, r})
+		entries = append(entries, entry{server, r.URI, inBrackets(detail), about, r})
 	}
 	templates, failed := client.ListResourceTemplates(soon)
 	for _, t := range templates {
@@ -198,13 +198,12 @@ func (p *program) entriesOf(ctx context.Context, host *Host, kind, server string
 	return entries, cmp.Or(ifKnown(err), ifKnown(failed))
 }
 
-// inBrackets returns what stands after a name in a list: those of the texts that are not empty.
-func inBrackets(texts ...string) string {
-	texts = slices.DeleteFunc(texts, func(text string) bool { return text == "" })
-	if len(texts) == 0 {
+// inBrackets returns what stands after a name in a list.
+func inBrackets(text string) string {
+	if text == "" {
 		return ""
 	}
-	return " (" + strings.Join(texts, ", ") + ")"
+	return " (" + text + ")"
 }
 
 // ifKnown drops the error of a server that does not know the method of a list.
@@ -382,12 +381,9 @@ func (p *program) save(data []byte, _ string) (path string, err error) {
 	if ending := filepath.Ext(path); p.saved > 1 {
 		path = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ending), p.saved, ending)
 	}
-	switch {
-	case p.unsaved != nil:
-		err = p.unsaved // the others would not be where they are expected
-	case p.output == "-":
+	if p.output == "-" {
 		path, err = "stdout", p.screen.Print(string(data))
-	default:
+	} else {
 		err = os.WriteFile(path, data, 0o666)
 	}
 	p.unsaved = cmp.Or(p.unsaved, err)
@@ -399,17 +395,19 @@ func (p *program) read(ctx context.Context, host *Host, args ...string) error {
 	if len(args) != 1 || args[0] == "" {
 		return usageError("read takes the URI of a resource")
 	}
-	contents, err := p.readResource(ctx, host, args[0])
+	result, err := p.readResource(ctx, host, args[0])
 	if err != nil {
 		return err
 	}
-	text := ""
-	for _, c := range contents {
+	text, contents := "", []*ResourceContents{} // never null
+	for _, block := range result.Content {
+		c := block.Resource
+		contents = append(contents, c)
 		switch {
 		case p.output != "", c.Blob == nil: // a file gets the bytes
 			text += c.Text
 		case p.screen.Answers:
-			text += ResourceText(&c)
+			text += ResourceText(c)
 		default:
 			text += string(c.Blob)
 		}
@@ -417,22 +415,14 @@ func (p *program) read(ctx context.Context, host *Host, args ...string) error {
 			text += "\n"
 		}
 	}
-	return p.give(contentsResult(contents), text, append([]ResourceContents{}, contents...))
-}
-
-// contentsResult is the result of a tool that has resources embedded in it.
-func contentsResult(contents []ResourceContents) *ToolResult {
-	r := new(ToolResult)
-	for i := range contents {
-		r.Content = append(r.Content, ContentBlock{Type: "resource", Resource: &contents[i]})
-	}
-	return r
+	return p.give(result, text, contents)
 }
 
 var uriScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
 
-// readResource reads a resource, which is named by SERVER:URI, or by its URI alone if only one server lists it.
-func (p *program) readResource(ctx context.Context, host *Host, name string) ([]ResourceContents, error) {
+// readResource reads a resource, which is named by SERVER:URI, or by its URI alone if only one server lists it. Its
+// contents are those of a tool's result.
+func (p *program) readResource(ctx context.Context, host *Host, name string) (*ToolResult, error) {
 	server, uri := p.serverIn(name)
 	if !uriScheme.MatchString(uri) { // a server may have the name of a scheme
 		server, uri = "", name
@@ -457,7 +447,11 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) ([]
 	if err != nil {
 		return nil, &exitError{exitTool, p.explain(err)}
 	}
-	return contents, nil
+	result := new(ToolResult)
+	for i := range contents {
+		result.Content = append(result.Content, ContentBlock{Type: "resource", Resource: &contents[i]})
+	}
+	return result, nil
 }
 
 // prompt fills in a prompt and prints its messages.
@@ -499,14 +493,6 @@ func (p *program) getPrompt(ctx context.Context, host *Host, words []string) (*P
 	return result, nil
 }
 
-// serverReport is what servers prints of a server, with -json as it is.
-type serverReport struct {
-	Name    string `json:"name"`
-	Start   string `json:"start,omitempty"` // its command line or URL
-	Running bool   `json:"running"`
-	State   string `json:"state"` // what it speaks, and how long it took to start; or why it does not run, and what to do
-}
-
 // listServers shows how the servers are. A chat does not wait for those that need long. Elsewhere it is an error if
 // none is running.
 func (p *program) listServers(ctx context.Context, host *Host, names ...string) error {
@@ -517,32 +503,31 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 	soon, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	_ = p.withLogins(soon, host, func() error { _, err := host.Tools(soon, names...); return err }) // see the status
-	var reports []serverReport
+	list, text, running := []any{}, "", p.chatting
+	add := func(name, start, state string, isRunning bool) {
+		list = append(list, map[string]any{"name": name, "start": start, "state": state, "running": isRunning})
+		text += Clip(name+": "+state, maxShown) + "\n" + indented(start, "    ")
+		running = running || isRunning
+	}
 	for i, s := range host.Status() {
-		if len(names) > 0 && !slices.Contains(names, s.Name) {
-			continue
+		start := ""
+		if p.servers[i].Err == nil {
+			start = startLine(&p.servers[i])
 		}
-		r := serverReport{Name: s.Name, Running: s.Running, State: p.state(s)}
-		if server := &p.servers[i]; server.Err == nil {
-			r.Start = startLine(server)
+		if len(names) == 0 || slices.Contains(names, s.Name) {
+			add(s.Name, start, p.state(s), s.Running)
 		}
-		reports = append(reports, r)
 	}
 	for _, name := range p.disabled {
 		if len(names) == 0 {
-			reports = append(reports, serverReport{Name: name, State: "disabled"})
+			add(name, "", "disabled", false)
 		}
-	}
-	text, running := "", p.chatting
-	for _, r := range reports {
-		text += Clip(r.Name+": "+r.State, maxShown) + "\n" + indented(r.Start, "    ")
-		running = running || r.Running
 	}
 	if p.chatting {
 		p.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
 		return nil
 	}
-	if err := p.give(nil, text, reports); err != nil || running {
+	if err := p.give(nil, text, list); err != nil || running {
 		return err
 	}
 	return exitWith(exitStart, "no server is running")
@@ -564,9 +549,6 @@ func (p *program) state(s HostStatus) (text string) {
 			text += "; it is tried again with each question, or now with /reconnect " + s.Name
 		}
 	}
-	if s.Restarts > 0 {
-		text += ", restarted " + Plural(s.Restarts, "time")
-	}
 	return text
 }
 
@@ -582,10 +564,11 @@ func (p *program) listenAt(address string) error {
 
 // serve is the built-in server, on stdin and stdout or over HTTP.
 func (p *program) serve(ctx context.Context, args []string) error {
+	if len(args) > 1 {
+		return usageError("serve takes one folder")
+	}
 	library := SourceLibrary()
-	switch len(args) {
-	case 0:
-	case 1:
+	if len(args) == 1 {
 		root, err := os.OpenRoot(args[0])
 		if err != nil {
 			return fmt.Errorf("open library: %w", err)
@@ -595,8 +578,6 @@ func (p *program) serve(ctx context.Context, args []string) error {
 		if os.Getenv("GOGC") == "" {
 			debug.SetGCPercent(20) // or a large library takes twice the memory, for a tenth of the time
 		}
-	default:
-		return usageError("serve takes one folder")
 	}
 	library.Version = version
 	library.MaxFile, library.MaxTotal, library.MaxFiles = int64(p.maxFile)<<20, int64(p.maxFile)<<27, p.maxFile*10_000

@@ -12,105 +12,95 @@ import (
 	"strings"
 )
 
-const about = `mcpagent asks a language model a question that it answers with the tools of MCP servers.
+// usageText is what help prints, without the commands and the flags.
+const usageText = `mcpagent asks a language model a question that it answers with the tools of MCP servers.
 
   mcpagent "question"                  ask once: the answer on stdout, everything else on stderr; text on stdin, if
                                        that is a pipe or a file, is part of it; what follows -- is no command
   mcpagent                             on a terminal: a chat; else the same, with the question read from stdin
-`
-
-const variables = `
+%s
   variable           flag            meaning (default)
   MISTRAL_API_KEY                    key of the model's API (none: the offline stand-in)
   MISTRAL_BASE_URL                   any chat-completions API: Ollama, vLLM, … (Mistral's)
   MCP_HEADERS                        headers for the URL of -server, one "Name: value" a line (none)
+%s
+Exit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, 4 the model failed, 130 interrupted.
 `
 
 // command is a command of the command line.
 type command struct {
 	name, args, what string
 	more             string // that help COMMAND says
-	example          string // of the arguments
 	run              func(ctx context.Context, args []string) error
 }
 
 func (p *program) commands() []command {
 	return []command{
 		{"tools", "[SERVER ...|TOOL]", "list the tools of every server, or of some; or show what one tool takes",
-			"A tool is SERVER:TOOL, or TOOL alone if no other server has it.", "files:read_file",
+			"A tool is SERVER:TOOL, or TOOL alone if no other server has it.\n  mcpagent tools files:read_file",
 			p.onHost(p.list("tools"))},
 		{"call", "TOOL [KEY=VALUE ...]", "call a tool, without a model", "The tool's schema says what is a text, a " +
 			"number, true or null; lists and\nobjects are JSON. A JSON object, @FILE or - in place of the words goes to " +
-			"the tool\nunchecked. -o FILE gets images and other bytes of the result, or else its text.",
-			"files:read_file path=notes.txt head=10", p.onHost(p.call)},
-		{"resources", "[SERVER ...]", "list the resources of every server, or of some", "", "files",
+			"the tool\nunchecked. -o FILE gets images and other bytes of the result, or else its text.\n" +
+			"  mcpagent call files:read_file path=notes.txt head=10", p.onHost(p.call)},
+		{"resources", "[SERVER ...]", "list the resources of every server, or of some", "  mcpagent resources files",
 			p.onHost(p.list("resources"))},
-		{"read", "URI", "print a resource", "SERVER:URI where several servers have it. -o FILE gets its bytes or its text.",
-			"library:///rpc.go", p.onHost(p.read)},
-		{"prompts", "[SERVER ...]", "list the prompts of every server, or of some", "", "-json",
+		{"read", "URI", "print a resource", "SERVER:URI where several servers have it. -o FILE gets its bytes or its " +
+			"text.\n  mcpagent read library:///rpc.go", p.onHost(p.read)},
+		{"prompts", "[SERVER ...]", "list the prompts of every server, or of some", "  mcpagent prompts -json",
 			p.onHost(p.list("prompts"))},
-		{"prompt", "NAME [KEY=VALUE ...]", "fill in a prompt, and print its messages",
-			"SERVER:NAME where several servers have it. Values are texts.", "issues:triage label=bug", p.onHost(p.prompt)},
-		{"servers", "[SERVER ...]", "show how each server is started, whether it runs, what it speaks",
-			"Where one does not run, why, and what to do. The exit status is 1 if none runs.", "-json",
+		{"prompt", "NAME [KEY=VALUE ...]", "fill in a prompt, and print its messages", "SERVER:NAME where several " +
+			"servers have it. Values are texts.\n  mcpagent prompt issues:triage label=bug", p.onHost(p.prompt)},
+		{"servers", "[SERVER ...]", "show how each server is started, whether it runs, what it speaks", "Where one " +
+			"does not run, why, and what to do. The exit status is 1 if none runs.\n  mcpagent servers -json",
 			p.onHost(p.listServers)},
-		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser", "",
-			"https://mcp.example.com/mcp", p.logIn},
-		{"logout", "URL|NAME", "forget a login", "", "issues", p.logOut},
-		{"whoami", "", "show the logins that are kept: where, with which scopes, until when", "", "", p.whoAmI},
-		{"serve", "[DIR]", "be an MCP server on stdio: search over DIR, or over this program's source",
-			"With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.", "-http :8080 ~/notes",
-			p.serve},
-		{"version", "", "print the version, and what it speaks", "", "",
-			func(context.Context, []string) error {
-				speaks := strings.Join(Revisions(), " ")
-				return p.screen.Print(fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, speaks, runtime.Version()))
-			}},
-		{"help", "[COMMAND]", "print this, or more about one command", "", "call", p.help},
+		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser",
+			"  mcpagent login https://mcp.example.com/mcp", p.logIn},
+		{"logout", "URL|NAME", "forget a login", "  mcpagent logout issues", p.logOut},
+		{"whoami", "", "show the logins that are kept: where, with which scopes, until when", "", p.whoAmI},
+		{"serve", "[DIR]", "be an MCP server on stdio: search over DIR, or over this program's source", "With -http " +
+			"ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.\n" +
+			"  mcpagent serve -http :8080 ~/notes", p.serve},
+		{"version", "", "print the version, and what it speaks", "", func(context.Context, []string) error {
+			speaks := strings.Join(Revisions(), " ")
+			return p.screen.Print(fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, speaks, runtime.Version()))
+		}},
+		{"help", "[COMMAND]", "print this, or more about one command", "  mcpagent help call", p.help},
 	}
 }
 
-// nearest returns the command that a word names, or was meant to name; nil for a word that is far from all.
-func (p *program) nearest(word string) *command {
-	commands := p.commands()
-	i := slices.IndexFunc(commands, func(c command) bool { return c.name == word })
-	if i < 0 {
-		i = slices.IndexFunc(commands, func(c command) bool { return isNear(word, c.name) })
-	}
-	if i < 0 {
-		return nil
-	}
-	return &commands[i]
+// nearest returns the command that a word names, or else the one with the most similar name.
+func (p *program) nearest(word string) command {
+	return slices.MinFunc(p.commands(), func(a, b command) int { return distance(word, a.name) - distance(word, b.name) })
 }
 
-// isNear reports whether two words begin alike, and each has at most one letter that the other one has not. The order
-// may differ.
-func isNear(a, b string) bool {
+// distance counts the letters that only one of two words has: all, if they do not begin alike.
+func distance(a, b string) int {
+	if !strings.HasPrefix(strings.ToLower(a), b[:1]) {
+		return len(a) + len(b)
+	}
 	left := b
 	for _, letter := range a {
 		left = strings.Replace(left, string(letter), "", 1)
 	}
-	common := len(b) - len(left)
-	return strings.HasPrefix(strings.ToLower(a), b[:1]) && len(b)-common <= 1 && len(a)-common <= 1
+	return len(a) - len(b) + 2*len(left)
 }
 
 // usage is what help prints.
 func usage() string {
-	text, p := about, new(program)
+	commands, flags, p := "", "", new(program)
 	for _, c := range p.commands() {
-		text += "  " + c.line()
+		commands += "  " + c.line()
 	}
-	text += variables
 	p.flags().VisitAll(func(f *flag.Flag) {
 		variable, meaning, _ := strings.Cut(f.Usage, " ")
-		text += fmt.Sprintf("  %-18s -%-14s %s\n", variable, f.Name, meaning)
+		flags += fmt.Sprintf("  %-18s -%-14s %s\n", variable, f.Name, meaning)
 	})
-	return text + "\nExit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, 4 the model failed, " +
-		"130 interrupted.\n"
+	return fmt.Sprintf(usageText, commands, flags)
 }
 
 // line is what the usage says of the command.
-func (c *command) line() string { return fmt.Sprintf("mcpagent %-27s %s\n", c.name+" "+c.args, c.what) }
+func (c command) line() string { return fmt.Sprintf("mcpagent %-27s %s\n", c.name+" "+c.args, c.what) }
 
 // help prints the usage, or what there is to know of a command.
 func (p *program) help(_ context.Context, args []string) error {
@@ -118,9 +108,8 @@ func (p *program) help(_ context.Context, args []string) error {
 		return p.screen.Print(usage())
 	}
 	c := p.nearest(args[0])
-	if c == nil || c.name != args[0] {
+	if c.name != args[0] {
 		return usageError("there is no command %q", args[0])
 	}
-	example := strings.TrimSpace("mcpagent " + c.name + " " + c.example)
-	return p.screen.Print(c.line() + indented(c.more, "    ") + indented(example, "      "))
+	return p.screen.Print(c.line() + indented(c.more, "    "))
 }

@@ -63,18 +63,19 @@ func (s *schema) sub(text json.RawMessage) *schema {
 // either returns the schemas of which a value needs to fit one: s alone, if it does not name several. Each value of an
 // enumeration is one, whose type is its JSON.
 func (s *schema) either() (all []*schema) {
-	for _, value := range s.Enum {
-		text, _ := PlainJSON(value)
-		all = append(all, &schema{Type: string(text)})
-	}
-	if types, _ := s.Type.([]any); all == nil {
+	switch types, _ := s.Type.([]any); {
+	case s.Enum != nil:
+		for _, value := range s.Enum {
+			text, _ := PlainJSON(value)
+			all = append(all, &schema{Type: string(text)})
+		}
+	case types != nil:
 		for _, name := range types {
 			one := *s
 			one.Type = name
 			all = append(all, &one)
 		}
-	}
-	if s.Type == nil && all == nil { // else they only narrow it
+	case s.Type == nil: // else they only narrow it
 		for _, text := range slices.Concat(s.AnyOf, s.OneOf) {
 			all = append(all, s.sub(text).either()...)
 		}
