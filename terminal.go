@@ -388,28 +388,24 @@ func (t *Terminal) change(ctx context.Context, arguments string) (string, error)
 // inEditor returns a text as the user leaves it in an editor, which has the terminal meanwhile. It is for a terminal
 // that gives the keys: elsewhere the program would have to share them with a read that has begun.
 func (t *Terminal) inEditor(ctx context.Context, editor, text string) (string, error) {
-	f, err := os.CreateTemp("", "mcpagent-*.json") // of mode 0600
+	path, err := SaveFile([]byte(text), "application/json")
+	defer os.Remove(path)
 	if err != nil {
-		return "", err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Close()); err != nil {
 		return "", err
 	}
 	t.reading.Lock()
 	defer t.reading.Unlock()
 	t.Close()
 	defer t.takeKeys()
-	command := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, editor, f.Name()) // as git does
+	command := exec.CommandContext(ctx, "sh", "-c", editor+` "$@"`, editor, path) // as git does
 	if runtime.GOOS == "windows" {
-		command = exec.CommandContext(ctx, "cmd", "/c", editor, f.Name())
+		command = exec.CommandContext(ctx, "cmd", "/c", editor, path)
 	}
 	command.Stdin, command.Stdout, command.Stderr = t.in, t.screen.window, t.screen.window
 	if err := command.Run(); err != nil {
 		return "", fmt.Errorf("%s: %w", editor, err)
 	}
-	changed, err := os.ReadFile(f.Name())
+	changed, err := os.ReadFile(path)
 	return string(changed), err
 }
 
