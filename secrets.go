@@ -230,7 +230,7 @@ type MaskWriter struct {
 	w       io.Writer
 	read    int       // bytes so far
 	kept    []byte    // the last of them
-	found   []stretch // of secrets in kept, in order; no two overlap
+	found   []stretch // of secrets, in order; no two overlap. The first may have begun before kept
 
 	asIs, unescaped reading
 	escapes         unescaper // before unescaped
@@ -238,8 +238,8 @@ type MaskWriter struct {
 
 // stretch is a part of the text.
 type stretch struct {
-	start, end int // counted from the beginning of the text
-	mark       string
+	start, end int    // counted from the beginning of the text
+	mark       string // "" when it has been written
 }
 
 func (m *MaskWriter) Write(piece []byte) (int, error) {
@@ -280,19 +280,19 @@ func (m *MaskWriter) add(s stretch) {
 	m.found = append(m.found, s)
 }
 
-// flush writes the text before end. All secrets that begin there have been found. Another one may begin in the last of
-// them, which then waits for it.
+// flush writes the text before end. All secrets that begin there have been found.
 func (m *MaskWriter) flush(end int) error {
 	var out []byte
 	first := m.read - len(m.kept)
 	at := first
-	for len(m.found) > 0 && m.found[0].end <= end {
-		s := m.found[0]
-		out = append(append(out, m.kept[at-first:s.start-first]...), s.mark...)
-		at, m.found = s.end, m.found[1:]
-	}
-	if len(m.found) > 0 {
-		end = min(end, m.found[0].start)
+	for len(m.found) > 0 && m.found[0].start < end {
+		s := &m.found[0]
+		out = append(append(out, m.kept[at-first:max(at, s.start)-first]...), s.mark...)
+		s.mark = ""
+		if at = min(s.end, end); s.end > end { // another secret may begin in its rest
+			break
+		}
+		m.found = m.found[1:]
 	}
 	out = append(out, m.kept[at-first:end-first]...)
 	m.kept = m.kept[end-first:]
