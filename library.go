@@ -246,8 +246,8 @@ func (l *Library) readResource(ctx context.Context, r *libraryRequest) (map[stri
 		return nil, err
 	}
 	uri := r.text("uri")
-	d := c.document(documentSource(uri))
-	if d == nil {
+	d := c.known[documentSource(uri)]
+	if d == nil || d.reason != "" {
 		data, _ := json.Marshal(map[string]string{"uri": uri})
 		notFound := &Error{CodeResourceNotFound, "resource not found: resources/list names them", data}
 		if r.stateless() {
@@ -427,8 +427,8 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	if err := decodeArguments(raw, &a); err != nil {
 		return nil, err
 	}
-	d := c.document(a.Source)
-	if d == nil {
+	d := c.known[a.Source]
+	if d == nil || d.reason != "" {
 		return nil, fmt.Errorf("unknown document %q: list_documents names them", a.Source)
 	}
 	end := min(a.EndLine, d.lines)

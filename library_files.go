@@ -26,6 +26,7 @@ type corpus struct {
 	indexes   []*Index             // of the documents
 	known     map[string]*document // by source: the documents, and the files that turned out not to be text
 	leftOut   []omission           // by reason; nil if nothing is left out
+	size      int64                // bytes of all texts
 }
 
 // document is one file. It does not change.
@@ -82,7 +83,6 @@ func (l *Library) load(ctx context.Context) (*corpus, error) {
 // be read is not an error: leftOut names it.
 func (l *Library) read(ctx context.Context, old *corpus) (*corpus, error) {
 	c, leftOut := &corpus{known: make(map[string]*document)}, make(map[string]omission)
-	room := cmp.Or(l.MaxTotal, 256<<20)
 	err := fs.WalkDir(l.FS, ".", func(source string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -92,21 +92,15 @@ func (l *Library) read(ctx context.Context, old *corpus) (*corpus, error) {
 		if skip, _ := path.Match(l.Skip, path.Base(source)); skip {
 			return nil
 		}
-		d := &document{reason: exclude(entry, err)}
-		switch {
-		case d.reason == "" && entry.IsDir():
+		d := l.look(c, old.known[source], source, entry, err)
+		if d == nil {
 			return nil
-		case d.reason == "" && len(c.documents) == cmp.Or(l.MaxFiles, 20_000):
-			d.reason = "beyond the number of files"
-		case d.reason == "":
-			d = l.open(source, entry, old.known[source], room)
 		}
 		if d.reason == "" || d.reason == notText {
 			c.known[source] = d
 		}
 		if d.reason == "" {
-			c.documents = append(c.documents, d)
-			room -= int64(len(d.Text))
+			c.documents, c.size = append(c.documents, d), c.size+int64(len(d.Text))
 			return nil
 		}
 		o := leftOut[d.reason]
@@ -155,43 +149,39 @@ func (c *corpus) index(ctx context.Context, old *corpus) error {
 	return nil
 }
 
-// exclude returns why a file or folder is left out without a look into it, "" if it is not.
-func exclude(entry fs.DirEntry, err error) string {
-	name := entry.Name()
-	switch {
-	case err != nil:
-		return "unreadable"
-	case name[0] == '.':
-		return "hidden"
-	case entry.IsDir() && (name == "node_modules" || name == "vendor"):
-		return "folders of dependencies"
-	case entry.IsDir():
-		return ""
-	case !entry.Type().IsRegular():
-		return "links and special files"
-	case !isText(name):
-		return "of other types"
+// look returns the document of a file that was found after those of c: the known one, unless the file has another time
+// or size now. The document of what is left out has the reason. A folder to look into has none.
+func (l *Library) look(c *corpus, known *document, source string, entry fs.DirEntry, err error) *document {
+	var info fs.FileInfo
+	if err == nil {
+		info, err = entry.Info()
 	}
-	return ""
-}
-
-// open returns the document of a file: the known one, unless the file has another time or size now. room is what is
-// left of MaxTotal.
-func (l *Library) open(source string, entry fs.DirEntry, known *document, room int64) *document {
-	info, err := entry.Info()
-	d := &document{Document: Document{Source: source, Prose: isProse(source)}}
+	d, name := &document{Document: Document{Source: source, Prose: isProse(source)}}, entry.Name()
+	maxFile := min(cmp.Or(l.MaxFile, 2<<20), 1<<30)
 	switch {
 	case err != nil:
 		d.reason = "unreadable"
-	case info.Size() > l.maxFile():
+	case name[0] == '.':
+		d.reason = "hidden"
+	case entry.IsDir() && (name == "node_modules" || name == "vendor"):
+		d.reason = "folders of dependencies"
+	case entry.IsDir():
+		return nil
+	case !entry.Type().IsRegular():
+		d.reason = "links and special files"
+	case !isText(name):
+		d.reason = "of other types"
+	case len(c.documents) == cmp.Or(l.MaxFiles, 20_000):
+		d.reason = "beyond the number of files"
+	case info.Size() > maxFile:
 		d.reason = "too large"
-	case info.Size() > room:
+	case info.Size() > cmp.Or(l.MaxTotal, 256<<20)-c.size:
 		d.reason = "beyond the total size"
 	case known != nil && known.size == info.Size() && known.changed.Equal(info.ModTime()):
 		return known
 	default:
 		d.size, d.changed = info.Size(), info.ModTime()
-		if d.Text, d.reason = l.readFile(source); known != nil && known.Text == d.Text {
+		if d.Text, d.reason = l.readFile(source, maxFile); known != nil && known.Text == d.Text {
 			d.Text = known.Text // its index has it, too
 		}
 		for range strings.Lines(d.Text) {
@@ -201,21 +191,19 @@ func (l *Library) open(source string, entry fs.DirEntry, known *document, room i
 	return d
 }
 
-func (l *Library) maxFile() int64 { return min(cmp.Or(l.MaxFile, 2<<20), 1<<30) }
-
 // readFile returns the text of a file, or the reason to leave it out. The limit applies to what is read, too, because
 // the size in the directory may be out of date.
-func (l *Library) readFile(source string) (text, reason string) {
+func (l *Library) readFile(source string, limit int64) (text, reason string) {
 	file, err := l.FS.Open(source)
 	if err != nil {
 		return "", "unreadable"
 	}
 	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, l.maxFile()+1))
+	b, err := io.ReadAll(io.LimitReader(file, limit+1))
 	switch {
 	case err != nil:
 		return "", "unreadable"
-	case int64(len(b)) > l.maxFile():
+	case int64(len(b)) > limit:
 		return "", "too large"
 	}
 	return decodeText(b)
@@ -236,14 +224,6 @@ func decodeText(b []byte) (text, reason string) {
 		return "", notText
 	}
 	return text, ""
-}
-
-// document returns the document with a source, or nil.
-func (c *corpus) document(source string) *document {
-	if d := c.known[source]; d != nil && d.reason == "" {
-		return d
-	}
-	return nil
 }
 
 // String returns the number of documents, and what was left out.

@@ -14,7 +14,6 @@ import (
 	"mime"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -52,7 +51,7 @@ type LibraryHTTP struct {
 
 // NewLibraryHTTP serves l. Clients may address it as localhost, by an IP address, or by one of the names in hosts.
 func NewLibraryHTTP(l *Library, hosts ...string) *LibraryHTTP {
-	return &LibraryHTTP{l, hosts, make(chan struct{}, maxPosts)}
+	return &LibraryHTTP{l, append(hosts, "localhost"), make(chan struct{}, maxPosts)}
 }
 
 // Serve answers HTTP at /mcp until the listener fails or ctx ends. It closes the listener and waits for
@@ -151,7 +150,7 @@ func (h *LibraryHTTP) receive(w http.ResponseWriter, r *http.Request) (text []by
 func (h *LibraryHTTP) answer(r *http.Request, text []byte, response *libraryResponse) (status int, err error) {
 	var in Incoming
 	if err := in.Parse(text); err != nil {
-		refusal := &Error{Code: CodeInvalidRequest, Message: "a POST must hold one JSON-RPC message: " + err.Error()}
+		refusal := &Error{Code: CodeInvalidRequest, Message: "a POST holds one message, and no batch: " + err.Error()}
 		if !validJSON(text) {
 			refusal.Code = CodeParseError
 		}
@@ -184,23 +183,19 @@ func (h *LibraryHTTP) answer(r *http.Request, text []byte, response *libraryResp
 // Origin. If a site makes its own host name lead to this server (DNS rebinding), the browser names it in Host.
 func (h *LibraryHTTP) admit(r *http.Request) error {
 	host := (&url.URL{Host: r.Host}).Hostname()
-	_, err := netip.ParseAddr(host)
 	known := func(name string) bool { return strings.EqualFold(name, host) }
-	if err != nil && !isLoopback(host) && !slices.ContainsFunc(h.hosts, known) {
+	if net.ParseIP(host) == nil && !slices.ContainsFunc(h.hosts, known) {
 		return fmt.Errorf("unknown host %q: the header Host must be localhost, an IP address, or the name of the host that "+
 			"the server listens on; a proxy can set it", host)
 	}
 	for _, origin := range r.Header.Values("Origin") {
-		if u, err := url.Parse(origin); err != nil || !isLoopback(u.Hostname()) && !strings.EqualFold(u.Host, r.Host) {
+		u, err := url.Parse(origin)
+		isHere := err == nil && (u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback())
+		if err != nil || !isHere && !strings.EqualFold(u.Host, r.Host) {
 			return fmt.Errorf("the origin %q is another site", origin)
 		}
 	}
 	return nil
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback() || strings.EqualFold(host, "localhost")
 }
 
 // checkHeaders checks that each header is present once with the value of the body, because a proxy may have relied on

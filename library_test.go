@@ -428,7 +428,7 @@ func TestLibraryKeepsToTheFolder(t *testing.T) {
 	assert.Assert(t, is.Contains(libCall(t, l, "list_documents", `{}`).Content[0].Text, summary))
 	assert.DeepEqual(t, reports, []string{summary})                // once
 	for _, name := range []string{"link.md", "folder/secret.md"} { // a file that became a link after it was found
-		_, reason := l.readFile(name)
+		_, reason := l.readFile(name, 500)
 		assert.Equal(t, reason, "unreadable")
 	}
 }
@@ -890,8 +890,8 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		mismatch = withID + `-32020,"message":"the header %s must be present once with the value of the body, \"%s\", not `
 		noID     = `{"jsonrpc":"2.0","error":{"code":`
 		invalid  = noID + `-32600,"message":"`
-		notJSON  = noID + `-32700,"message":"a POST must hold one JSON-RPC message: not a JSON-RPC object"}}`
-		notRPC   = invalid + `a POST must hold one JSON-RPC message: `
+		notJSON  = noID + `-32700,"message":"a POST holds one message, and no batch: not a JSON-RPC object"}}`
+		notRPC   = invalid + `a POST holds one message, and no batch: `
 		site     = invalid + `the origin \"`
 		host     = invalid + `unknown host \"`
 		noParam  = withID + `-32602,"message":"`
