@@ -336,8 +336,8 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 	t.screen.begin("question")
 	approved, arguments, draft := Decision{}, call.Arguments, ""
 	for {
-		question := t.screen.render(Look{}, t.mayCall(server, tool))
-		line, err := t.below(ctx, t.screen.rows(t.call(server, tool, arguments)), question, false)
+		about, question := t.call(server, tool, arguments)
+		line, err := t.below(ctx, t.screen.rows(about), t.screen.render(Look{}, question), false)
 		switch strings.ToLower(line) {
 		case "y", "yes":
 			return approved
@@ -409,32 +409,25 @@ func (t *Terminal) inEditor(ctx context.Context, editor, text string) (string, e
 	return string(changed), err
 }
 
-// mayCall is the question whether a call may run. It names the tool and its server: what stands above is theirs.
-func (t *Terminal) mayCall(server, tool string) string {
+// call returns what the user sees of a call that is to be approved, all of it, and the question whether it may run.
+// That names the tool and its server, too: what stands above is theirs.
+func (t *Terminal) call(server, tool, arguments string) (about []passage, question string) {
 	quote := func(name string) string { // no quote in it can end it, and the line does not break in it
 		name = t.screen.name(name, min(t.screen.Columns()/3, 40))
 		return `"` + strings.NewReplacer(`"`, "'", " ", "␣").Replace(name) + `"`
 	}
-	question := "Call " + quote(tool)
+	about, question = []passage{{Look{Style: Bold}, "The model wants to call"}}, "Call "+quote(tool)
 	if server != "" {
+		about = append(about, passage{Look{Frame: "  server     "}, server})
 		question += " of " + quote(server)
 	}
-	return question + "? [y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / " +
-		"answer in its [p]lace:"
-}
-
-// call returns what the user sees of a call that is to be approved: all of it.
-func (t *Terminal) call(server, tool, arguments string) []passage {
 	shown, texts := t.texts(readableJSON(arguments, false))
 	if width("  arguments  "+shown) > t.screen.Columns() {
 		shown, texts = t.texts("\n" + readableJSON(arguments, true))
 	}
-	passages := []passage{{Look{Style: Bold}, "The model wants to call"}, {Look{Frame: "  server     "}, server},
-		{Look{Frame: "  tool       "}, tool}, {Look{Frame: "  arguments  "}, shown}}
-	if server == "" {
-		passages = slices.Delete(passages, 1, 2)
-	}
-	return append(passages, texts...)
+	about = append(about, passage{Look{Frame: "  tool       "}, tool}, passage{Look{Frame: "  arguments  "}, shown})
+	return append(about, texts...), question + "? [y]es / [n]o / [a]lways this tool / always this [s]erver / " +
+		"[e]dit arguments / answer in its [p]lace:"
 }
 
 // texts returns JSON with a mark, which is not JSON, in place of each string that has several lines or does not fit

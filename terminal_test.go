@@ -452,8 +452,8 @@ func judged(columns, rows int, server, tool, arguments string) (shown string) {
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // nothing is read
 	close(terminal.typed)
-	_, _ = terminal.below(context.Background(), s.rows(terminal.call(server, tool, arguments)),
-		s.render(Look{}, terminal.mayCall(server, tool)), false) // io.EOF
+	about, question := terminal.call(server, tool, arguments)
+	_, _ = terminal.below(context.Background(), s.rows(about), s.render(Look{}, question), false) // io.EOF
 	return shown
 }
 
@@ -616,7 +616,8 @@ func TestTerminalShowsAll(t *testing.T) {
 	out.takes()
 
 	terminal.screen.Rows = func() int { return 8 }
-	question := terminal.screen.render(Look{}, terminal.mayCall("files", "read"))
+	_, call := terminal.call("files", "read", "{}")
+	question := terminal.screen.render(Look{}, call)
 	assert.Equal(t, terminal.screen.pageSize(question), 5)
 	rows := terminal.screen.rows([]passage{{Look{Frame: lineMark}, "1\n2\n3\n4\n5\n6\n7"}})
 	_, err := terminal.below(t.Context(), rows, question, false)
