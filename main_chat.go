@@ -281,7 +281,7 @@ func (c *chat) resource(ctx context.Context, name string) error {
 	}
 	text, err := c.attach(ctx, name)
 	if err == nil {
-		c.screen.Preview(name, text)
+		c.screen.Preview(Look{Style: Faint}, name, text)
 		c.say(fmt.Sprintf("(%s for the next question)", Plural(len(text), "byte")))
 	}
 	return err
@@ -307,7 +307,7 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 		if len(result.Messages) > 1 {
 			message = m.Role + ": " + message
 		}
-		c.screen.Preview(words[0], message)
+		c.screen.Preview(Look{Style: Faint}, words[0], message)
 		messages = append(messages, message)
 	}
 	c.screen.Show(Look{}, "")

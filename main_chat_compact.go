@@ -55,7 +55,7 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 		{Role: "user", Content: TextContent("Write a summary of our conversation so far, to take its place.")},
 		{Role: "assistant", Content: TextContent(summary)},
 	}, kept)
-	c.screen.Preview("the summary", summary)
+	c.screen.Preview(Look{Style: Faint}, "the summary", summary)
 	c.say(fmt.Sprintf("(a summary of about %s is in place of the first %s, which had about %d)",
 		Plural(len(summary)/4, "token"), Plural(len(old), "message"), before))
 	return c.keep(c.session, c.agent)

@@ -27,6 +27,13 @@ func editTerminal(columns, rows int) (*Terminal, *vt) {
 	return t, v
 }
 
+// asking reports whether a question is open.
+func asking(s *Screen) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asking
+}
+
 // prompts opens the chat's prompt, and returns what it gives.
 func prompts(t *testing.T, terminal *Terminal) (answer func() (string, error)) {
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -35,7 +42,7 @@ func prompts(t *testing.T, terminal *Terminal) (answer func() (string, error)) {
 		defer close(ended)
 		text, failed = terminal.Prompt(ctx, "> ")
 	}()
-	for !terminal.screen.Asking() {
+	for !asking(terminal.screen) {
 		runtime.Gosched()
 	}
 	terminal.mu.Lock() // which edit holds until the prompt is drawn
@@ -57,7 +64,7 @@ func input(t *testing.T, terminal *Terminal, title string, hidden bool) (answer 
 		value, _ := terminal.Input(t.Context(), &Field{Title: title, Type: "string", Required: true}, hidden)
 		answer <- value.(string)
 	}()
-	for !terminal.screen.Asking() {
+	for !asking(terminal.screen) {
 		runtime.Gosched()
 	}
 	return answer

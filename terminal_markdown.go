@@ -86,11 +86,8 @@ func (m *markdown) write(text string, end bool) string {
 
 // lines lays out what can be decided. more says that the text may go on.
 func (m *markdown) lines(more bool) {
-	for m.rest != "" {
+	for m.rest != "" && (m.inLine || m.begin(more)) {
 		if !m.inLine {
-			if !m.begin(more) {
-				return
-			}
 			continue
 		}
 		line, _, ended := strings.Cut(m.rest, "\n")

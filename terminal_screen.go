@@ -161,13 +161,10 @@ func (s *Screen) Show(look Look, text string) { s.showLines(s.stderr, s.render(l
 // tell shows a text that belongs to a question, where that is asked.
 func (s *Screen) tell(look Look, text string) { s.showLines(s.user, s.render(look, text)+"\n") }
 
-// Preview shows the first lines of a text, each cut to the window. With Keep, a text of which that is not all gets a
-// number, for Kept.
-func (s *Screen) Preview(about, text string) {
-	s.preview(Look{Style: Faint, Max: s.Columns()}, about, text)
-}
-
-func (s *Screen) preview(look Look, about, text string) {
+// Preview shows the first lines of a text, each cut to look.Max or, if that is 0, to the window. With Keep, a text of
+// which that is not all gets a number, for Kept.
+func (s *Screen) Preview(look Look, about, text string) {
+	look.Max = cmp.Or(look.Max, s.Columns())
 	text = strings.TrimSpace(s.Secrets.Mask(text)) // some secrets have several lines
 	lines := strings.Split(text, "\n")
 	if more := len(lines) - maxPreview; more > 1 { // a line that says "1 more line" would be no gain
@@ -370,13 +367,6 @@ func (s *Screen) edit(d drawing) {
 	}
 }
 
-// Asking reports whether a question is open.
-func (s *Screen) Asking() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asking
-}
-
 // answered closes the question. If the user has answered, and nothing is edited, their own Enter has ended the line.
 func (s *Screen) answered(entered bool) {
 	s.mu.Lock()
@@ -538,11 +528,10 @@ func runeWidth(r rune) int {
 		{0x2614, 0x2615}, {0x2630, 0x2637}, {0x2648, 0x2653}, {0x267F, 0x267F}, {0x268A, 0x268F},
 		{0x2693, 0x2693}, {0x26A1, 0x26A1}, {0x26AA, 0x26AB}, {0x26BD, 0x26FD}, {0x2705, 0x2705},
 		{0x270A, 0x270B}, {0x2728, 0x2728}, {0x274C, 0x274E}, {0x2753, 0x2757}, {0x2795, 0x2797},
-		{0x27B0, 0x27BF}, {0x2B1B, 0x2B1C}, {0x2B50, 0x2B55}, {0x2E80, 0x3029}, {0x3030, 0x303E},
-		{0x3041, 0x3096}, {0x309B, 0x3163}, {0x3165, 0x3247}, {0x3250, 0xA4C6}, {0xA960, 0xA97C},
-		{0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE10, 0xFE19}, {0xFE30, 0xFE6B}, {0xFF01, 0xFF60},
-		{0xFFE0, 0xFFE6}, {0x16FE0, 0x1B2FB}, {0x1D300, 0x1D376}, {0x1F004, 0x1F004}, {0x1F0CF, 0x1F0CF},
-		{0x1F18E, 0x1FAFF}, {0x20000, 0x3FFFD},
+		{0x27B0, 0x27BF}, {0x2B1B, 0x2B1C}, {0x2B50, 0x2B55}, {0x2E80, 0xA4C6}, {0xA960, 0xA97C},
+		{0xAC00, 0xD7A3}, {0xF900, 0xFAFF}, {0xFE10, 0xFE6B}, {0xFF01, 0xFF60}, {0xFFE0, 0xFFE6},
+		{0x16FE0, 0x1B2FB}, {0x1D300, 0x1D376}, {0x1F004, 0x1F004}, {0x1F0CF, 0x1F0CF}, {0x1F18E, 0x1FAFF},
+		{0x20000, 0x3FFFD},
 	}
 	end := func(pair [2]rune, r rune) int { return cmp.Compare(pair[1], r) }
 	if i, _ := slices.BinarySearchFunc(wide[:], r, end); i < len(wide) && wide[i][0] <= r {

@@ -92,7 +92,6 @@ func TestScreen(t *testing.T) {
 	answer("an", false)
 	answer("answer", false)
 	assert.Equal(t, out.takes(), "", "nothing while a question is open")
-	assert.Assert(t, s.Asking())
 	s.answered(true)
 	assert.Equal(t, out.takes(), "a note\nan answer")
 	s.ask("sure?", false)
@@ -202,32 +201,6 @@ func TestNewScreen(t *testing.T) {
 func viewOf(s *Screen) *View {
 	name := func(function string) string { return "files " + strings.TrimPrefix(function, "files__") }
 	return &View{Screen: s, Name: name, Save: SaveFile}
-}
-
-// Progress is a line now and then, and not while a question is open.
-func TestViewProgressLines(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s, out := viewScreen(80, false)
-		v := &View{Screen: s}
-		v.Begin("")
-		report := v.Progress(ToolCall{Name: "parse"})
-		for i := range 5 { // after 0, 60, 120, 180 and 240 ms
-			report(Progress{Progress: float64(i), Total: 4, Message: "pa\nge"})
-			time.Sleep(60 * time.Millisecond)
-		}
-		assert.Equal(t, out.takes(), "  parse 2/4 pa ge\n  parse 4/4 pa ge\n")
-		s.ask("name:", false)
-		time.Sleep(time.Second)
-		report(Progress{Progress: 5})
-		s.answered(true)
-		assert.Equal(t, out.takes(), "name: ")
-		report(Progress{Progress: 6})
-		assert.Equal(t, out.takes(), "  parse 6\n")
-		v.End()
-		time.Sleep(time.Second)
-		report(Progress{Progress: 7})
-		assert.Equal(t, out.takes(), "")
-	})
 }
 
 // The last line says what the agent waits for, and is removed.
@@ -676,13 +649,13 @@ func TestViewSmallPieces(t *testing.T) {
 // The last texts that were cut are kept, in bounded memory, without their secrets.
 func TestKept(t *testing.T) {
 	s, out := viewScreen(20, true, "my secret phrase")
-	s.Preview("none", "1\n2\n3\n4\n5\n6")
+	s.Preview(Look{Style: Faint}, "none", "1\n2\n3\n4\n5\n6")
 	assert.Check(t, is.Contains(out.takes(), "\n    … 2 more lines\n"), "without Keep, no number")
 	s.Keep = true
-	s.Preview("short", "1\n2\n3\n4\n5")
+	s.Preview(Look{Style: Faint}, "short", "1\n2\n3\n4\n5")
 	assert.Check(t, !strings.Contains(out.takes(), "…"))
 	for i := 1; i <= maxKept+5; i++ {
-		s.Preview(fmt.Sprint("about ", i), fmt.Sprint(i, " my secret phrase, and much more"))
+		s.Preview(Look{Style: Faint}, fmt.Sprint("about ", i), fmt.Sprint(i, " my secret phrase, and much more"))
 		assert.Check(t, is.Contains(out.takes(), fmt.Sprintf("\n    … more: /show %d\n", i)))
 	}
 	for number, want := range map[string]int{"": maxKept + 5, "6": 6, "25": 25} {
@@ -694,7 +667,7 @@ func TestKept(t *testing.T) {
 		_, _, err := s.Kept(number)
 		assert.ErrorContains(t, err, "the last number is 25", number)
 	}
-	s.Preview("large", strings.Repeat("x", 2*maxKeptText))
+	s.Preview(Look{Style: Faint}, "large", strings.Repeat("x", 2*maxKeptText))
 	_, text, _ := s.Kept("")
 	assert.Check(t, len(text) < maxKeptText+100)
 }

@@ -17,8 +17,8 @@ import (
 	"unicode/utf8"
 )
 
-// View shows what an agent does: its calls, their progress and results, and the text of the model. On a terminal
-// whose lines can be drawn again, the last line says what the agent waits for; elsewhere each event is a line.
+// View shows what an agent does: its calls and their results, and the text of the model. On a terminal whose lines can
+// be drawn again, the last line says what the agent waits for, with its progress; elsewhere each event is a line.
 //
 // Screen is required; the fields are set before the first use. All methods may be called from any goroutine.
 type View struct {
@@ -147,8 +147,7 @@ func (v *View) endText() {
 func (v *View) Progress(call ToolCall) func(Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	last := time.Now() // a short call needs no lines, and a long one not many
-	c := &viewCall{id: call.ID, name: v.name(call.Name), began: last}
+	c := &viewCall{id: call.ID, name: v.name(call.Name), began: time.Now()}
 	v.calls, v.waiting = append(v.calls, c), time.Time{}
 	return func(p Progress) {
 		v.mu.Lock()
@@ -158,11 +157,6 @@ func (v *View) Progress(call ToolCall) func(Progress) {
 			c.progress += fmt.Sprintf("/%g", p.Total)
 		}
 		c.progress += " " + p.Message
-		if v.Screen.Live || time.Since(last) < viewTick || v.Screen.Asking() || !slices.Contains(v.calls, c) {
-			return
-		}
-		last = time.Now()
-		v.line(maxShownArguments, "  %s%s", call.Name, c.progress)
 	}
 }
 
@@ -227,16 +221,12 @@ func (v *View) ended(e Event) {
 		v.line(0, "< %s %s%s", e.Call.Name, outcome, s.keep(about, e.Output.Text))
 	default:
 		s.begin("call")
-		look, mark := Look{Style: Green, Max: s.Columns()}, "✓"
+		head, look, mark, text := Look{Style: Green, Max: s.Columns()}, Look{Style: Faint}, "✓", e.Output.Text
 		if e.Err != nil {
-			look.Style, mark = Red, "✗"
+			head.Style, look, mark, text = Red, Look{Max: maxShownError}, "✗", e.Err.Error()
 		}
-		s.Show(look, mark+" "+about)
-		if e.Err != nil {
-			s.preview(Look{Max: maxShownError}, about, e.Err.Error())
-		} else {
-			s.Preview(about, e.Output.Text)
-		}
+		s.Show(head, mark+" "+about)
+		s.Preview(look, about, text)
 	}
 	if result, ok := e.Output.Result.(*ToolResult); ok && v.Save != nil {
 		for _, file := range ResultFiles(result, v.Save) {
