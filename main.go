@@ -215,15 +215,11 @@ func (p *program) parse(f *flag.FlagSet, args []string) (rest []string, err erro
 		stopped := len(f.Args()) < len(args) && args[len(args)-len(f.Args())-1] == "--"
 		if args = f.Args(); stopped {
 			p.literal = len(rest) == 0
-			rest = append(rest, args...)
-			break
+			return append(rest, args...), nil
 		}
 		if len(args) > 0 {
 			rest, args = append(rest, args[0]), args[1:]
 		}
-	}
-	if f.Lookup("version").Value.String() == "true" {
-		return []string{"version"}, nil
 	}
 	return rest, nil
 }
@@ -274,7 +270,6 @@ func (p *program) flags() *flag.FlagSet {
 	f.BoolVar(&p.json, "json", false, " machine-readable output")
 	f.BoolVar(&p.quiet, "q", false, " nothing but the answer")
 	f.BoolVar(&p.raw, "raw", false, " answers as they come, on a terminal, too: markdown is not laid out")
-	f.Bool("version", false, " the same as version")
 	return f
 }
 
@@ -366,9 +361,9 @@ func isPiped() bool {
 	return err == nil && info.Mode()&os.ModeCharDevice == 0
 }
 
-// readStdin reads stdin to its end, which another process may hold open: the user is told after a while, and ctx and
+// readAll reads stdin to its end, which another process may hold open: the user is told after a while, and ctx and
 // MCP_TIMEOUT end the wait.
-func (p *program) readStdin(ctx context.Context) (string, error) {
+func (p *program) readAll(ctx context.Context, stdin io.Reader) (string, error) {
 	note := time.AfterFunc(3*time.Second, func() {
 		if !p.terminal.Interactive() {
 			p.note("waiting for the end of stdin, whose text is read; </dev/null gives none")
@@ -377,7 +372,18 @@ func (p *program) readStdin(ctx context.Context) (string, error) {
 	defer note.Stop()
 	ctx, cancel := context.WithTimeoutCause(ctx, p.timeout, usageError("stdin did not end within %s", p.timeout))
 	defer cancel()
-	return readAll(ctx, os.Stdin)
+	var text []byte
+	err := whileReading(ctx, func() (err error) {
+		text, err = io.ReadAll(io.LimitReader(stdin, maxInput+1))
+		return err
+	})
+	switch {
+	case err != nil:
+		return "", err // the read may go on
+	case len(text) > maxInput:
+		return "", fmt.Errorf("stdin has more than %d MiB: give a part of it", maxInput>>20)
+	}
+	return string(text), nil
 }
 
 // readArgument returns the text of an argument that may be - or @- for stdin, or @FILE.
@@ -385,28 +391,12 @@ func (p *program) readArgument(ctx context.Context, argument string) (string, er
 	path, isFile := strings.CutPrefix(argument, "@")
 	switch {
 	case path == "-":
-		return p.readStdin(ctx)
+		return p.readAll(ctx, os.Stdin)
 	case !isFile:
 		return argument, nil
 	}
 	text, err := os.ReadFile(path)
 	return string(text), err
-}
-
-// readAll reads to the end, or gives up with ctx.
-func readAll(ctx context.Context, r io.Reader) (string, error) {
-	var all []byte
-	err := whileReading(ctx, func() (err error) {
-		all, err = io.ReadAll(io.LimitReader(r, maxInput+1))
-		return err
-	})
-	switch {
-	case err != nil:
-		return "", err // the read may go on
-	case len(all) > maxInput:
-		return "", fmt.Errorf("stdin has more than %d MiB: give a part of it", maxInput>>20)
-	}
-	return string(all), nil
 }
 
 // whileReading does what reads, or gives up with ctx: a blocked read stays behind, as the program is about to end.

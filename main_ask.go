@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 		return usageError("-o takes a file, and goes with a question that is not asked in a chat")
 	}
 	if !chat && (question == "" || isPiped()) {
-		text, err := p.readStdin(ctx)
+		text, err := p.readAll(ctx, os.Stdin)
 		if err != nil {
 			return err
 		}

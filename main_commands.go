@@ -183,12 +183,8 @@ func (p *program) entriesOf(ctx context.Context, host *Host, kind, server string
 	}
 	resources, err := client.ListResources(soon)
 	for _, r := range resources {
-		detail := r.MIMEType
-		if r.Size > 0 {
-			detail = strings.TrimPrefix(fmt.Sprintf("%s, %d bytes", detail, r.Size), ", ")
-		}
 		about := cmp.Or(r.Description, r.Title, r.Name)
-		entries = append(entries, entry{server, r.URI, inBrackets(detail), about, r})
+		entries = append(entries, entry{server, r.URI, inBrackets(r.MIMEType), about, r})
 	}
 	templates, failed := client.ListResourceTemplates(soon)
 	for _, t := range templates {
@@ -318,11 +314,9 @@ func (p *program) call(ctx context.Context, host *Host, args ...string) error {
 
 // arguments reads those of a tool: the text of a JSON object, which goes to the tool as it is, or KEY=VALUE words,
 // which its schema gives types to.
-func (p *program) arguments(
-	ctx context.Context, args []string,
-) (object json.RawMessage, words map[string]string, err error) {
+func (p *program) arguments(ctx context.Context, args []string) (json.RawMessage, map[string]string, error) {
 	if len(args) != 1 || strings.IndexAny(strings.TrimSpace(args[0]), "{@-") != 0 {
-		words, err = pairs(args)
+		words, err := pairs(args)
 		return nil, words, err
 	}
 	text, err := p.readArgument(ctx, args[0])
@@ -424,17 +418,16 @@ var uriScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
 // contents are those of a tool's result.
 func (p *program) readResource(ctx context.Context, host *Host, name string) (*ToolResult, error) {
 	server, uri := p.serverIn(name)
-	if !uriScheme.MatchString(uri) { // a server may have the name of a scheme
-		server, uri = "", name
-	}
-	if server == "" && len(p.servers) == 1 {
-		server = p.servers[0].Name
-	} else if server == "" {
+	switch {
+	case server != "" && uriScheme.MatchString(uri): // else the server has the name of a scheme
+	case len(p.servers) == 1:
+		server, uri = p.servers[0].Name, name
+	default:
 		e, err := p.find(ctx, host, "resource", name)
 		if err != nil {
 			return nil, err
 		}
-		server = e.server
+		server, uri = e.server, name
 	}
 	if err := p.startServers(ctx, host, server); err != nil {
 		return nil, err
@@ -534,22 +527,21 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 }
 
 // state describes the state of a server.
-func (p *program) state(s HostStatus) (text string) {
+func (p *program) state(s HostStatus) string {
 	if s.Err == nil {
 		era := map[bool]string{true: "stateless", false: "handshake"}[s.Info.Stateless()]
 		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
-		text = fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", name, s.Info.ProtocolVersion, era,
+		return fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", name, s.Info.ProtocolVersion, era,
 			Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
-	} else {
-		text = p.about(s)
 	}
-	if s.Err != nil && !s.Running && !isStarting(s) && s.Err != ErrWaiting {
-		text = "not running: " + text
-		if p.chatting {
-			text += "; it is tried again with each question, or now with /reconnect " + s.Name
-		}
+	text := p.about(s)
+	if s.Running || isStarting(s) || s.Err == ErrWaiting {
+		return text
 	}
-	return text
+	if p.chatting {
+		text += "; it is tried again with each question, or now with /reconnect " + s.Name
+	}
+	return "not running: " + text
 }
 
 // listenAt reads the address of -http. One without a host is on this machine alone.

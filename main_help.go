@@ -90,7 +90,7 @@ func distance(a, b string) int {
 func usage() string {
 	commands, flags, p := "", "", new(program)
 	for _, c := range p.commands() {
-		commands += "  " + c.line()
+		commands += fmt.Sprintf("  mcpagent %-27s %s\n", c.name+" "+c.args, c.what)
 	}
 	p.flags().VisitAll(func(f *flag.Flag) {
 		variable, meaning, _ := strings.Cut(f.Usage, " ")
@@ -98,9 +98,6 @@ func usage() string {
 	})
 	return fmt.Sprintf(usageText, commands, flags)
 }
-
-// line is what the usage says of the command.
-func (c command) line() string { return fmt.Sprintf("mcpagent %-27s %s\n", c.name+" "+c.args, c.what) }
 
 // help prints the usage, or what there is to know of a command.
 func (p *program) help(_ context.Context, args []string) error {
@@ -111,5 +108,5 @@ func (p *program) help(_ context.Context, args []string) error {
 	if c.name != args[0] {
 		return usageError("there is no command %q", args[0])
 	}
-	return p.screen.Print(c.line() + indented(c.more, "    "))
+	return p.screen.Print(fmt.Sprintf("mcpagent %s %s  %s\n", c.name, c.args, c.what) + indented(c.more, "    "))
 }

@@ -112,10 +112,8 @@ func (s *schema) describe(indent string) (text string) {
 			text += s.sub(one.Items).describe(indent)
 		}
 		for i, name := range one.names() {
-			p, need := s.sub(one.Properties[name]), "optional"
-			if i < len(one.Required) {
-				need = "required"
-			}
+			p := s.sub(one.Properties[name])
+			need := map[bool]string{true: "required", false: "optional"}[i < len(one.Required)]
 			if p.Default != nil {
 				need += ", default " + string(p.Default)
 			}

@@ -221,17 +221,18 @@ func TestExplain(t *testing.T) {
 
 // What is read has a bound, and ends with its context.
 func TestReadAll(t *testing.T) {
-	text, err := readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput)))
+	p := &program{timeout: time.Minute}
+	text, err := p.readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput)))
 	assert.NilError(t, err)
 	assert.Equal(t, len(text), maxInput)
-	_, err = readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)))
+	_, err = p.readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)))
 	assert.Error(t, err, "stdin has more than 4 MiB: give a part of it")
 
 	open, end := io.Pipe()
 	defer end.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrNoProgress)
-	_, err = readAll(ctx, open)
+	_, err = p.readAll(ctx, open)
 	assert.ErrorIs(t, err, io.ErrNoProgress)
 }
 
