@@ -111,12 +111,10 @@ func (c *chat) question(ctx context.Context, question string) error {
 		if server, _ := c.serverIn(name); server == "" && !strings.Contains(name, "://") {
 			continue
 		}
-		text, err := c.attach(ctx, name)
-		if err != nil {
+		if err := c.attach(ctx, name); err != nil {
 			c.attached, c.images = attached, images
 			return fmt.Errorf("@%s: %w (nothing was asked)", name, err)
 		}
-		c.say(fmt.Sprintf("(with %s, %s)", name, Plural(len(text), "byte")))
 	}
 	return c.send(ctx, strings.Join(append([]string{question}, c.attached...), "\n\n"), c.images...)
 }
@@ -124,19 +122,20 @@ func (c *chat) question(ctx context.Context, question string) error {
 // maxAttachment bounds in bytes what a resource may add to a question.
 const maxAttachment = 128 << 10
 
-// attach reads a resource that goes with the next question. It returns its text.
-func (c *chat) attach(ctx context.Context, name string) (text string, err error) {
+// attach reads a resource that goes with the next question.
+func (c *chat) attach(ctx context.Context, name string) error {
 	result, err := c.readResource(ctx, c.host, name)
 	if err != nil {
-		return "", err
+		return err
 	}
-	text = fmt.Sprintf("[resource: %s] (empty)", name)
+	text := fmt.Sprintf("[resource: %s] (empty)", name)
 	if len(result.Content) > 0 {
 		text, c.images = ModelContent(result, c.images)
 	}
 	text = Clip(text, maxAttachment)
 	c.attached = append(c.attached, text)
-	return text, nil
+	c.say(fmt.Sprintf("(with %s, %s)", name, Plural(len(text), "byte")))
+	return nil
 }
 
 // send sends a question to the model.
@@ -183,17 +182,13 @@ func (c *chat) complete(ctx context.Context, text string) (words []string) {
 	soon, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
 	for _, s := range c.host.Status() {
-		if s.Err != nil || !strings.HasPrefix(word, "@") {
-			continue
-		}
-		client, err := c.host.Client(soon, s.Name)
-		if err != nil {
-			continue
-		}
-		resources, _ := client.ListResources(soon)
-		for _, r := range resources {
-			if uri := "@" + s.Name + ":" + r.URI; mention.FindString(uri) == uri { // else it cannot be one
-				words = append(words, uri)
+		if s.Err == nil && strings.HasPrefix(word, "@") {
+			resources, _ := c.entriesOf(soon, c.host, "resources", s.Name)
+			for _, r := range resources {
+				uri := "@" + s.Name + ":" + r.name
+				if mention.FindString(uri) == uri && !strings.Contains(uri, "{") { // which a template has
+					words = append(words, uri)
+				}
 			}
 		}
 	}
@@ -230,7 +225,11 @@ func (c *chat) commands() []chatCommand {
 
 func (c *chat) help(context.Context, string) error {
 	for _, command := range c.commands() {
-		c.screen.Show(Look{}, fmt.Sprintf("%-28s\t%s", "/"+command.name+" "+command.args, command.what))
+		format := "%-28s\t%s"
+		if c.screen.Columns() < 64 {
+			format = "%s\n    %s"
+		}
+		c.screen.Show(Look{}, fmt.Sprintf(format, "/"+command.name+" "+command.args, command.what))
 	}
 	c.say("\n@SERVER:URI in a question adds a resource to it. A backslash at the end of a line and Alt-Enter " +
 		"begin a new one. Tab completes commands and resources, Up and Down show what was said before. A question " +
@@ -279,12 +278,7 @@ func (c *chat) resource(ctx context.Context, name string) error {
 	if name == "" {
 		return c.list("resources")(ctx, c.host)
 	}
-	text, err := c.attach(ctx, name)
-	if err == nil {
-		c.screen.Preview(Look{Style: Faint}, name, text)
-		c.say(fmt.Sprintf("(%s for the next question)", Plural(len(text), "byte")))
-	}
-	return err
+	return c.attach(ctx, name)
 }
 
 // askPrompt asks with a prompt of a server. Several messages become one question, each with its role.
