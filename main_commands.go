@@ -142,10 +142,11 @@ func (p *program) entries(ctx context.Context, host *Host, kind string, names []
 		}
 	}
 	work.Wait()
-	if !slices.ContainsFunc(status, func(s HostStatus) bool { return s.Err == nil }) {
-		return nil, p.explain(status[0].Err)
+	failed := slices.DeleteFunc(status, func(s HostStatus) bool { return s.Err == nil })
+	if len(failed) == len(lists) {
+		return nil, p.explain(failed[0].Err)
 	}
-	p.tell(status)
+	p.tell(failed)
 	return slices.Concat(lists...), nil
 }
 
