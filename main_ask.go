@@ -80,7 +80,7 @@ func (p *program) ask(ctx context.Context, question string) error {
 		return cmp.Or(saved, p.printJSON(report))
 	}
 	if agent.OnText == nil && answer != "" && !p.json { // else it was printed as it came
-		saved = cmp.Or(p.screen.Print(answer+"\n"), saved)
+		saved = cmp.Or(p.screen.Print(Look{Exact: true}, answer+"\n"), saved)
 	}
 	if err != nil {
 		if slices.Contains([]string{"", "stop", "tool_calls"}, report.FinishReason) { // it is an earlier answer's

@@ -93,7 +93,7 @@ func (p *program) list(kind string) func(ctx context.Context, host *Host, names 
 			about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
 			text += p.shown(e) + e.detail + "\n" + indented(about, "    ")
 		}
-		return p.screen.List(text)
+		return p.screen.Print(Look{}, text)
 	}
 }
 
@@ -108,7 +108,7 @@ func (p *program) showTool(ctx context.Context, host *Host, name string) error {
 	}
 	tool := e.value.(listedTool)
 	arguments := toolSchema(&tool.Tool).describe("  ")
-	return p.screen.List(p.shown(e) + e.detail + "\n" + indented(e.about, "    ") + arguments)
+	return p.screen.Print(Look{}, p.shown(e)+e.detail+"\n"+indented(e.about, "    ")+arguments)
 }
 
 // shown is the name of an entry for a user: with its server if there are several.
@@ -367,7 +367,7 @@ func (p *program) give(r *ToolResult, text string, value any) error {
 	if p.json {
 		return p.printJSON(value)
 	}
-	return p.screen.Print(text)
+	return p.screen.Print(Look{Exact: true}, text)
 }
 
 // save writes data to the file of -o, and what comes later to others beside it, with numbers. It returns the name.
@@ -377,7 +377,7 @@ func (p *program) save(data []byte, _ string) (path string, err error) {
 		path = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ending), p.saved, ending)
 	}
 	if p.output == "-" {
-		path, err = "stdout", p.screen.Print(string(data))
+		path, err = "stdout", p.screen.Print(Look{Exact: true}, string(data))
 	} else {
 		err = os.WriteFile(path, data, 0o666)
 	}

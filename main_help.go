@@ -63,7 +63,8 @@ func (p *program) commands() []command {
 			"  mcpagent serve -http :8080 ~/notes", p.serve},
 		{"version", "", "print the version, and what it speaks", "", func(context.Context, []string) error {
 			speaks := strings.Join(Revisions(), " ")
-			return p.screen.Print(fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, speaks, runtime.Version()))
+			line := fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, speaks, runtime.Version())
+			return p.screen.Print(Look{Exact: true}, line)
 		}},
 		{"help", "[COMMAND]", "print this, or more about one command", "  mcpagent help call", p.help},
 	}
@@ -102,11 +103,12 @@ func usage() string {
 // help prints the usage, or what there is to know of a command.
 func (p *program) help(_ context.Context, args []string) error {
 	if len(args) == 0 {
-		return p.screen.Print(usage())
+		return p.screen.Print(Look{Exact: true}, usage())
 	}
 	c := p.nearest(args[0])
 	if c.name != args[0] {
 		return usageError("there is no command %q", args[0])
 	}
-	return p.screen.Print(fmt.Sprintf("mcpagent %s %s  %s\n", c.name, c.args, c.what) + indented(c.more, "    "))
+	line := fmt.Sprintf("mcpagent %s %s  %s\n", c.name, c.args, c.what)
+	return p.screen.Print(Look{Exact: true}, line+indented(c.more, "    "))
 }

@@ -441,5 +441,5 @@ func (p *program) whoAmI(_ context.Context, args []string) error {
 	if p.json {
 		return p.printJSON(list)
 	}
-	return p.screen.List(text)
+	return p.screen.Print(Look{}, text)
 }

@@ -211,13 +211,8 @@ func (s *Screen) showLines(w io.Writer, lines rendered) {
 	s.hold(w, lines)
 }
 
-// Print writes a text to stdout, which may be a file: only a terminal's control characters become visible.
-func (s *Screen) Print(text string) error { return s.print(Look{Exact: true}, text) }
-
-// List prints a text of the program: on a terminal, it is folded.
-func (s *Screen) List(text string) error { return s.print(Look{}, text) }
-
-func (s *Screen) print(look Look, text string) error {
+// Print writes a text to stdout. Where that is no terminal, only its secrets are taken out.
+func (s *Screen) Print(look Look, text string) error {
 	out := rendered(s.Secrets.Mask(text))
 	if s.Answers {
 		out = s.render(look, text)
@@ -228,7 +223,9 @@ func (s *Screen) print(look Look, text string) error {
 }
 
 // PrintJSON prints JSON, with escapes for what steers a terminal: so it stays the same JSON.
-func (s *Screen) PrintJSON(text string) error { return s.Print(escape(text, steers)) }
+func (s *Screen) PrintJSON(text string) error {
+	return s.Print(Look{Exact: true}, escape(text, steers))
+}
 
 // stream writes a piece of a text, of which another writer has taken out the secrets, to stdout; m lays it out. end is
 // for the last.
@@ -287,23 +284,22 @@ func (s *Screen) Status(text string) {
 // draw draws what stands below all texts over what is drawn there: nothing disappears that comes back, which would
 // flicker. It needs the lock.
 func (s *Screen) draw(d drawing) {
-	out, rest := strings.Join(d.rows, "\x1b[K\n"), ""
-	if old := s.drawn; old.rows != nil {
+	old, out := s.drawn, strings.Join(d.rows, "\x1b[K\n")
+	if old.rows != nil {
 		up := s.height(old.before) - 1 // the window may be narrower now
 		for _, row := range old.rows[:old.row] {
 			up += s.height(row)
 		}
-		out, rest = "\r"+strings.Repeat("\x1b[A", up)+out, "\x1b[J"
+		out = "\r" + strings.Repeat("\x1b[A", up) + out + "\x1b[J"
 	}
-	out += rest
 	if last := len(d.rows) - 1; last >= 0 {
 		out += strings.Repeat("\x1b[A", last-d.row)
 		if d.row < last || d.before != d.rows[last] {
 			out += "\r" + d.before // whose width the terminal knows best
 		}
 	}
-	typed, more := strings.CutPrefix(d.before, s.drawn.before)
-	if more && slices.Equal(s.drawn.rows, []string{s.drawn.before}) && slices.Equal(d.rows, []string{d.before}) {
+	typed, more := strings.CutPrefix(d.before, old.before)
+	if more && slices.Equal(old.rows, []string{old.before}) && slices.Equal(d.rows, []string{d.before}) {
 		out = typed // at the end
 	}
 	if s.drawn = d; out != "" {
@@ -590,8 +586,8 @@ func (f *folder) place() {
 	}
 	if f.column+f.gap+f.wide > f.columns && !f.long {
 		if f.gap = 0; f.column > f.hung {
-			f.out.WriteString("\n" + f.hang)
-			f.column = f.hung
+			f.out.WriteString("\n")
+			f.resume()
 		}
 	}
 	if f.style != "" {

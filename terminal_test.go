@@ -154,7 +154,7 @@ func TestScreenRender(t *testing.T) {
 	for answers, want := range map[bool]string{false: "  one two three four\n", true: "  one two three\n  four\n"} {
 		s, out := viewScreen(18, true)
 		s.Answers = answers
-		assert.NilError(t, s.List("  one two three four\n"))
+		assert.NilError(t, s.Print(Look{}, "  one two three four\n"))
 		assert.Equal(t, out.takes(), want)
 	}
 }
@@ -178,7 +178,7 @@ func TestWidth(t *testing.T) {
 func TestNewScreen(t *testing.T) {
 	for live, want := range map[bool]string{true: "a\uFFFD [key]\n", false: "a\x1b [key]\r\n"} {
 		s, out := viewScreen(80, live, "planted secret")
-		assert.NilError(t, s.Print("a\x1b planted secret\r\n"))
+		assert.NilError(t, s.Print(Look{Exact: true}, "a\x1b planted secret\r\n"))
 		assert.Equal(t, out.takes(), want)
 	}
 	file, err := os.Open(os.DevNull) // which cannot be written to
@@ -189,7 +189,7 @@ func TestNewScreen(t *testing.T) {
 	t.Setenv("COLUMNS", "132")
 	s := NewScreen(file, file)
 	assert.Assert(t, !s.Live && !s.Color && !s.Answers, "not a terminal")
-	assert.ErrorContains(t, s.Print("x"), os.DevNull)
+	assert.ErrorContains(t, s.Print(Look{Exact: true}, "x"), os.DevNull)
 	assert.Equal(t, s.Columns(), 132)
 	for _, bad := range []string{"", "-1", "0", "wide"} {
 		t.Setenv("COLUMNS", bad)

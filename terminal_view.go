@@ -20,30 +20,30 @@ import (
 // View shows what an agent does: its calls and their results, and the text of the model. On a terminal whose lines can
 // be drawn again, the last line says what the agent waits for, with its progress; elsewhere each event is a line.
 //
-// Screen is required; the fields are set before the first use. All methods may be called from any goroutine.
+// Screen is required, and Name for calls; the fields are set before the first use. All methods may be called from any
+// goroutine.
 type View struct {
 	Screen *Screen
 	Quiet  bool                         // show nothing but the text
 	Raw    bool                         // which goes out as it came
-	Name   func(function string) string // how a function is shown: its server and tool; nil: by its own name
+	Name   func(function string) string // how a function is shown: its server and tool
 
 	// Save, if set, writes an image, or other bytes of a result, to a file, whose name it returns.
 	Save func(data []byte, kind string) (path string, err error)
 
 	MaxResult int // bytes of a result that the model gets; 0 if that is not known
 
-	mu      sync.Mutex // guards the following; held while something is shown
-	calls   []*viewCall
-	awaited string      // the model of this question, or what Begin names in its place
-	waiting time.Time   // when the wait for it began; zero if there is none
-	text    *MaskWriter // takes the secrets out of the model's text, before showText gets it
-	blank   []byte      // the end of the text so far: white space, not shown if nothing follows, or half a character
-	answer  *markdown   // lays out the text that has begun; nil if none has
+	mu     sync.Mutex // guards the following; held while something is shown
+	calls  []*viewCall
+	wait   viewCall    // for what Begin names, such as the model; it began at zero if that is not awaited now
+	text   *MaskWriter // takes the secrets out of the model's text, before showText gets it
+	blank  []byte      // the end of the text so far: white space, not shown if nothing follows, or half a character
+	answer *markdown   // lays out the text that has begun; nil if none has
 
 	stop func() // ends the spinner; nil if there is none
 }
 
-// viewCall is a call that is running.
+// viewCall is a call that is running, or what else is awaited.
 type viewCall struct {
 	id       string
 	name     string // as it is shown
@@ -64,7 +64,7 @@ func (v *View) Begin(awaited string) {
 	defer v.mu.Unlock()
 	v.text = v.Screen.Secrets.Writer(viewText{v})
 	v.Screen.begin("")
-	v.awaited, v.waiting = awaited, time.Now()
+	v.wait = viewCall{name: awaited, began: time.Now()}
 	if v.Quiet || !v.Screen.Live {
 		return
 	}
@@ -94,7 +94,7 @@ func (v *View) End() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.endText()
-	v.waiting, v.calls = time.Time{}, nil
+	v.wait.began, v.calls = time.Time{}, nil
 	v.Screen.Status("")
 }
 
@@ -122,7 +122,7 @@ func (v viewText) Write(piece []byte) (int, error) {
 	text := string(v.blank[:end])
 	v.blank = bytes.Clone(v.blank[end:])
 	if v.answer == nil && text != "" {
-		v.answer, v.waiting = newMarkdown(v.Screen.Columns(), v.Screen.Color), time.Time{}
+		v.answer, v.wait.began = newMarkdown(v.Screen.Columns(), v.Screen.Color), time.Time{}
 		v.answer.raw = v.Raw || !v.Screen.Answers
 		v.Screen.Status("")
 		v.Screen.begin("text")
@@ -147,8 +147,8 @@ func (v *View) endText() {
 func (v *View) Progress(call ToolCall) func(Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	c := &viewCall{id: call.ID, name: v.name(call.Name), began: time.Now()}
-	v.calls, v.waiting = append(v.calls, c), time.Time{}
+	c := &viewCall{id: call.ID, name: v.Name(call.Name), began: time.Now()}
+	v.calls, v.wait.began = append(v.calls, c), time.Time{}
 	return func(p Progress) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -167,7 +167,7 @@ func (v *View) Observe(e Event) {
 	switch e.Kind {
 	case TurnEnded:
 		v.endText()
-		v.waiting = time.Time{}
+		v.wait.began = time.Time{}
 		if e.Err == nil && e.Response.CutOff() {
 			v.line(0, "the model's message was cut off at its length limit")
 		}
@@ -178,7 +178,7 @@ func (v *View) Observe(e Event) {
 	case CallEnded:
 		v.calls = slices.DeleteFunc(v.calls, func(c *viewCall) bool { return c.id == e.Call.ID })
 		if len(v.calls) == 0 {
-			v.waiting = time.Now()
+			v.wait.began = time.Now()
 		}
 		v.ended(e)
 	case ToolsFailed:
@@ -212,7 +212,7 @@ func (v *View) ended(e Event) {
 		outcome = "failed after " + took
 	}
 	s := v.Screen
-	about := fmt.Sprintf("%s (%s) %s", v.name(e.Call.Name), outcome, readableJSON(e.Call.Arguments, false))
+	about := fmt.Sprintf("%s (%s) %s", v.Name(e.Call.Name), outcome, readableJSON(e.Call.Arguments, false))
 	switch {
 	case v.Quiet:
 	case !s.Live && e.Err != nil:
@@ -272,36 +272,23 @@ func SaveFile(data []byte, kind string) (path string, err error) {
 	return f.Name(), errors.Join(err, f.Close())
 }
 
-func (v *View) name(function string) string {
-	if v.Name == nil {
-		return function
-	}
-	return v.Name(function)
-}
-
 // draw draws the status: what the agent waits for. Of several calls it is the one with the latest report.
 func (v *View) draw(frame int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	spinner, status := string([]rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10]), ""
-	switch {
-	case len(v.calls) > 0:
-		c := slices.MaxFunc(v.calls, func(a, b *viewCall) int { return a.reported.Compare(b.reported) })
-		status = spinner + " " + c.name
-		if others := len(v.calls) - 1; others > 0 {
-			status += fmt.Sprintf(" (+%d)", others)
-		}
-		status += elapsed(time.Since(c.began)) + c.progress
-	case !v.waiting.IsZero():
-		status = spinner + " " + v.awaited + elapsed(time.Since(v.waiting))
+	c := &v.wait
+	if len(v.calls) > 0 {
+		c = slices.MaxFunc(v.calls, func(a, b *viewCall) int { return a.reported.Compare(b.reported) })
+	}
+	status := string([]rune("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏")[frame%10]) + " " + c.name
+	if others := len(v.calls) - 1; others > 0 {
+		status += fmt.Sprintf(" (+%d)", others)
+	}
+	if took := time.Since(c.began).Truncate(time.Second); took > 0 {
+		status += " " + took.String()
+	}
+	if status += c.progress; c.began.IsZero() {
+		status = ""
 	}
 	v.Screen.Status(status)
-}
-
-// elapsed is a time in whole seconds, with a blank before it; "" if it is less than one.
-func elapsed(d time.Duration) string {
-	if d < time.Second {
-		return ""
-	}
-	return " " + d.Truncate(time.Second).String()
 }
