@@ -293,14 +293,12 @@ func (p *program) configure(ctx context.Context) error {
 	if p.server != "" {
 		return p.oneServer()
 	}
-	file := p.config
+	file := cmp.Or(p.config, defaultConfig())
 	if file == "" {
-		if file = defaultConfig(); file == "" {
-			self, err := os.Executable()
-			p.builtIn = true
-			p.servers = []Server{{Name: "library", Command: Command{Path: self, Args: []string{"serve"}}}}
-			return err
-		}
+		self, err := os.Executable()
+		p.builtIn = true
+		p.servers = []Server{{Name: "library", Command: Command{Path: self, Args: []string{"serve"}}}}
+		return err
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

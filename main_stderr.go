@@ -17,9 +17,9 @@ const (
 var (
 	terminalCode = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[@-Z_])")
 
-	// groupMark is what Python draws before the lines of an exception group.
-	groupMark = regexp.MustCompile(`^\s*(?:\| ?|\+ )`)
-	underline = regexp.MustCompile(`^[\s|]*[~^][\s~^]*$`) // marks a place of the source line above it
+	// noise matches a line of source with the marks below it, what was written over, what Python draws before the lines
+	// of an exception group, and blanks at the end.
+	noise = regexp.MustCompile(`(?m)^.*\n[ \t|]*[~^][ \t~^]*$|^.*\r(.)|^[ \t]*(?:\| ?|\+ )|[ \r]+$`)
 
 	// noCause matches single lines that tell no cause: stack frames, what is far indented, as their source is, lines
 	// without a letter, versions, members of an error of Node.js, hints about logs.
@@ -42,7 +42,15 @@ func StderrExcerpt(stderr string) string {
 	if len(stderr) >= 8<<10 { // all that Stdio keeps: it begins in the middle of a word
 		stderr = stderr[strings.IndexAny(stderr, " \n")+1:]
 	}
-	lines := causeLines(terminalCode.ReplaceAllString(stderr, ""))
+	text := noise.ReplaceAllString(terminalCode.ReplaceAllString(stderr, ""), "$1")
+	all := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' })
+	lines := slices.DeleteFunc(slices.Clone(all), noCause.MatchString)
+	if len(lines) == 0 {
+		lines = all
+	}
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(line)
+	}
 	chosen := lines[max(0, len(lines)-maxCauses):]
 	for _, pattern := range []*regexp.Regexp{aComplaint, anError} {
 		var matching []string
@@ -66,25 +74,4 @@ func StderrExcerpt(stderr string) string {
 		}
 	}
 	return strings.Join(chosen, " | ")
-}
-
-// causeLines returns the lines of a text without those that tell no cause; or all of them if no other is left.
-func causeLines(text string) (lines []string) {
-	var all []string
-	split := strings.Split(text, "\n")
-	for i, line := range split {
-		line = strings.TrimRight(line, " \r")
-		line = groupMark.ReplaceAllString(line[strings.LastIndexByte(line, '\r')+1:], "")
-		if line == "" {
-			continue
-		}
-		all = append(all, strings.TrimSpace(line))
-		if !noCause.MatchString(line) && !(i+1 < len(split) && underline.MatchString(split[i+1])) {
-			lines = append(lines, strings.TrimSpace(line))
-		}
-	}
-	if lines == nil {
-		return all
-	}
-	return lines
 }
