@@ -34,10 +34,10 @@ type Config struct {
 
 // Input is a value that VS Code asks the user for.
 type Input struct {
-	ID, Type, Description string
-	Password              bool
-	Default               any      // a text, or nil
-	Options               []string // to choose from
+	ID, Description string
+	Password        bool
+	Default         any      // a text, or nil
+	Options         []string // to choose from
 }
 
 // ParseConfig reads a configuration, which the hosts agree on but for details: mcpServers by name (Claude Desktop,
@@ -114,15 +114,13 @@ type serverReader struct {
 func (r *serverReader) read(name string, value json.RawMessage) {
 	c := r.config
 	r.server.Name = name
-	isObject := eachMember(value, r.field)
+	eachMember(value, r.field)
 	switch {
 	case r.disabled:
 		c.Disabled = append(c.Disabled, name)
 		return
 	case name == "" || slices.Contains(ServerNames(c.Servers), name):
 		r.problem("a server needs a name, which no other has")
-	case !isObject:
-		r.problem("it is not an object")
 	default:
 		r.finish()
 		c.OAuth[name] = r.login
@@ -352,9 +350,8 @@ func (r *serverReader) variable(where, text string) string {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
 	name = strings.TrimPrefix(strings.TrimPrefix(name, "env:"), "//")
 	value, ok := r.lookup(name)
-	id, isInput := strings.CutPrefix(name, "input:")
 	for _, in := range r.inputs {
-		if isInput && in.ID == id && (in.Type == "promptString" || in.Type == "pickString") {
+		if name == "input:"+in.ID {
 			r.needs = append(r.needs, in)
 		}
 	}
@@ -366,10 +363,10 @@ func (r *serverReader) variable(where, text string) string {
 		return value
 	case hasFallback:
 		return fallback
-	case isInput:
-		r.problem("%s: ${input:%s} is asked for on a terminal, if the inputs have it with the type promptString or "+
-			"pickString; for runs without one, write ${VARIABLE}", where, id)
-		return "<" + id + ">"
+	case strings.HasPrefix(name, "input:"):
+		r.problem("%s: ${%s} is asked for on a terminal, if the inputs have it; for runs without one, write ${VARIABLE}",
+			where, name)
+		return "<" + name + ">"
 	default:
 		r.problem("%s: variable %s is not set", where, name)
 	}

@@ -262,15 +262,13 @@ func (p *program) clientOptions(s *Server) ClientOptions {
 	o := ClientOptions{
 		Info:         Implementation{Name: "mcpagent", Version: version},
 		Timeout:      p.timeout,
+		Protocol:     strings.TrimPrefix(p.protocol, "auto"),
 		Warn:         func(text string) { p.note("server %s: %s", s.Name, text) },
 		Answers:      map[string]Responder{"elicitation/create": ElicitAnswer(elicit)},
 		MaxQuestions: p.maxQuestions,
 	}
 	if p.approve == "always" || p.approve != "never" && p.terminal.Interactive() {
 		o.Answers["sampling/createMessage"] = SampleAnswer(sample)
-	}
-	if p.protocol != "auto" {
-		o.Protocol = p.protocol
 	}
 	if p.tracer != nil {
 		o.Trace = func(sent bool, text []byte) {

@@ -27,13 +27,14 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 	if err != nil || p.trust || len(config.Servers) == 0 || isHome() {
 		return err
 	}
-	memory, failed := trustFile(path)
+	folder, failed := os.UserConfigDir() // a machine may have no home
+	memory := filepath.Join(folder, "mcpagent", fmt.Sprintf("trusted-%.16x", sha256.Sum256([]byte(path))))
 	hash := fmt.Sprintf("%x %s\n", sha256.Sum256(slices.Concat(text, config.EnvFiles)), path)
-	allowed, _ := os.ReadFile(memory) // what cannot be read allows nothing
 	what := "was found in this folder"
-	if string(allowed) == hash {
-		return nil
-	} else if len(allowed) > 0 {
+	if allowed, err := os.ReadFile(memory); err == nil && failed == nil {
+		if string(allowed) == hash {
+			return nil
+		}
 		what = "has changed since you allowed it"
 	}
 	if !p.terminal.Interactive() {
@@ -56,15 +57,6 @@ func (p *program) trustFolder(ctx context.Context, file string, text []byte, con
 		p.note("this cannot be remembered: %v", failed)
 	}
 	return nil
-}
-
-// trustFile returns the file that says which text of a configuration was allowed.
-func trustFile(path string) (string, error) {
-	folder, err := os.UserConfigDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(folder, "mcpagent", fmt.Sprintf("trusted-%.16x", sha256.Sum256([]byte(path)))), nil
 }
 
 // isHome reports whether this folder is the user's home, whose configuration is the user's.
@@ -100,7 +92,7 @@ func describe(s *Server, o *OAuthConfig) string {
 		words = append(words, "in", word(s.Command.Dir))
 	}
 	if s.Err != nil {
-		words = append(words, "(not started as long as it has a mistake, or needs an input)")
+		words = append(words, "(it lacks an input, or has a mistake)")
 	}
 	if len(s.AutoApprove) > 0 {
 		words = append(words, "and does not ask before it calls", word(strings.Join(s.AutoApprove, ", ")))
