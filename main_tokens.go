@@ -10,10 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 )
 
 // loginFile is the OAuthStore of one server: a file that only its owner can read, in a folder of the same kind.
@@ -31,13 +29,11 @@ func newLoginFile(resource string, c *OAuthConfig) (*loginFile, error) {
 		return nil, fmt.Errorf("logins cannot be kept: %w", err)
 	}
 	_ = os.Chmod(folder, 0o700) // of one that was made by other means
-	u, _ := url.Parse(resource) // it is valid
 	identity := resource
 	if c != nil && c.Grant+c.Client.ID != "" {
 		identity += "\n" + c.Grant + "\n" + c.Client.ID
 	}
-	host := strings.NewReplacer(":", "_", "[", "_", "]", "_").Replace(u.Host)
-	name := fmt.Sprintf("%s-%.16x.json", host, sha256.Sum256([]byte(identity)))
+	name := fmt.Sprintf("%.16x.json", sha256.Sum256([]byte(identity))) // the URL may have secrets
 	return &loginFile{filepath.Join(folder, name), resource}, nil
 }
 
