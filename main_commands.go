@@ -49,8 +49,7 @@ func (e entry) MarshalJSON() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	server := appendString([]byte(`{"server":`), e.server)
-	return slices.Concat(server, []byte(","), value[1:]), nil
+	return joinMembers(appendString([]byte(`{"server":`), e.server), value[1:]), nil
 }
 
 // listedTool is a tool as tools -json prints it.
