@@ -20,11 +20,8 @@ import (
 // ask is a question to the model.
 func (p *program) ask(ctx context.Context, question string) error {
 	chat := question == "" && p.terminal.Interactive()
-	if chat && p.json {
-		return usageError("-json goes with a question: give it as an argument or on stdin")
-	}
-	if p.output == "-" || chat && p.output != "" {
-		return usageError("-o takes a file, and goes with a question that is not asked in a chat")
+	if p.output == "-" || chat && (p.json || p.output != "") {
+		return usageError("-o takes a file; it and -json go with a question: give that as an argument or on stdin")
 	}
 	if !chat && (question == "" || isPiped()) {
 		text, err := p.readAll(ctx, os.Stdin)
@@ -51,10 +48,9 @@ func (p *program) ask(ctx context.Context, question string) error {
 	}
 	defer done()
 	if !chat {
-		err = p.startServers(ctx, host)
-	}
-	if err != nil {
-		return err
+		if err := p.startServers(ctx, host); err != nil {
+			return err
+		}
 	}
 	if model.Model == offline {
 		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
@@ -211,11 +207,9 @@ func (r *report) add(e Event, host *Host) {
 		r.context = e.Response.Usage.TotalTokens
 		r.Model, r.FinishReason = cmp.Or(e.Response.Model, r.Model), e.Response.FinishReason
 	case CallEnded:
-		call := callReport{Name: e.Call.Name, Arguments: json.RawMessage(e.Call.Arguments)}
-		call.Bytes, call.Seconds = len(e.Output.Text), e.Took.Seconds()
-		if tool, err := host.Tool(call.Name); err == nil {
-			call.Server = tool.Server
-		}
+		tool, _ := host.Tool(e.Call.Name)
+		call := callReport{Name: e.Call.Name, Server: tool.Server, Arguments: json.RawMessage(e.Call.Arguments),
+			Bytes: len(e.Output.Text), Seconds: e.Took.Seconds()}
 		if e.Err != nil {
 			call.Error = e.Err.Error()
 		}

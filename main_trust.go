@@ -71,21 +71,18 @@ func isHome() bool {
 func describe(s *Server, o *OAuthConfig) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
-		name, value, _ := strings.Cut(variable, "=")
-		words = append(words, ownWord(variable, func(own *Secrets) { own.AddVariable(name, value) }))
+		words = append(words, ownWord(variable))
 	}
 	if words = append(words, startLine(s)); s.URL != "" {
 		for _, name := range slices.Sorted(maps.Keys(s.Header)) {
-			value := strings.Join(s.Header[name], ", ")
-			header := ownWord(name+": "+value, func(own *Secrets) { own.AddHeader(name, value) })
-			words = append(words, "with the header", header)
+			words = append(words, "with the header", ownWord("--header", name+": "+strings.Join(s.Header[name], ", ")))
 		}
 		if o != nil {
-			words = append(words, "with oauth", ownWord(o.Text, func(own *Secrets) {
-				for _, secret := range []string{o.Client.Secret, o.ProviderClient.Secret, o.Key, o.Assertion} {
-					own.AddHeader("secret", secret)
-				}
-			}))
+			own := new(Secrets)
+			for _, secret := range []string{o.Client.Secret, o.ProviderClient.Secret, o.Key, o.Assertion} {
+				own.AddHeader("secret", secret)
+			}
+			words = append(words, "with oauth", own.Mask(word(o.Text)))
 		}
 	}
 	if s.Command.Dir != "" {
@@ -103,11 +100,11 @@ func describe(s *Server, o *OAuthConfig) string {
 // startLine is the URL of a server, or its command line.
 func startLine(s *Server) string {
 	if s.URL != "" {
-		return ownWord(s.URL, func(own *Secrets) { own.AddVariable("", s.URL) })
+		return ownWord(s.URL)
 	}
 	line, flag := word(s.Command.Path), ""
 	for _, argument := range s.Command.Args {
-		line += " " + ownWord(argument, func(own *Secrets) { own.AddArguments([]string{flag, argument}) })
+		line += " " + ownWord(flag, argument)
 		if flag = ""; strings.HasPrefix(argument, "-") && !strings.Contains(argument, "=") { // which is not secret itself
 			flag = argument
 		}
@@ -115,12 +112,12 @@ func startLine(s *Server) string {
 	return line
 }
 
-// ownWord returns a word without what is secret of it by itself: what a configuration has as a secret elsewhere hides
-// no part of a command.
-func ownWord(text string, add func(own *Secrets)) string {
+// ownWord returns the last of some words of a command without what is secret of it there: what a configuration has as
+// a secret elsewhere hides no part of a command.
+func ownWord(words ...string) string {
 	own := new(Secrets)
-	add(own)
-	return own.Mask(word(text))
+	own.AddArguments(words)
+	return own.Mask(word(words[len(words)-1]))
 }
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,.*/~-]+$`)
