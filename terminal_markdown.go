@@ -72,7 +72,18 @@ func (m *markdown) write(text string, end bool) string {
 		return text
 	}
 	m.rest += strings.ReplaceAll(text, "\t", "    ")
-	m.lines(!end)
+	for m.rest != "" && (m.inLine || m.begin(!end)) {
+		if !m.inLine {
+			continue
+		}
+		line, _, ended := strings.Cut(m.rest, "\n")
+		m.rest = m.rest[m.inline(line, m.style, !end && !ended):]
+		if !ended {
+			break
+		}
+		m.newline()
+		m.rest, m.inLine, m.style = m.rest[1:], false, ""
+	}
 	if end {
 		m.table()
 		m.place()
@@ -84,23 +95,8 @@ func (m *markdown) write(text string, end bool) string {
 	return out
 }
 
-// lines lays out what can be decided. more says that the text may go on.
-func (m *markdown) lines(more bool) {
-	for m.rest != "" && (m.inLine || m.begin(more)) {
-		if !m.inLine {
-			continue
-		}
-		line, _, ended := strings.Cut(m.rest, "\n")
-		m.rest = m.rest[m.inline(line, m.style, more && !ended):]
-		if !ended {
-			return
-		}
-		m.newline()
-		m.rest, m.inLine, m.style = m.rest[1:], false, ""
-	}
-}
-
-// begin reads a mark at the beginning of a line. It reports whether it could decide what that is.
+// begin reads a mark at the beginning of a line. It reports whether it could decide what that is; more says that the
+// text may go on.
 func (m *markdown) begin(more bool) bool {
 	row, limit := m.fence == "" && m.column == 0 && strings.HasPrefix(strings.TrimLeft(m.rest, " "), "|"), maxSpan
 	if row {
@@ -211,13 +207,9 @@ func (m *markdown) table() {
 		if len(rows) < 2 || !delimiter.MatchString(rows[1]) {
 			break
 		}
-		widest := sort.Search(m.columns, func(n int) bool {
-			_, used := m.grid(rows, n+1, breaks)
-			return used > m.columns
-		})
+		widest := sort.Search(m.columns, func(n int) bool { return m.grid(rows, n+1, breaks) == nil })
 		if widest > 0 {
-			lines, _ := m.grid(rows, widest, breaks)
-			m.out.WriteString(strings.Join(lines, "\n") + "\n")
+			m.out.WriteString(strings.Join(m.grid(rows, widest, breaks), "\n") + "\n")
 			return
 		}
 	}
@@ -228,7 +220,8 @@ func (m *markdown) table() {
 }
 
 // grid lays out the rows of a table in columns that are no wider than that, unless words are which it does not break.
-func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string, used int) {
+// It returns nil if the window has no room for that.
+func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string) {
 	var cells [][][]string // the lines of each, by row and column
 	var widths []int
 	style := Bold
@@ -253,6 +246,10 @@ func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string,
 	for _, n := range widths {
 		rule = append(rule, strings.Repeat("─", n))
 	}
+	below := strings.Join(rule, "─┼─")
+	if width(below) > m.columns {
+		return nil
+	}
 	for i, row := range cells {
 		for more, at := true, 0; more; at++ {
 			more = false
@@ -267,8 +264,8 @@ func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string,
 			lines = append(lines, strings.TrimRight(strings.Join(texts, " │ "), " "))
 		}
 		if i == 0 {
-			lines = append(lines, strings.Join(rule, "─┼─"))
+			lines = append(lines, below)
 		}
 	}
-	return lines, width(strings.Join(rule, "─┼─"))
+	return lines
 }

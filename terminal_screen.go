@@ -86,6 +86,8 @@ const (
 	maxWord    = 1 << 10 // bytes of a word that are kept together
 	maxHeld    = 1 << 20 // bytes that wait for a question to be answered; what comes then interrupts it
 	maxPreview = 4       // lines of a text of which only the beginning is shown
+	maxIndent  = 24      // blanks at the beginning of a peer's line that are shown as they are
+	maxMarks   = 4       // on a letter (accents, vowel signs): more of them cover each other and the rows around
 
 	maxKept     = 20      // texts that Preview has cut
 	maxKeptText = 4 << 20 // bytes of each
@@ -420,9 +422,6 @@ func escape(text string, hide func(r rune) bool) string {
 	return b.String()
 }
 
-// maxMarks bounds the marks on a letter (accents, vowel signs), as more of them cover each other and the rows around.
-const maxMarks = 4
-
 var blankRun = regexp.MustCompile(`^ +| {4,}| +$`)
 
 // exactly returns a line with nothing hidden in it: blanks that are easily overlooked are counted, and what cannot be
@@ -443,9 +442,6 @@ const (
 	lineMark = "  │ "
 	foldMark = "  … " // the row goes on with the line before
 )
-
-// maxIndent bounds the blanks at the beginning of a line that are shown as they are.
-const maxIndent = 24
 
 // frame returns a peer's text in rows that fit a window. The label and the marks show which rows are the peer's,
 // whatever it has written.
