@@ -12,27 +12,19 @@ import (
 	"strings"
 )
 
-// models returns the models of the API that has the chosen one, by name; none for the stand-in. The list is read once,
-// and waited for once: an API that does not answer must not hold up each question.
-func (p *program) models(ctx context.Context) ([]ModelInfo, error) {
-	model := p.mistral()
-	if model.Model == offline {
-		return nil, nil
-	}
-	if known, ok := p.lists.Load(model.BaseURL); ok {
-		return known.([]ModelInfo), nil
-	}
-	models, err := ListModels(ctx, model)
-	if err == nil || errors.Is(err, context.DeadlineExceeded) {
-		p.lists.Store(model.BaseURL, models)
-	}
-	return models, err
-}
-
-// modelInfo describes the chosen model, as far as the list of its API does.
+// modelInfo describes the chosen model, as far as the list of its API does. The list is read once, and waited for
+// once: an API that does not answer must not hold up each question.
 func (p *program) modelInfo(ctx context.Context) ModelInfo {
-	models, _ := p.models(ctx) // what needs only this does without
-	info, _ := FindModel(models, p.mistral().Model)
+	model := p.mistral()
+	known, ok := p.lists.Load(model.BaseURL)
+	models, _ := known.([]ModelInfo)
+	if !ok && model.Model != offline {
+		var err error // what needs only the list does without
+		if models, err = ListModels(ctx, model); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			p.lists.Store(model.BaseURL, models)
+		}
+	}
+	info, _ := FindModel(models, model.Model)
 	return info
 }
 
@@ -72,8 +64,10 @@ func (c *chat) chooseModel(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	c.lists.Delete(model.BaseURL) // the user may have added one
-	models, err := c.models(ctx)
+	models, err := ListModels(ctx, model) // again, as the user may have added one
+	if err == nil {
+		c.lists.Store(model.BaseURL, models)
+	}
 	if _, known := FindModel(models, model.Model); name != "" && !known && len(models) > 0 {
 		c.choose(before)
 		return fmt.Errorf("%s has no model %s; /model lists them", endpoint.Host, model.Model)

@@ -107,11 +107,9 @@ func TestModels(t *testing.T) {
 	}
 	assert.Equal(t, len(requests()), 1)
 	stand := &program{secrets: new(Secrets), model: "chosen"}
-	models, err := stand.models(t.Context())
-	assert.NilError(t, err)
-	assert.Equal(t, len(models), 0)
+	assert.DeepEqual(t, stand.modelInfo(t.Context()), ModelInfo{})
 	plain := &program{secrets: new(Secrets), baseURL: "http://api.test/v1", key: "k", model: "chosen"}
-	_, err = plain.models(t.Context())
+	_, err := ListModels(t.Context(), plain.mistral())
 	assert.ErrorContains(t, err, "refusing to send the key over plain http")
 }
 
