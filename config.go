@@ -141,11 +141,13 @@ func (r *serverReader) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf("server %q: "+format, append([]any{r.server.Name}, args...)...))
 }
 
+// noEffect matches fields that are known, and comments in plain JSON.
+var noEffect = regexp.MustCompile(`^(|[_/].*|\$schema|description|gallery|icon|name|source|title|version)$`)
+
 // field reads a field. Where hosts have several names for a thing, all of them are known: to miss that a tool is
 // excluded would be worse than to miss a decoration.
 func (r *serverReader) field(name string, value json.RawMessage) {
 	s := &r.server
-	noEffect := func(string, json.RawMessage) {}
 	into := map[string]any{
 		"command": r.readCommand, "path": &r.command, "args": &r.args, "cwd": &s.Command.Dir,
 		"env": r.readEnv, "environment": r.readEnv, "envFile": &r.envFile,
@@ -156,13 +158,11 @@ func (r *serverReader) field(name string, value json.RawMessage) {
 		"allowedTools": &s.AllowedTools, "includeTools": &s.AllowedTools, "enabledTools": &s.AllowedTools,
 		"tools": &s.AllowedTools, "excludedTools": &s.ExcludedTools, "excludeTools": &s.ExcludedTools,
 		"disabledTools": &s.ExcludedTools, "alwaysAllow": &s.AutoApprove, "autoApprove": &s.AutoApprove,
-		"$schema": noEffect, "description": noEffect, "gallery": noEffect, "icon": noEffect, "name": noEffect,
-		"source": noEffect, "title": noEffect, "version": noEffect,
 	}[name]
 	if name == "args" && value[0] != '[' {
 		r.problem("args is not a list")
 	}
-	if into != nil || name != "" && name[0] != '_' && name[0] != '/' { // as comments are written in plain JSON
+	if into != nil || !noEffect.MatchString(name) {
 		r.store(name, value, into)
 	}
 }
@@ -323,7 +323,6 @@ func (r *serverReader) duration(where, text string) time.Duration {
 	}
 	if err != nil || d < 0 {
 		r.problem("%s is neither a duration such as 30s nor a number of seconds or milliseconds", where)
-		return 0
 	}
 	return d
 }
@@ -447,18 +446,11 @@ func ParseCommand(line string) (Command, error) {
 	if err != nil {
 		return Command{}, err
 	}
-	var c Command
-	for i, word := range words {
-		if name, _, ok := strings.Cut(word, "="); !ok || name == "" || strings.ContainsAny(name, `/\.-`) {
-			c.Path, c.Args = word, words[i+1:]
-			break
-		}
-		c.Env = append(c.Env, word)
-	}
-	if c.Path == "" {
+	i := slices.IndexFunc(words, func(word string) bool { return !assignment.MatchString(word) })
+	if i < 0 || words[i] == "" {
 		return Command{}, errors.New("the command line has no command")
 	}
-	return c, nil
+	return Command{Path: words[i], Args: words[i+1:], Env: append([]string(nil), words[:i]...)}, nil
 }
 
 // SplitWords splits a command line into its words, without their quotes.
@@ -481,6 +473,7 @@ func SplitWords(line string) (words []string, err error) {
 }
 
 var (
+	assignment  = regexp.MustCompile(`^[^=/\\.-]+=`)
 	commandWord = regexp.MustCompile(`(?s:[^ \t\n"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+`)
 	quoted      = regexp.MustCompile(`(?s)'[^']*'|"(?:[^"\\]|\\.)*"|\\.`)
 	escaped     = regexp.MustCompile(`\\([ "'\\])`)

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -282,8 +281,7 @@ func (p *program) clientOptions(s *Server) ClientOptions {
 // commandHash is a hash of a command, its arguments, which may be secret, and its folder.
 func commandHash(c *Command) string {
 	folder, _ := filepath.Abs(c.Dir) // "" where this folder is gone
-	command, _ := json.Marshal([]any{c.Path, c.Args, folder})
-	return fmt.Sprintf("%.16x", sha256.Sum256(command))
+	return fmt.Sprintf("%.16x", sha256.Sum256(fmt.Appendf(nil, "%q %q %q", c.Path, c.Args, folder)))
 }
 
 // configure reads which servers to use.
