@@ -121,6 +121,11 @@ func TestMarkdownTableBound(t *testing.T) {
 	row := "|" + strings.Repeat(" word", maxTable)
 	assert.Assert(t, len(m.write(row, false))+maxTable > len(row))
 	assert.Assert(t, len(m.rest)+len(m.rows) <= maxTable)
+
+	m = newMarkdown(80, true) // of many rows, one of which has many columns
+	rows = "| a |\n|---|\n" + strings.Repeat("|", maxTable/8) + "\n" + strings.Repeat("| a |\n", maxTable/8)
+	allocated := testing.AllocsPerRun(1, func() { m.write(rows+"\n", true) })
+	assert.Assert(t, allocated < 100*maxTable, "%.0f allocations", allocated)
 }
 
 // In whatever answer and window: the letters are all there, in order, no row is broken by the terminal but within a
