@@ -100,7 +100,7 @@ func describe(s *Server, o *OAuthConfig) string {
 // startLine is the URL of a server, or its command line.
 func startLine(s *Server) string {
 	if s.URL != "" {
-		return ownWord(s.URL)
+		return ownWord("--endpoint", s.URL) // a name whose values are not secret: a host may look like a key
 	}
 	line, flag := word(s.Command.Path), ""
 	for _, argument := range s.Command.Args {

@@ -29,4 +29,6 @@ func TestDescribeCommand(t *testing.T) {
 		assert.NilError(t, err)
 		assert.Check(t, is.Equal(describe(&c.Servers[0], nil), "a: "+want), fields)
 	}
+	remote := &Server{Name: "a", URL: "https://k1234567890abcdefghij.example/mcp?token=planted-5"}
+	assert.Check(t, is.Equal(describe(remote, nil), `a: "https://k1234567890abcdefghij.example/mcp?token=[secret]"`))
 }
