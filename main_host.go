@@ -125,9 +125,10 @@ func (p *program) watch(ctx context.Context, host *Host) (done func()) {
 	soon, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
 	_, _ = host.Tools(soon)
-	p.tell(host.Status())
+	status := host.Status()
+	p.tell(status)
 	var work sync.WaitGroup
-	for _, name := range starting(host.Status()) {
+	for _, name := range starting(status) { // also one that is ready by now, of which that is not told
 		work.Go(func() {
 			if _, _ = host.Tools(ctx, name); ctx.Err() == nil {
 				p.tell(host.Status(name))
@@ -406,7 +407,7 @@ func (p *program) oneServer() error {
 func (p *program) readHeaders(text string) error {
 	p.headers = make(http.Header)
 	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\r' || r == '\n' }) {
-		if err := AddHeader(p.headers, line, p.secrets); err != nil {
+		if err := AddHeader(p.headers, line, p.secrets); err != nil && strings.TrimSpace(line) != "" {
 			return usageError("MCP_HEADERS: %w", err)
 		}
 	}

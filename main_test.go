@@ -219,6 +219,13 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Headers may be indented, as in a script.
+func TestReadHeaders(t *testing.T) {
+	p := &program{secrets: new(Secrets)}
+	assert.NilError(t, p.readHeaders("\n  A: b\r\n\n  C: d:e\n  "))
+	assert.DeepEqual(t, p.headers, http.Header{"A": {"b"}, "C": {"d:e"}})
+}
+
 // What is read has a bound, and ends with its context.
 func TestReadAll(t *testing.T) {
 	p := &program{timeout: time.Minute}
