@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/binary"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -46,8 +48,8 @@ type omission struct {
 }
 
 const (
-	maxNamed = 20                                                    // of omission.Sources
-	notText  = "not text in UTF-8 or UTF-16 (iconv converts others)" // the reason that was found by reading the file
+	maxNamed = 20         // of omission.Sources
+	notText  = "not text" // the reason that was found by reading the file
 )
 
 // load returns the files as they are now. Requests look at the folder one after the other; one that is cancelled
@@ -209,18 +211,42 @@ func (l *Library) readFile(source string, limit int64) (text, reason string) {
 	return decodeText(b)
 }
 
-// decodeText returns the text of a file in UTF-8 or, after its byte order mark, UTF-16, or the reason to leave it out.
+// windows1252 has the characters of the bytes from 0x80 to 0x9F in Windows-1252, the superset of Latin-1. A byte
+// without a character has its control character.
+const windows1252 = "€\u0081‚ƒ„…†‡ˆ‰Š‹Œ\u008dŽ\u008f" +
+	"\u0090‘’“”•–—˜™š›œ\u009džŸ"
+
+// decodeText returns the text of a file in UTF-8, Windows-1252 or, after its byte order mark, UTF-16, or the reason to
+// leave it out.
 func decodeText(b []byte) (text, reason string) {
+	ok := false
+	isControl := func(r rune) bool { return unicode.IsControl(r) && !strings.ContainsRune("\t\n\v\f\r\x1b", r) }
+	b = bytes.TrimPrefix(b, []byte("\ufeff"))
 	orders := map[string]binary.ByteOrder{"\xff\xfe": binary.LittleEndian, "\xfe\xff": binary.BigEndian}
-	text = strings.TrimPrefix(string(b), "\ufeff")
 	if order := orders[string(b[:min(2, len(b))])]; order != nil && len(b)%2 == 0 {
 		var units []uint16
 		for unit := range slices.Chunk(b[2:], 2) {
 			units = append(units, order.Uint16(unit))
 		}
 		text = string(utf16.Decode(units))
+		ok = !strings.ContainsFunc(text, isControl) && !strings.ContainsRune(text, utf8.RuneError)
+	} else if utf8.Valid(b) {
+		text, ok = string(b), bytes.IndexByte(b, 0) < 0
+	} else {
+		text = strings.ToValidUTF8(string(b), "\ufffd")
+		if wide := len(text) - utf8.RuneCountInString(text); wide <= 3*strings.Count(text, "\ufffd") {
+			decoded := make([]rune, len(b)) // more of it is invalid than valid UTF-8
+			table := []rune(windows1252)
+			for i, c := range b {
+				if decoded[i] = rune(c); 0x80 <= c && c < 0xA0 {
+					decoded[i] = table[c-0x80]
+				}
+			}
+			text = string(decoded)
+		}
+		ok = !strings.ContainsFunc(text, isControl)
 	}
-	if !utf8.ValidString(text) || strings.Contains(text, "\x00") {
+	if !ok {
 		return "", notText
 	}
 	return text, ""

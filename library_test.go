@@ -397,6 +397,7 @@ func TestLibraryKeepsToTheFolder(t *testing.T) {
 		write(filepath.Join(dir, name), "apples")
 	}
 	write(filepath.Join(dir, "nul.md"), "apples\x00")
+	write(filepath.Join(dir, "latin1.md"), "apples \xe9")
 	write(filepath.Join(dir, "large.md"), strings.Repeat("apples ", 100))
 	links := 0
 	for name, target := range map[string]string{
@@ -419,11 +420,11 @@ func TestLibraryKeepsToTheFolder(t *testing.T) {
 		sources = append(sources, r.Source)
 	}
 	slices.Sort(sources)
-	assert.DeepEqual(t, sources, []string{"a.md", "sub/b.md"})
+	assert.DeepEqual(t, sources, []string{"a.md", "latin1.md", "sub/b.md"})
 	if links == 0 {
 		return
 	}
-	const summary = "2 documents; left out: 2 folders of dependencies, 2 hidden, 4 links and special files, " +
+	const summary = "3 documents; left out: 2 folders of dependencies, 2 hidden, 4 links and special files, " +
 		"1 " + notText + ", 2 of other types, 1 too large"
 	assert.Assert(t, is.Contains(libCall(t, l, "list_documents", `{}`).Content[0].Text, summary))
 	assert.DeepEqual(t, reports, []string{summary})                // once
@@ -443,19 +444,27 @@ func libUTF16(order binary.AppendByteOrder, text string) (b []byte) {
 
 func TestLibraryDecodes(t *testing.T) {
 	const text = "# Où?\r\nLe « cœur » coûte 5 €, 😀.\n"
+	const ansi = "# O\xf9?\r\nLe \xab c\x9cur \xbb co\xfbte 5 \x80.\n" // Windows-1252, the superset of Latin-1
 	for name, test := range map[string]struct{ file, want string }{
 		"UTF-8":              {text, text},
 		"UTF-8 with a mark":  {"\ufeff" + text, text},
+		"UTF-8 with a slip":  {text + "\xff", text + "\ufffd"},
 		"UTF-16LE":           {string(libUTF16(binary.LittleEndian, "\ufeff"+text)), text},
 		"UTF-16BE":           {string(libUTF16(binary.BigEndian, "\ufeff"+text)), text},
 		"Chinese, UTF-16BE":  {string(libUTF16(binary.BigEndian, "\ufeff搜索")), "搜索"},
+		"ANSI":               {ansi, strings.Replace(text, ", 😀", "", 1)},
+		"Latin-1":            {"caf\xe9", "café"},
 		"empty":              {"", ""},
 		"only a mark":        {"\xff\xfe", ""},
-		"half a surrogate":   {"\xff\xfe\x00\xd8", "\ufffd"},
-		"!Latin-1":           {"caf\xe9", ""},
+		"a colour":           {"\x1b[1mcaf\xe9\x1b[m\f", "\x1b[1mcafé\x1b[m\f"},
 		"!a NUL":             {"apples\x00", ""},
+		"!NULs":              {strings.Repeat("\x00", 100), ""},
 		"!UTF-32":            {"\xff\xfe\x00\x00a\x00\x00\x00", ""},
 		"!half a character":  {"\xff\xfea\x00b", ""},
+		"!half a surrogate":  {"\xff\xfe\x00\xd8", ""},
+		"!PNG":               {"\x89PNG\r\n\x1a\n\xe9", ""},
+		"!a control":         {"caf\xe9\x01", ""},
+		"!machine code":      {"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\xe9\x90\x03", 20), ""},
 		"!numbers in 16 bit": {strings.Repeat("\x01\x00\x02\x00", 100), ""},
 	} {
 		got, reason := decodeText([]byte(test.file))

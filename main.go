@@ -175,6 +175,9 @@ func (p *program) run(ctx context.Context, args []string) error {
 		return err
 	}
 	name := ""
+	if f.Lookup("version").Value.String() == "true" {
+		args = []string{"version"}
+	}
 	if len(args) > 0 && !p.literal {
 		name = args[0]
 	}
@@ -270,6 +273,7 @@ func (p *program) flags() *flag.FlagSet {
 	f.BoolVar(&p.json, "json", false, " machine-readable output")
 	f.BoolVar(&p.quiet, "q", false, " nothing but the answer")
 	f.BoolVar(&p.raw, "raw", false, " answers as they come, on a terminal, too: markdown is not laid out")
+	f.Bool("version", false, " the same as version")
 	return f
 }
 
@@ -323,10 +327,14 @@ func (p *program) setTemperature(text string) error {
 	return nil
 }
 
+// duration takes 90s, 5m, or a number of seconds.
 func duration(into *time.Duration, standard time.Duration) func(string) error {
 	*into = standard
 	return func(text string) (err error) {
-		if *into, err = time.ParseDuration(text); err != nil || *into <= 0 {
+		if *into, err = time.ParseDuration(text); err != nil {
+			*into, err = time.ParseDuration(text + "s")
+		}
+		if err != nil || *into <= 0 {
 			return errors.New("not a duration such as 90s or 5m")
 		}
 		return nil

@@ -203,6 +203,25 @@ func viewOf(s *Screen) *View {
 	return &View{Screen: s, Name: name, Save: SaveFile}
 }
 
+// Where no line can be drawn again, progress is a line now and then.
+func TestViewProgressLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, out := viewScreen(80, false)
+		v := viewOf(s)
+		v.Begin("")
+		report := v.Progress(ToolCall{Name: "parse"})
+		for i := range 5 { // after 0, 60, 120, 180 and 240 ms
+			report(Progress{Progress: float64(i), Total: 4, Message: "pa\nge"})
+			time.Sleep(60 * time.Millisecond)
+		}
+		assert.Equal(t, out.takes(), "  parse 2/4 pa ge\n  parse 4/4 pa ge\n")
+		v.End()
+		time.Sleep(time.Second)
+		report(Progress{Progress: 7})
+		assert.Equal(t, out.takes(), "")
+	})
+}
+
 // The last line says what the agent waits for, and is removed.
 func TestViewStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

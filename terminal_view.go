@@ -17,8 +17,8 @@ import (
 	"unicode/utf8"
 )
 
-// View shows what an agent does: its calls and their results, and the text of the model. On a terminal whose lines can
-// be drawn again, the last line says what the agent waits for, with its progress; elsewhere each event is a line.
+// View shows what an agent does: its calls, their progress and results, and the text of the model. On a terminal
+// whose lines can be drawn again, the last line says what the agent waits for; elsewhere each event is a line.
 //
 // Screen is required, and Name for calls; the fields are set before the first use. All methods may be called from any
 // goroutine.
@@ -147,7 +147,8 @@ func (v *View) endText() {
 func (v *View) Progress(call ToolCall) func(Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	c := &viewCall{id: call.ID, name: v.Name(call.Name), began: time.Now()}
+	last := time.Now() // a short call needs no lines, and a long one not many
+	c := &viewCall{id: call.ID, name: v.Name(call.Name), began: last}
 	v.calls, v.wait.began = append(v.calls, c), time.Time{}
 	return func(p Progress) {
 		v.mu.Lock()
@@ -157,6 +158,10 @@ func (v *View) Progress(call ToolCall) func(Progress) {
 			c.progress += fmt.Sprintf("/%g", p.Total)
 		}
 		c.progress += " " + p.Message
+		if !v.Screen.Live && time.Since(last) >= viewTick && slices.Contains(v.calls, c) {
+			last = time.Now()
+			v.line(maxShownArguments, "  %s%s", call.Name, c.progress)
+		}
 	}
 }
 
