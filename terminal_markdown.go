@@ -33,7 +33,7 @@ const (
 
 var (
 	// The beginning of a line, if more must be seen to decide what the line is.
-	undecided = regexp.MustCompile("^ *(?:[-+*_>#~` ]*|\\d{1,9}[.)]? *|(?:```|~~~)[^`]*)$")
+	undecided = regexp.MustCompile("^ *(?:[-+*_>#~` ]*|\\d{1,9}[.)]? *|(?:`{3,}|~{3,})[^`]*)$")
 	quote     = regexp.MustCompile(`^> ?`)
 	heading   = regexp.MustCompile(`^#{1,6}( +|$)`)
 	item      = regexp.MustCompile(`^([-+*]|\d{1,9}[.)])( +|$)`)

@@ -110,7 +110,7 @@ type viewText struct{ *View }
 
 func (v viewText) Write(piece []byte) (int, error) {
 	v.blank = append(v.blank, piece...)
-	if len(bytes.TrimSpace(piece)) == 0 {
+	if len(bytes.TrimRight(piece, " \r\n\t")) == 0 {
 		return len(piece), nil
 	}
 	end := len(bytes.TrimRight(v.blank, " \r\n\t"))
