@@ -388,8 +388,8 @@ func plainName(name string) string {
 
 // Strings are matched so as to be left alone.
 var (
-	jsonComment   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|//[^\n]*|/\*(?s:.*?)\*/`)
-	trailingComma = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|,\s*[}\]]`)
+	jsonComment   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|(//[^\n]*|/\*(?s:.*?)\*/)`)
+	trailingComma = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|(,)\s*[}\]]`)
 )
 
 // withoutComments puts spaces in the place of comments and of commas after the last element, so that every position
@@ -397,10 +397,9 @@ var (
 func withoutComments(text []byte) []byte {
 	text = bytes.Clone(text)
 	for _, pattern := range []*regexp.Regexp{jsonComment, trailingComma} {
-		for _, at := range pattern.FindAllIndex(text, -1) {
-			first := text[at[0]]
-			for i := at[0]; i < at[1]; i++ {
-				if first == '/' && text[i] != '\n' || first == ',' && i == at[0] {
+		for _, group := range pattern.FindAllSubmatchIndex(text, -1) {
+			for i := max(0, group[2]); i < group[3]; i++ { // both are -1 for a string
+				if text[i] != '\n' {
 					text[i] = ' '
 				}
 			}

@@ -16,11 +16,10 @@ import (
 // openTrace opens what MCP_TRACE names, and sets tracer: it writes a line about a server, or about the model for no
 // server, with the time, visible, and without secrets.
 func (p *program) openTrace() (file *os.File, err error) {
-	switch p.trace {
-	case "", "0":
+	if p.trace == "" || p.trace == "0" {
 		return nil, nil
-	case "1":
-	default:
+	}
+	if p.trace != "1" {
 		file, err = os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 		if err == nil { // an earlier one may be open to others; a device is not ours
 			if info, failed := file.Stat(); failed == nil && info.Mode().IsRegular() {
