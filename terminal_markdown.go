@@ -117,10 +117,10 @@ func (m *markdown) begin(more bool) bool {
 	if m.rest, m.inLine = m.rest[indent:], true; text != "" {
 		m.lead(line[:min(indent, m.columns/2)], false)
 	}
-	mark, end := "", strings.TrimSpace(text)
+	mark, end, room := "", strings.TrimSpace(text), m.column < m.columns/2
 	is := func(begin *regexp.Regexp) bool { mark = begin.FindString(text); return mark != "" }
 	switch fence := fences.FindStringSubmatch(text); {
-	case (m.fence == "" || m.quoted && m.column == 0) && is(quote):
+	case room && (m.fence == "" || m.quoted && m.column == 0) && is(quote):
 		m.inLine = false
 		m.lead("│ ", true)
 	case m.fence != "" && strings.HasPrefix(end, m.fence) && strings.Trim(end, m.fence[:1]) == "":
@@ -136,7 +136,7 @@ func (m *markdown) begin(more bool) bool {
 		if m.style = Bold; !m.styled {
 			mark = ""
 		}
-	case is(item):
+	case room && is(item):
 		m.inLine = false
 		m.lead(strings.NewReplacer("-", "•", "+", "•", "*", "•").Replace(strings.TrimSpace(mark))+" ", false)
 	}

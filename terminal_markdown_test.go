@@ -138,6 +138,7 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add("_*)_\\", uint8(80), int64(4), true)
 	f.Add("a\\\\\\\n_b_", uint8(33), int64(5), false)
 	f.Add("````x`y`\n0 _\v", uint8(63), int64(6), true)
+	f.Add(">>* * * >* * * 00)", uint8(19), int64(7), true)
 	f.Fuzz(func(t *testing.T, answer string, columns uint8, seed int64, color bool) {
 		columns = max(columns, 4)
 		random := rand.New(rand.NewSource(seed))
