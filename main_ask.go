@@ -289,7 +289,9 @@ func (p *program) sample(ctx context.Context, s *Server, r *SampleRequest) (*Sam
 	what := fmt.Sprintf("%s asks the model (%d of %d)", p.theServer(s), count, p.maxSamples)
 	switch {
 	case count > p.maxSamples:
-		p.note("%s: refused (MCP_MAX_SAMPLES)", what)
+		if count == p.maxSamples+1 { // the server may go on asking
+			p.note("%s: refused (MCP_MAX_SAMPLES)", what)
+		}
 		limit := &LimitError{p.maxSamples, "sampling requests per question"}
 		return nil, &Error{Code: -1, Message: limit.Error()}
 	case p.approve == "always":
