@@ -425,7 +425,7 @@ func TestLibraryKeepsToTheFolder(t *testing.T) {
 		return
 	}
 	const summary = "3 documents; left out: 2 folders of dependencies, 2 hidden, 4 links and special files, " +
-		"1 " + notText + ", 2 of other types, 1 too large"
+		"1 not text, 2 of other types, 1 too large"
 	assert.Assert(t, is.Contains(libCall(t, l, "list_documents", `{}`).Content[0].Text, summary))
 	assert.DeepEqual(t, reports, []string{summary})                // once
 	for _, name := range []string{"link.md", "folder/secret.md"} { // a file that became a link after it was found
@@ -501,7 +501,7 @@ func TestLibraryNamesWhatIsLeftOut(t *testing.T) {
 	l := NewLibrary(files)
 	l.MaxFile = 10
 	const leftOut = `"left_out":[{"count":1,"reason":"hidden","sources":[".git"]},` +
-		`{"count":1,"reason":"` + notText + `","sources":["nul.txt"]},{"count":31,"reason":"of other types","sources":["00.png",`
+		`{"count":1,"reason":"not text","sources":["nul.txt"]},{"count":31,"reason":"of other types","sources":["00.png",`
 	list := libCall(t, l, "list_documents", `{}`).Content[0].Text
 	assert.Assert(t, is.Contains(list, leftOut))
 	assert.Assert(t, is.Contains(list, `"19.png"]},`+ // some of them
@@ -549,8 +549,8 @@ func TestLibraryFindsChanges(t *testing.T) {
 			assert.Equal(t, strings.Join(opened, " "), step.opened)
 		}
 		assert.DeepEqual(t, reports, []string{
-			"2 documents; left out: 1 " + notText, "3 documents; left out: 1 " + notText,
-			"2 documents; left out: 1 " + notText, "3 documents",
+			"2 documents; left out: 1 not text", "3 documents; left out: 1 not text",
+			"2 documents; left out: 1 not text", "3 documents",
 		})
 	})
 }

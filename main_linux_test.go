@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// openTerminal gives the program a terminal for stdin, stdout and stderr, whose window has so many columns. Its mode has
-// to be the same when the program has ended.
+// openTerminal gives the program a terminal for stdin, stdout and stderr, whose window has so many columns. Its mode
+// has to be the same when the program has ended.
 func (p *programRun) openTerminal(columns uint16) error {
 	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {

@@ -473,8 +473,9 @@ func TestApprovalRows(t *testing.T) {
 				"  … \\ud834\\udd59\\udb40\\udc41\\u00ad\n" +
 				"Call \"read\\u000a\\u…\"? " + ask},
 		{80, 6, "files", "read", `{"a":"` + strings.Repeat("0123456789", 20) + `"}`, "The model wants to call\n" +
-			"  server     files\n  tool       read\n(5 more rows: Enter shows more)\nCall \"read\" of \"files\"? [y]es / [n]o / " +
-			"[a]lways this tool / always this [s]erver\n/ [e]dit arguments / answer in its [p]lace: "},
+			"  server     files\n  tool       read\n(5 more rows: Enter shows more)\n" +
+			"Call \"read\" of \"files\"? [y]es / [n]o / [a]lways this tool / always this [s]erver\n" +
+			"/ [e]dit arguments / answer in its [p]lace: "},
 		{80, 24, "", "\u1112\u1161\u11ab" + strings.Repeat("\u1161", 5), `{}`, "The model wants to call\n" +
 			"  tool       \u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\n  arguments  {}\n" +
 			"Call \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"? [y]es / [n]o / [a]lways this tool / always this\n" +
