@@ -109,6 +109,6 @@ func (p *program) help(_ context.Context, args []string) error {
 	if c.name != args[0] {
 		return usageError("there is no command %q", args[0])
 	}
-	line := fmt.Sprintf("mcpagent %s %s  %s\n", c.name, c.args, c.what)
+	line := fmt.Sprintf("mcpagent %s  %s\n", strings.TrimSpace(c.name+" "+c.args), c.what)
 	return p.screen.Print(Look{Exact: true}, line+indented(c.more, "    "))
 }

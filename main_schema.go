@@ -136,7 +136,8 @@ func (s *schema) object(given map[string]string) (json.RawMessage, error) {
 		}
 		p := s.sub(text)
 		if object[name] = p.value(given[name]); object[name] == nil {
-			return nil, fmt.Errorf("%s has the type %s, which %.200q does not fit", name, p.kind(), given[name])
+			kind := strings.Replace(p.kind(), "array", `array ('["a", "b"]')`, 1) // as it is typed to a shell
+			return nil, fmt.Errorf("%s has the type %s, which %.200q does not fit", name, kind, given[name])
 		}
 	}
 	for _, name := range s.Required {

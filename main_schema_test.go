@@ -74,6 +74,8 @@ func TestSchemaTypesWords(t *testing.T) {
 			assert.Equal(t, string(object), want)
 		}
 	}
+	_, err := toolSchema(tool).object(map[string]string{"a": "x"})
+	assert.ErrorContains(t, err, `a has the type array ('["a", "b"]') of string, which "x" does not fit`)
 	open := toolSchema(&Tool{InputSchema: json.RawMessage(`{"additionalProperties":{},"required":["a","b"]}`)})
 	object, err := open.object(map[string]string{"a": "x", "b": "1", "c": "2"})
 	assert.NilError(t, err)
