@@ -531,8 +531,12 @@ func (p *program) state(s HostStatus) string {
 	if s.Err == nil {
 		era := map[bool]string{true: "stateless", false: "handshake"}[s.Info.Stateless()]
 		name := strings.TrimSpace(s.Info.Implementation.Name + " " + s.Info.Implementation.Version)
-		return fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", name, s.Info.ProtocolVersion, era,
+		text := fmt.Sprintf("%s, MCP %s (%s), %s, started in %s", name, s.Info.ProtocolVersion, era,
 			Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
+		if s.Restarts > 0 {
+			text += ", restarted " + Plural(s.Restarts, "time")
+		}
+		return text
 	}
 	text := p.about(s)
 	if s.Running || isStarting(s) || s.Err == ErrWaiting {
