@@ -42,7 +42,8 @@ func (p *program) chat(ctx context.Context, host *Host, session *Session) error 
 	c.agent.OnText, c.screen.Keep = c.view.Text, true
 	defer p.turn.Store(nil)
 	defer p.watch(ctx, host)()
-	c.terminal.Complete = func(text string) []string { return c.complete(ctx, text) }
+	complete := func(text string) []string { return c.complete(ctx, text) }
+	c.terminal.Complete.Store(&complete) // keys may be read already, as a server may have asked something
 	c.say(fmt.Sprintf("mcpagent %s with %s; /help shows the commands, Ctrl-D quits", version, c.mistral().Model))
 	for {
 		c.screen.Show(Look{}, "")

@@ -36,9 +36,9 @@ var errDeclined = errors.New("declined")
 // What is entered while no question is open is kept for Prompt, and never answers another question: the user had not
 // seen that question yet. Where the terminal does not give the keys one by one, it edits the lines itself.
 type Terminal struct {
-	// Complete, if not nil, returns the words that the last one of a text may become: of what the user types for
-	// Prompt, up to the cursor. It returns soon: no key is obeyed meanwhile. It is set before the first question.
-	Complete func(text string) (candidates []string)
+	// Complete, if set, returns the words that the last one of a text may become: of what the user types for Prompt, up
+	// to the cursor. It returns soon: no key is obeyed meanwhile.
+	Complete atomic.Pointer[func(text string) (candidates []string)]
 
 	in     *os.File
 	user   bool // there is a user to ask
@@ -184,9 +184,10 @@ func (t *Terminal) press(in []byte) {
 			stopProgram()
 			_ = t.takeKeys()
 		case '\t':
-			if e != t.draft || t.Complete == nil {
+			complete := t.Complete.Load()
+			if e != t.draft || complete == nil {
 				break
-			} else if words := t.Complete(e.text(e.at)); !e.expand(words) {
+			} else if words := (*complete)(e.text(e.at)); !e.expand(words) {
 				t.screen.Show(Look{Style: Faint, Max: maxShownError}, strings.Join(words, "  "))
 			}
 		case keyLostPaste:

@@ -230,11 +230,15 @@ func TestEditWindow(t *testing.T) {
 // Tab completes a word as far as all candidates agree, or shows them.
 func TestEditComplete(t *testing.T) {
 	terminal, v := editTerminal(40, 8)
-	terminal.Complete = func(text string) (words []string) {
+	var early sync.WaitGroup
+	early.Go(func() { terminal.press([]byte("x\t\x15")) }) // a question was asked before the chat begins
+	complete := func(text string) (words []string) {
 		all := []string{"/tools", "/today", "@ab:x"}
 		begin := text[strings.LastIndex(text, " ")+1:]
 		return slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, begin) })
 	}
+	terminal.Complete.Store(&complete)
+	early.Wait()
 	answer := prompts(t, terminal)
 	terminal.press([]byte("/\t"))
 	assert.Equal(t, v.Text(), "> /to")
