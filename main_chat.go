@@ -135,7 +135,7 @@ func (c *chat) attach(ctx context.Context, name string) error {
 	}
 	text = Clip(text, maxAttachment)
 	c.attached = append(c.attached, text)
-	c.say(fmt.Sprintf("(with %s, %s)", name, Plural(len(text), "byte")))
+	c.say(fmt.Sprintf("(%s goes with the question: %s)", name, Plural(len(text), "byte")))
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (c *chat) send(ctx context.Context, question string, images ...string) erro
 	c.view.End()
 	saved := c.keep(c.session, c.agent)
 	if isTooLong(err) {
-		err = fmt.Errorf("%w (/compact puts a summary in place of the oldest part, /save FILE keeps it, /clear begins "+
+		err = fmt.Errorf("%w (/compact puts a summary in place of the older half, /save FILE keeps it, /clear begins "+
 			"a new one, /model NAME chooses another model)", err)
 	}
 	if err != nil {
