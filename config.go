@@ -149,7 +149,7 @@ var noEffect = regexp.MustCompile(`^(|[_/].*|\$schema|description|gallery|icon|n
 func (r *serverReader) field(name string, value json.RawMessage) {
 	s := &r.server
 	into := map[string]any{
-		"command": r.readCommand, "path": &r.command, "args": &r.args, "cwd": &s.Command.Dir,
+		"command": r.readCommand, "args": &r.args, "cwd": &s.Command.Dir,
 		"env": r.readEnv, "environment": r.readEnv, "envFile": &r.envFile,
 		"url": &s.URL, "serverUrl": &s.URL, "httpUrl": &s.URL, // the latter two: Windsurf, Gemini CLI
 		"headers": r.readHeaders, "oauth": r.readOAuth, "auth": r.readOAuth, // the latter: Cursor
@@ -202,7 +202,9 @@ func (r *serverReader) store(where string, value json.RawMessage, into any) {
 
 // readCommand reads a command, of mcphost and opencode with its arguments, in a list; of Zed once an object with path.
 func (r *serverReader) readCommand(where string, value json.RawMessage) {
-	if !eachMember(value, r.field) {
+	if !eachMember(value, func(name string, value json.RawMessage) {
+		r.field(strings.Replace(name, "path", "command", 1), value) // elsewhere a path is something else
+	}) {
 		r.command = r.list(where, value)
 	}
 }
