@@ -110,6 +110,7 @@ func (t *Terminal) Close() {
 
 // takeKeys has the terminal give the keys until Close.
 func (t *Terminal) takeKeys() error {
+	t.Close() // else the mode to go back to would be this one
 	restore, err := changeInput(t.in)
 	if err == nil {
 		t.restore.Store(&restore)
