@@ -123,7 +123,7 @@ func (c *chat) question(ctx context.Context, question string) error {
 // maxAttachment bounds in bytes what a resource may add to a question.
 const maxAttachment = 128 << 10
 
-// attach reads a resource that goes with the next question.
+// attach reads a resource that goes with the next question, and shows its beginning.
 func (c *chat) attach(ctx context.Context, name string) error {
 	result, err := c.readResource(ctx, c.host, name)
 	if err != nil {
@@ -135,6 +135,7 @@ func (c *chat) attach(ctx context.Context, name string) error {
 	}
 	text = Clip(text, maxAttachment)
 	c.attached = append(c.attached, text)
+	c.screen.Preview(Look{Style: Faint}, name, text)
 	c.say(fmt.Sprintf("(%s goes with the question: %s)", name, Plural(len(text), "byte")))
 	return nil
 }
