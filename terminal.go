@@ -261,7 +261,7 @@ func (t *Terminal) ask(ctx context.Context, question rendered, e *editor) (strin
 	if t.edits {
 		t.edit(question, e)
 	} else {
-		t.screen.ask(question, false)
+		t.screen.ask(question, e == t.draft)
 	}
 	var entered []string
 	var err error

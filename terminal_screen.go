@@ -353,7 +353,7 @@ func (s *Screen) ask(text rendered, above bool) {
 		text = "\n" + text
 	}
 	_ = s.write(s.user, text)
-	s.asking, s.above, s.open = true, above, false // the answer ends the line
+	s.asking, s.above, s.open = true, above, above && !s.Live // else the answer ends the line, or is drawn again
 }
 
 // edit draws what is edited of the open question, in place of what is drawn there.

@@ -111,6 +111,11 @@ func TestScreen(t *testing.T) {
 	s.Show(Look{}, "a line")
 	s.Status("")
 	assert.Equal(t, out.takes(), "a line\n", "where lines cannot be drawn again, there is no status")
+	s.ask(">", true)
+	s.Show(Look{}, "a note")
+	s.answered(true)
+	s.Show(Look{}, "another")
+	assert.Equal(t, out.takes(), "> \na note\nanother\n", "nor is a prompt drawn again")
 }
 
 // Secrets are taken out while they are whole, control characters become visible, then the text is cut, then folded.
@@ -301,6 +306,8 @@ func TestViewEvents(t *testing.T) {
 			"✗ files read (failed after 1s) {\"a\":1}\n    the disk is full, as it\uFFFD was for\n    days\n",
 			"< read failed after 1s: the disk is full, as it\uFFFD was for days\n"},
 		{ended(0, errors.New("no"), ""), "✗ files read (not run) {\"a\":1}\n    no\n", "< read not run: no\n"},
+		{ended(0, errors.New("not run: a limit"), ""), "✗ files read (not run) {\"a\":1}\n    not run: a limit\n",
+			"< read not run: a limit\n"},
 		{long, "✓ files read (answered by you) {\"a\":\"b\\…\n", "< read answered by you\n"},
 		{Event{Kind: TurnEnded, Response: &ChatResponse{FinishReason: "length"}},
 			"the model's message was cut off at its\nlength limit\n", "the model's message was cut off at its length limit\n"},

@@ -221,7 +221,7 @@ func (v *View) ended(e Event) {
 	switch {
 	case v.Quiet:
 	case !s.Live && e.Err != nil:
-		v.line(maxShownError, "< %s %s: %s", e.Call.Name, outcome, e.Err)
+		v.line(maxShownError, "< %s %s: %s", e.Call.Name, outcome, strings.TrimPrefix(e.Err.Error(), outcome+": "))
 	case !s.Live:
 		v.line(0, "< %s %s%s", e.Call.Name, outcome, s.keep(about, e.Output.Text))
 	default:
