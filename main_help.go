@@ -19,10 +19,10 @@ const usageText = `mcpagent asks a language model a question that it answers wit
                                        that is a pipe or a file, is part of it; what follows -- is no command
   mcpagent                             on a terminal: a chat; else the same, with the question read from stdin
 %s
-  variable           flag            meaning (default)
-  MISTRAL_API_KEY                    key of the model's API (none: the offline stand-in)
-  MISTRAL_BASE_URL                   any chat-completions API: Ollama, vLLM, … (Mistral's)
-  MCP_HEADERS                        headers for the URL of -server, one "Name: value" a line (none)
+  variable            flag            meaning (default)
+  MISTRAL_API_KEY                     key of the model's API (none: the offline stand-in)
+  MISTRAL_BASE_URL                    any chat-completions API: Ollama, vLLM, … (Mistral's)
+  MCP_HEADERS                         headers for the URL of -server, one "Name: value" a line (none)
 %s
 Exit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, 4 the model failed, 130 interrupted.
 `
@@ -95,7 +95,7 @@ func usage() string {
 	}
 	p.flags().VisitAll(func(f *flag.Flag) {
 		variable, meaning, _ := strings.Cut(f.Usage, " ")
-		flags += fmt.Sprintf("  %-18s -%-14s %s\n", variable, f.Name, meaning)
+		flags += fmt.Sprintf("  %-19s -%-14s %s\n", variable, f.Name, meaning)
 	})
 	return fmt.Sprintf(usageText, commands, flags)
 }
