@@ -190,7 +190,7 @@ func (r *serverReader) store(where string, value json.RawMessage, into any) {
 		if err != nil {
 			r.problem("%s is neither true nor false", where)
 		}
-		*into = *into || is != strings.HasSuffix(where, "enabled")
+		*into = *into || is != strings.HasSuffix(plainName(where), "enabled")
 	case *time.Duration:
 		*into = r.duration(where, r.text(where, value))
 	case func(string, json.RawMessage):

@@ -407,7 +407,7 @@ func TestConfigOAuth(t *testing.T) {
 	for _, test := range []struct{ oauth, want string }{
 		{`"oauth": {"clientId": "c", "callbackPort": 8080}`, "c  [] http://localhost:8080/callback"}, // Claude Code
 		{`"oauth": {"clientId": "${API_KEY}", "scopes": "a  b"}`, "planted-key-1  [a b] "},
-		{`"oauth": {"enabled": true, "clientId": "c", "clientSecret": "s", "scopes": ["a", "b"],
+		{`"oauth": {"Enabled": true, "clientId": "c", "clientSecret": "s", "scopes": ["a", "b"],
 			"redirectUri": "http://localhost:7777/oauth/callback"}`, // Gemini CLI
 			"c s [a b] http://localhost:7777/oauth/callback"},
 		{`"oauth": {"clientId": "${PORT}", "clientSecret": "${GITHUB_TOKEN}", "scope": "a b"}`,

@@ -21,7 +21,7 @@ import (
 // best passages of what that finds.
 type Offline struct{}
 
-// RoundTrip fails if the request's body or context does.
+// RoundTrip fails if the request's body cannot be read or is no request, or if its context has ended.
 func (Offline) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := cmp.Or[io.ReadCloser](r.Body, http.NoBody)
 	defer in.Close()

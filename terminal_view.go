@@ -36,7 +36,7 @@ type View struct {
 	mu     sync.Mutex // guards the following; held while something is shown
 	calls  []*viewCall
 	wait   viewCall    // for what Begin names, such as the model; it began at zero if that is not awaited now
-	text   *MaskWriter // takes the secrets out of the model's text, before showText gets it
+	text   *MaskWriter // takes the secrets out of the model's text, before viewText gets it
 	blank  []byte      // the end of the text so far: white space, not shown if nothing follows, or half a character
 	answer *markdown   // lays out the text that has begun; nil if none has
 
