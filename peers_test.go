@@ -2061,8 +2061,9 @@ func dialNginx(t *testing.T, revision, directive string, servers ...string) *pee
 	text := strings.NewReplacer("$ADDRESS", address, "$SERVERS", strings.Join(servers, "; server "),
 		"$DIRECTIVE", directive).Replace(string(configuration))
 	assert.NilError(t, os.WriteFile(filepath.Join(s.dir, "nginx.conf"), []byte(text), 0o600))
-	// The shell ends nginx at the end of its stdin: also where the tests break off and clean nothing up.
-	command := exec.Command("sh", "-c", `"$@" & read -r _; kill $!; wait`, "sh", requireNginx(t), "-p", s.dir,
+	// The shell ends nginx at the end of its stdin: also where the tests break off and clean nothing up. It does so with
+	// SIGKILL: without its master, nginx may take a SIGTERM just before it waits, and see it at the next connection.
+	command := exec.Command("sh", "-c", `"$@" & read -r _; kill -9 $!; wait`, "sh", requireNginx(t), "-p", s.dir,
 		"-c", "nginx.conf")
 	command.Stderr = s.stderr
 	end, err := command.StdinPipe()
