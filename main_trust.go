@@ -71,11 +71,12 @@ func isHome() bool {
 func describe(s *Server, o *OAuthConfig) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
-		words = append(words, ownWord(variable))
+		words = append(words, ownWord(variable, variable))
 	}
 	if words = append(words, startLine(s)); s.URL != "" {
 		for _, name := range slices.Sorted(maps.Keys(s.Header)) {
-			words = append(words, "with the header", ownWord("--header", name+": "+strings.Join(s.Header[name], ", ")))
+			header := name + ": " + strings.Join(s.Header[name], ", ")
+			words = append(words, "with the header", ownWord(header, "--header", header))
 		}
 		if o != nil {
 			own := new(Secrets)
@@ -100,11 +101,16 @@ func describe(s *Server, o *OAuthConfig) string {
 // startLine is the URL of a server, or its command line.
 func startLine(s *Server) string {
 	if s.URL != "" {
-		return ownWord("--endpoint", s.URL) // a name whose values are not secret: a host may look like a key
+		return ownWord(s.URL, "--endpoint", s.URL) // a name whose values are not secret: a host may look like a key
 	}
 	line, flag := word(s.Command.Path), ""
 	for _, argument := range s.Command.Args {
-		line += " " + ownWord(flag, argument)
+		ends := "\n;&|`$()<>" // in a script of sh -c, nothing after these is part of a secret
+		if name, _, ok := strings.Cut(argument, "="); ok && plainWord.MatchString(name) && name[0] != '-' {
+			ends += " \t" // NAME=VALUE command
+		}
+		parts := strings.FieldsFunc(argument, func(r rune) bool { return strings.ContainsRune(ends, r) })
+		line += " " + ownWord(argument, append([]string{flag}, parts...)...)
 		if flag = ""; strings.HasPrefix(argument, "-") && !strings.Contains(argument, "=") { // which is not secret itself
 			flag = argument
 		}
@@ -112,12 +118,12 @@ func startLine(s *Server) string {
 	return line
 }
 
-// ownWord returns the last of some words of a command without what is secret of it there: what a configuration has as
-// a secret elsewhere hides no part of a command.
-func ownWord(words ...string) string {
+// ownWord returns a word of a command without what is secret in these words of it: what a configuration has as a
+// secret elsewhere hides no part of a command.
+func ownWord(text string, words ...string) string {
 	own := new(Secrets)
 	own.AddArguments(words)
-	return own.Mask(word(words[len(words)-1]))
+	return own.Mask(word(text))
 }
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,.*/~-]+$`)

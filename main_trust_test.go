@@ -23,6 +23,13 @@ func TestDescribeCommand(t *testing.T) {
 		`"args": ["--token", "planted-1", "--key=planted-2", "npx"]`:             "sh --token [secret] --key=[secret] npx",
 		`"args": ["postgres://ada:planted-3@h/db"], "env": {"DB_KEY": "-planted-4"}`: "DB_KEY=[secret] sh " +
 			"postgres://ada:[secret]@h/db",
+		// What a shell runs is no secret.
+		`"args": ["-c", "TOKEN=none; touch x"]`:      `sh -c "TOKEN=none; touch x"`,
+		`"args": ["-c", "TOKEN=planted-6 touch x"]`:  `sh -c "TOKEN=[secret] touch x"`,
+		`"args": ["-c", "TOKEN=planted-6\ntouch x"]`: `sh -c "TOKEN=[secret]\ntouch x"`,
+		`"args": ["-c", "TOKEN=planted-6|touch x"]`:  `sh -c "TOKEN=[secret]|touch x"`,
+		`"args": ["-c", "a://b:;touch$IFS.x;@c"]`:    `sh -c "a://b:;touch$IFS.x;@c"`,
+		`"args": ["-c", "a://b?token=$(touch x)"]`:   `sh -c "a://b?token=$(touch x)"`,
 	} {
 		text := fmt.Appendf(nil, `{"mcpServers": {"a": {"command": "sh", %s}}}`, fields)
 		c, err := ParseConfig(text, configLookup, new(Secrets))
