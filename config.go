@@ -159,7 +159,7 @@ func (r *serverReader) field(name string, value json.RawMessage) {
 		"tools": &s.AllowedTools, "excludedTools": &s.ExcludedTools, "excludeTools": &s.ExcludedTools,
 		"disabledTools": &s.ExcludedTools, "alwaysAllow": &s.AutoApprove, "autoApprove": &s.AutoApprove,
 	}[name]
-	if name == "args" && value[0] != '[' {
+	if name == "args" && value[0] != '[' && value[0] != 'n' { // of null: Go's empty list
 		r.problem("args is not a list")
 	}
 	if into != nil || !noEffect.MatchString(name) {
@@ -189,6 +189,7 @@ func (r *serverReader) store(where string, value json.RawMessage, into any) {
 		is, err := strconv.ParseBool(r.text(where, value))
 		if err != nil {
 			r.problem("%s is neither true nor false", where)
+			break
 		}
 		*into = *into || is != strings.HasSuffix(plainName(where), "enabled")
 	case *time.Duration:
@@ -416,7 +417,7 @@ var otherText = regexp.MustCompile(`(?ms)\A(?:[^{].*)?^(?:(\s*\[+[\w."'-]+\]+\s*
 // configSyntaxError adds the position to an error of encoding/json, unless the text has another format. Lines, and
 // columns in characters, count from 1.
 func configSyntaxError(text []byte, err error) error {
-	if m := otherText.FindSubmatch(bytes.TrimSpace(text)); m != nil {
+	if m := otherText.FindSubmatch(bytes.TrimSpace(withoutComments(text))); m != nil {
 		format := "YAML (goose's cmd is command, its envs are env, its uri is url)"
 		if m[1] != nil {
 			format = "TOML"
