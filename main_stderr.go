@@ -15,18 +15,18 @@ const (
 )
 
 var (
-	terminalCode = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[@-Z_])")
+	// terminalCode matches what moves or colours, and blanks at the end of a line.
+	terminalCode = regexp.MustCompile("(?m)[ \r]+$|\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[@-Z_])")
 
-	// noise matches a line of source with the marks below it, or below the frame of Python that it is of; what was
-	// written over, what Python draws before the lines of an exception group, and blanks at the end.
+	// noise matches a line of source with the marks below it, or below the frame of Python that it is of; Go's frames of
+	// a goroutine, what was written over, and what Python draws before the lines of an exception group.
 	noise = regexp.MustCompile(`(?m)^.*\n[ \t|]*[~^][ \t~^]*$` +
 		`|^[ \t|]*File ".*", line \d+.*\n[ \t]*(?:\| )? {4}[ \t]*[^ \t|\n].*` +
-		`|^.*\r(.)|^[ \t]*(?:\| ?|\+ )|[ \r]+$`)
+		`|^goroutine \d+ .*\[.*(?:\n.+)*|^.*\r(.)|^[ \t]*(?:\| ?|\+ )`)
 
 	// noCause matches single lines that tell no cause: stack frames, lines without a letter, versions, members of an
 	// error of Node.js, hints about logs.
-	noCause = regexp.MustCompile(`^\t\S+\.go:\d+|^\s+(at|File) \S|^goroutine \d+ |^[^\pL]*$|^\s*\S+:\d+$` +
-		`|^\s*\.\.\. \d+ more|^exit status \d+$` +
+	noCause = regexp.MustCompile(`^\s+(at|File) \S|^[^\pL]*$|^\s*\S+:\d+$|^\s*\.\.\. \d+ more|^exit status \d+$` +
 		`|^(Node\.js|Bun|Deno) v?\d|^\s+\w+: ('.*'|-?\d+|\[.*\]|\[|\{),?$` +
 		`|Traceback \(most recent call last\)|^(The above|During handling of the above) exception` +
 		`|^stack backtrace:|^\s+\d+: \S|^note: |^npm (warn|notice)|^npm (error|ERR!)( \w+)?$|A complete log of this run`)
