@@ -21,11 +21,12 @@ type schema struct {
 	Enum        []any
 	Properties  map[string]json.RawMessage
 	Required    []string
-	Additional  any `json:"additionalProperties"`
+	Additional  json.RawMessage `json:"additionalProperties"`
 	Items       json.RawMessage
 	AnyOf       []json.RawMessage
 	OneOf       []json.RawMessage
-	Ref         string `json:"$ref"`
+	AllOf       []json.RawMessage // mostly one, as Pydantic wraps a reference
+	Ref         string            `json:"$ref"`
 
 	root json.RawMessage // what its references are about
 	left *int            // how many more may be read of root, which may refer to itself
@@ -76,7 +77,7 @@ func (s *schema) either() (all []*schema) {
 			all = append(all, &one)
 		}
 	case s.Type == nil: // else they only narrow it
-		for _, text := range slices.Concat(s.AnyOf, s.OneOf) {
+		for _, text := range slices.Concat(s.AnyOf, s.OneOf, s.AllOf) {
 			all = append(all, s.sub(text).either()...)
 		}
 	}
@@ -131,7 +132,10 @@ func (s *schema) object(given map[string]string) (json.RawMessage, error) {
 	object := make(map[string]json.RawMessage)
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		text, known := s.Properties[name]
-		if !known && (s.Additional == nil || s.Additional == false) {
+		if !known {
+			text = s.Additional
+		}
+		if text == nil || string(text) == "false" {
 			return nil, fmt.Errorf("it takes no %q", name)
 		}
 		p := s.sub(text)

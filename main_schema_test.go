@@ -50,8 +50,8 @@ func TestSchemaTypesWords(t *testing.T) {
 		"maybe":{"anyOf":[{"type":"integer"},{"type":"null"}]},"si":{"type":["string","integer"]},
 		"is":{"type":["integer","string"]},
 		"e":{"enum":["a","1",1,null]},"es":{"type":"string","enum":["a","b"]},
-		"ref":{"$ref":"#/$defs/R"},"loop":{"$ref":"#/$defs/L"}},
-		"$defs":{"R":{"type":"integer"},"L":{"anyOf":[{"$ref":"#/$defs/L"},{"$ref":"#/$defs/L"}]}}}`)}
+		"ref":{"$ref":"#/$defs/R"},"all":{"allOf":[{"$ref":"#/$defs/E"}]},"loop":{"$ref":"#/$defs/L"}},
+		"$defs":{"R":{"type":"integer"},"E":{"type":"string"},"L":{"anyOf":[{"$ref":"#/$defs/L"},{"$ref":"#/$defs/L"}]}}}`)}
 	for _, test := range []struct{ name, word, want string }{
 		{"s", "5", `"5"`}, {"s", "null", `"null"`}, {"s", "", `""`}, {"s", "<\"\n", `"<\"\n"`}, {"s", "[x]", `"[x]"`},
 		{"i", "5", "5"}, {"i", " -5 ", "-5"}, {"i", "123456789012345678901", "123456789012345678901"}, {"i", "5.0", ""},
@@ -61,7 +61,7 @@ func TestSchemaTypesWords(t *testing.T) {
 		{"a", "x", ""}, {"a", `["x", 5]`, `["x",5]`}, {"a", "[x", ""}, {"a", "{}", ""},
 		{"any", "5", "5"}, {"any", "five", `"five"`}, {"any", "[5]", "[5]"}, {"any", "", `""`},
 		{"maybe", "5", "5"}, {"maybe", "null", "null"}, {"maybe", "x", ""}, {"si", "5", `"5"`}, {"is", "5", "5"},
-		{"is", "x", `"x"`},
+		{"is", "x", `"x"`}, {"all", "1.0", `"1.0"`},
 		{"e", "a", `"a"`}, {"e", "1", `"1"`}, {"e", "null", "null"}, {"e", "b", ""}, {"es", "b", `"b"`}, {"es", "c", ""},
 		{"ref", "5", "5"}, {"ref", "x", ""}, {"loop", "[]", "[]"}, {"loop", "x", `"x"`}, {"none", "x", ""},
 	} {
@@ -82,4 +82,12 @@ func TestSchemaTypesWords(t *testing.T) {
 	assert.Equal(t, string(object), `{"a":"x","b":1,"c":2}`)
 	_, err = open.object(map[string]string{"a": "1"})
 	assert.ErrorContains(t, err, "b is missing")
+	texts := toolSchema(&Tool{InputSchema: json.RawMessage(`{"additionalProperties":{"type":"string"}}`)})
+	object, err = texts.object(map[string]string{"a": "5"})
+	assert.NilError(t, err)
+	assert.Equal(t, string(object), `{"a":"5"}`)
+	for _, closed := range []string{`{}`, `{"additionalProperties":false}`} {
+		_, err = toolSchema(&Tool{InputSchema: json.RawMessage(closed)}).object(map[string]string{"a": "1"})
+		assert.ErrorContains(t, err, `it takes no "a"`)
+	}
 }
