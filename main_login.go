@@ -219,7 +219,7 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 	}
 	select {
 	case values := <-q.answer:
-		if values == nil {
+		if q.end(values); values == nil { // and the slot stays full: another answer would be for nobody
 			return nil, errors.New("it was given up")
 		}
 		return values, nil
@@ -231,8 +231,7 @@ func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) 
 // giveUpLogins ends the logins that somebody is asked for, and reports whether there were any.
 func (p *program) giveUpLogins() (any bool) {
 	for _, l := range p.logins {
-		if q := l.asking.Load(); q != nil {
-			q.end(nil)
+		if q := l.asking.Load(); q != nil && q.end(nil) {
 			any = true
 		}
 	}
@@ -261,10 +260,13 @@ func (q *question) take(u *url.URL) bool {
 	return true
 }
 
-func (q *question) end(values url.Values) {
+// end reports whether there was no answer before.
+func (q *question) end(values url.Values) bool {
 	select {
 	case q.answer <- values:
+		return true
 	default: // the page was loaded again
+		return false
 	}
 }
 
