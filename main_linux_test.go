@@ -51,6 +51,12 @@ func (p *programRun) openTerminal(columns uint16) error {
 		return m
 	}
 	before := mode()
+	p.resume = func() (os.Signal, bool) {
+		err := raw.Control(func(fd uintptr) {
+			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TCSETS, uintptr(unsafe.Pointer(&before)))
+		})
+		return syscall.SIGCONT, err == nil && failed == 0
+	}
 	p.columns, p.keyboard = int(columns), keyboard
 	p.command.Stdin, p.command.Stdout, p.command.Stderr = tty, tty, tty
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}

@@ -58,6 +58,7 @@ import (
 //	type TEXT, key ^C|TEXT      type a line, or keys; ^[ is escape
 //	say TEXT...                 wait for the chat's prompt and type the line
 //	signal [-repeat] INT|TERM   send a signal to what was started; or many, until it ends
+//	signal CONT                 the same, and its terminal has the mode that a shell has given it meanwhile
 //	wait                        wait for the end of what was started
 //	status N                    the exit status
 //	fails N REGEXP              the status, nothing on stdout, and one line on stderr: mcpagent: …
@@ -763,6 +764,9 @@ func (s *script) isJSON(words []string) error {
 // signal sends a signal to the program.
 func (s *script) signal(words []string) error {
 	signal, ok := map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM}[words[len(words)-1]]
+	if words[0] == "CONT" && s.program.keyboard != nil {
+		signal, ok = s.program.resume()
+	}
 	if !ok {
 		return errors.New("no such signal")
 	}
@@ -945,6 +949,10 @@ type programRun struct {
 	columns  int      // of the terminal; 0 if there is none
 	keyboard *os.File // the terminal's other side
 	begun    func()   // to be called after the start, if not nil
+
+	// resume gives the terminal the mode that it had first, as a shell does when something stops the program, and
+	// returns the signal to go on.
+	resume func() (goOn os.Signal, ok bool)
 }
 
 // programLog is the program's stderr as it grows.

@@ -127,6 +127,18 @@ func (t *Terminal) begin() {
 	}
 	t.draft.history = openHistory()
 	go t.readKeys()
+	go onContinue(t.goOn)
+}
+
+// goOn takes the keys again after something else has stopped the program: meanwhile the shell has given the terminal
+// its own mode, which shows what is typed.
+func (t *Terminal) goOn() {
+	if t.restore.Load() == nil { // press or inEditor takes them
+		return
+	}
+	_ = t.takeKeys()
+	t.screen.edit(drawing{})
+	t.press([]byte{0}) // which is no key: what is edited is drawn anew
 }
 
 // readLines reads all lines. It ends with in.
@@ -518,8 +530,15 @@ func (t *Terminal) Confirm(ctx context.Context, what, text, question string) boo
 	}
 	ctx, unlock := t.lock(ctx)
 	defer unlock()
-	t.screen.begin("question")
+	t.beginQuestion(ctx)
 	return t.confirm(ctx, about, question) == nil
+}
+
+// beginQuestion begins a paragraph, if somebody waits for the answer.
+func (t *Terminal) beginQuestion(ctx context.Context) {
+	if ctx.Err() == nil {
+		t.screen.begin("question")
+	}
 }
 
 // Elicit asks the user what a server wants to know, field by field. A URL is shown, never opened. who is the server,
@@ -542,7 +561,7 @@ func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*E
 // fill has the user fill in a form, and change it until it can be sent (MCP 2026-07-28, client, elicitation). A form
 // without fields is a question of yes or no.
 func (t *Terminal) fill(ctx context.Context, who string, r *ElicitRequest) (content map[string]any, err error) {
-	t.screen.begin("question")
+	t.beginQuestion(ctx)
 	asks := t.screen.name(who, t.screen.Columns()-20) + " asks:"
 	about := []passage{{Look{Style: Bold}, asks}, {Look{Frame: lineMark}, r.Message}}
 	if r.Mode == "url" {

@@ -437,7 +437,12 @@ func TestTerminalApprove(t *testing.T) {
 		_, err = terminal.ask(ctx, "?", e)
 		assert.ErrorIs(t, err, context.Canceled)
 	}
+	terminal.screen.Live, terminal.screen.last = true, "call"
+	assert.Assert(t, !terminal.Confirm(ctx, "", "text", "let it?"))
+	_, err = terminal.Elicit(ctx, "the server", &ElicitRequest{Mode: "url", URL: "https://example.com/"})
+	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, terminal.screen.stderr.(*viewBuffer).takes(), "", "no question that nobody waits for")
+	terminal.screen.Live = false
 	_, err = terminal.Elicit(t.Context(), "the server", &ElicitRequest{RequestedSchema: json.RawMessage(`[]`)})
 	assert.Assert(t, err != nil, "a form that is none")
 }

@@ -8,6 +8,7 @@ package main
 import (
 	"io"
 	"os"
+	"os/signal"
 	"syscall"
 	"time"
 	"unsafe"
@@ -59,4 +60,12 @@ func readKeys(f *os.File, buffer []byte) (int, error) {
 func stopProgram() {
 	_ = syscall.Kill(0, syscall.SIGTSTP) // which nobody obeys where nobody could have the program go on
 	<-time.After(100 * time.Millisecond) // it may take a moment
+}
+
+// onContinue calls a function whenever the program goes on that something has stopped. It never returns.
+func onContinue(f func()) {
+	continued := make(chan os.Signal, 1)
+	for signal.Notify(continued, syscall.SIGCONT); ; f() {
+		<-continued
+	}
 }

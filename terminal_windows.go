@@ -60,3 +60,5 @@ func readKeys(f *os.File, buffer []byte) (n int, err error) {
 }
 
 func stopProgram() {} // there is no key for that
+
+func onContinue(func()) {} // nothing stops it
