@@ -117,7 +117,11 @@ func (c *chat) question(ctx context.Context, question string) error {
 			return fmt.Errorf("@%s: %w (nothing was asked)", name, err)
 		}
 	}
-	return c.send(ctx, strings.Join(append([]string{question}, c.attached...), "\n\n"), c.images...)
+	err := c.send(ctx, question, c.images...)
+	if c.attached != nil { // nothing was asked
+		c.attached, c.images = attached, images
+	}
+	return err
 }
 
 // maxAttachment bounds in bytes what a resource may add to a question.
@@ -140,11 +144,12 @@ func (c *chat) attach(ctx context.Context, name string) error {
 	return nil
 }
 
-// send sends a question to the model.
+// send sends a question to the model, with the resources beside it. Their images are among the images.
 func (c *chat) send(ctx context.Context, question string, images ...string) error {
 	if err := c.startServers(ctx, c.host); err != nil {
 		return err
 	}
+	question = strings.Join(append([]string{question}, c.attached...), "\n\n")
 	c.attached, c.images, c.answers.Calls = nil, nil, nil
 	c.view.Begin(c.mistral().Model)
 	c.agent.System = c.systemPrompt(c.host) // of more servers than before
@@ -296,7 +301,8 @@ func (c *chat) askPrompt(ctx context.Context, text string) error {
 	if err != nil {
 		return err
 	}
-	var messages, images []string
+	var messages []string
+	images := c.images
 	for _, m := range result.Messages {
 		var message string
 		message, images = ModelContent(&ToolResult{Content: []ContentBlock{m.Content}}, images)
@@ -326,7 +332,18 @@ func (c *chat) clear(context.Context, string) error {
 	return nil
 }
 
-func (c *chat) save(_ context.Context, path string) error {
+func (c *chat) save(ctx context.Context, path string) error {
+	own, _ := os.Stat(c.program.session) // which is locked already
+	file, _ := os.Stat(path)
+	if path != c.program.session && !os.SameFile(file, own) {
+		soon, cancel := context.WithTimeout(ctx, moment)
+		defer cancel()
+		if release, err := LockSession(soon, path); err == nil {
+			defer release()
+		} else if errors.Is(err, ErrSessionBusy) {
+			return err
+		}
+	}
 	err := SaveSession(path, c.session)
 	if err == nil {
 		c.say(fmt.Sprintf("(%s in %s)", Plural(len(c.session.History), "message"), path))
