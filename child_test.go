@@ -424,7 +424,8 @@ func (p *scriptPeer) answer(ctx context.Context, c *Conn, method string, params 
 	case p.mode == "bare":
 	case p.mode == "only-tools" && !strings.HasPrefix(method, "tools/"):
 		return nil, &Error{Code: CodeInternalError, Message: "there are only tools"}
-	case p.mode == "sick" && method != "tools/list" || p.mode == "gossip" && method == "resources/templates/list":
+	case p.mode == "sick" && method != "tools/list" || p.mode == "refuses" && method == "tools/list",
+		p.mode == "gossip" && method == "resources/templates/list":
 		return nil, &Error{Code: CodeInternalError, Message: "not today"}
 	case p.mode == "none":
 		return map[string]any{"tools": []any{}, "resources": []any{}, "resourceTemplates": []any{}, "prompts": []any{}}, nil

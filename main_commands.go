@@ -143,9 +143,19 @@ func (p *program) entries(ctx context.Context, host *Host, kind string, names []
 	work.Wait()
 	failed := slices.DeleteFunc(status, func(s HostStatus) bool { return s.Err == nil })
 	if len(failed) == len(lists) {
-		return nil, p.explain(failed[0].Err)
+		text := p.about(failed[0])
+		if len(failed) > 1 {
+			text = "server " + failed[0].Name + ": " + text
+		}
+		return nil, errors.New(text)
 	}
-	p.tell(failed)
+	for _, s := range failed {
+		if s.Running && kind != "tools" { // which is no news of its state
+			p.screen.Show(Look{Max: maxShown}, "server "+s.Name+": "+p.about(s))
+		} else {
+			p.tell([]HostStatus{s})
+		}
+	}
 	return slices.Concat(lists...), nil
 }
 
@@ -427,7 +437,7 @@ func (p *program) readResource(ctx context.Context, host *Host, name string) (*T
 		if err != nil {
 			return nil, err
 		}
-		server, uri = e.server, name
+		server, uri = e.server, e.name
 	}
 	if err := p.startServers(ctx, host, server); err != nil {
 		return nil, err

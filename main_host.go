@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +86,8 @@ func (p *program) startCommand(ctx context.Context, s *Server) (Transport, error
 	if process, ok := transport.(*Stdio); ok {
 		p.processes.Store(process, nil)
 	}
-	if err != nil && strings.Contains(s.Command.Path, " ") {
+	isMissing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+	if isMissing && strings.Contains(s.Command.Path, " ") {
 		err = fmt.Errorf("%w; what follows the command belongs into its \"args\"", err)
 	}
 	return transport, err
@@ -194,7 +196,7 @@ func (p *program) tell(status []HostStatus) {
 	for _, s := range status {
 		before, now := p.reported[s.Name], ""
 		if s.Err != nil {
-			now = s.Err.Error()
+			now = strings.TrimPrefix(s.Err.Error(), "server "+s.Name+": ") // with or without the Host's
 		}
 		switch p.reported[s.Name] = now; {
 		case isStarting(s) && before == "":
@@ -213,7 +215,11 @@ func (p *program) tell(status []HostStatus) {
 
 // about returns why a server is not running, without its name, which the error of a Host may have.
 func (p *program) about(s HostStatus) string {
-	text := strings.TrimPrefix(p.explain(s.Err).Error(), "server "+s.Name+": ")
+	err := s.Err
+	if !errors.As(err, new(*TimeoutError)) { // of a list, which MCP_TIMEOUT does not bound
+		err = p.explain(err)
+	}
+	text := strings.TrimPrefix(err.Error(), "server "+s.Name+": ")
 	log := p.logs[s.Name]
 	if log != nil && !errors.As(s.Err, new(*Error)) && log.written.Load() > 100 { // else the error has it all
 		text += "; all that it wrote is in " + log.file.Name()
