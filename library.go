@@ -99,7 +99,7 @@ func membersOf(text []byte) (members map[string]json.RawMessage) {
 	return members
 }
 
-// text returns a member of the params that is a string. Of another one it returns the JSON, which names nothing here.
+// text returns a member of the params that is a string, and of another one the JSON, which names nothing here.
 func (r *libraryRequest) text(name string) string { return textOf(r.params[name]) }
 
 func textOf(value json.RawMessage) (text string) {
@@ -423,7 +423,7 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 		StartLine int    `json:"start_line"`
 		EndLine   int    `json:"end_line"`
 	}
-	a := arguments{StartLine: 1, EndLine: math.MaxInt}
+	a := arguments{StartLine: 1}
 	if err := decodeArguments(raw, &a); err != nil {
 		return nil, err
 	}
@@ -431,7 +431,7 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	if d == nil || d.reason != "" {
 		return nil, fmt.Errorf("unknown document %q: list_documents names them", a.Source)
 	}
-	end := min(a.EndLine, d.lines)
+	end := min(cmp.Or(a.EndLine, d.lines), d.lines) // some models write 0 for what they leave out
 	if a.StartLine < 1 || a.StartLine > end+1 {
 		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d", d.Source, d.lines, a.StartLine, end)
 	}
@@ -439,8 +439,8 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	return strings.Join(lines[a.StartLine-1:end], ""), nil
 }
 
-// decodeArguments refuses unknown arguments, since ignoring them would mislead the model. An argument that is absent
-// or null keeps its value.
+// decodeArguments refuses unknown arguments, since ignoring them would mislead the model; upper case makes no other
+// name. An argument that is absent or null keeps its value.
 func decodeArguments(raw json.RawMessage, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()

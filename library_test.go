@@ -301,6 +301,7 @@ func TestLibraryArguments(t *testing.T) {
 			"struct field arguments.end_line of type int"},
 		{"get_document", `{"source":"a.txt","end_line":5}`, "one\ntwo\nthree"},
 		{"get_document", `{"source":"a.txt","start_line":4}`, ""}, // all was read
+		{"get_document", `{"source":"a.txt","start_line":2,"end_line":0}`, "two\nthree"},
 		{"get_document", `{}`, `!unknown document "": list_documents names them`},
 		{"get_document", `{"source":"a.txt","start_line":0}`, `!a.txt has the lines 1 to 3, not 0 to 3`},
 		{"get_document", `{"source":"a.txt","end_line":-1}`, `!a.txt has the lines 1 to 3, not 1 to -1`},
@@ -511,6 +512,34 @@ func TestLibraryNamesWhatIsLeftOut(t *testing.T) {
 	assert.Assert(t, is.Contains(none, `"sources":["sub/large.csv"]`))
 	some := libCall(t, l, "search_chunks", `{"query":"apples"}`).Content[0].Text
 	assert.Assert(t, !strings.Contains(some, "left_out"))
+}
+
+// libSlow is a folder that takes a second to look at.
+type libSlow struct{ fstest.MapFS }
+
+func (s libSlow) ReadDir(name string) ([]fs.DirEntry, error) {
+	time.Sleep(time.Second)
+	return s.MapFS.ReadDir(name)
+}
+
+// Looking takes a tenth of the time at most: a change in a slow folder is seen a little later.
+func TestLibraryLooksSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := fstest.MapFS{"a.txt": {Data: []byte("apples")}}
+		l := NewLibrary(libSlow{files})
+		count := func() int { return len(libSearch(t, l, `{"query":"apples"}`).Results) }
+		start := time.Now()
+		assert.Equal(t, count(), 1) // which finds the files
+		assert.Equal(t, count(), 1) // which finds no others
+		assert.Equal(t, time.Since(start), 2*time.Second)
+		files["b.txt"] = &fstest.MapFile{Data: []byte("apples")}
+		time.Sleep(9 * time.Second)
+		assert.Equal(t, count(), 1)
+		assert.Equal(t, time.Since(start), 11*time.Second)
+		time.Sleep(time.Second)
+		assert.Equal(t, count(), 2)
+		assert.Equal(t, time.Since(start), 13*time.Second)
+	})
 }
 
 // TestLibraryFindsChanges: a file that was added, changed or removed is seen by the next request, and no other is read
