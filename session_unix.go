@@ -1,7 +1,7 @@
 // session_unix.go - a lock between processes, on Unix.
 // SPDX-License-Identifier: 0BSD
 
-//go:build linux || darwin || freebsd || netbsd || openbsd || dragonfly
+//go:build unix
 
 package main
 

@@ -1,7 +1,5 @@
-// session_other.go - a lock between processes, where an open file cannot be removed, as on Windows.
+// session_windows.go - a lock between processes, on Windows, where an open file cannot be removed.
 // SPDX-License-Identifier: 0BSD
-
-//go:build !(linux || darwin || freebsd || netbsd || openbsd || dragonfly)
 
 package main
 

@@ -219,8 +219,8 @@ func (m *markdown) table() {
 	}
 }
 
-// grid lays out the rows of a table in columns that are no wider than that, unless words are which it does not break.
-// It returns nil if the window has no room for that.
+// grid lays out the rows of a table in columns that are no wider than that, unless words are: it does not break them,
+// or one character later. It returns nil if the window has no room for that.
 func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string) {
 	var cells [][][]string // the lines of each, by row and column
 	var widths []int
