@@ -622,31 +622,37 @@ func TestPagesFails(t *testing.T) {
 	}
 }
 
-// TestCopiedClient: the program in docs/reading.md lists the tools of a server with the files that the page says to
+// TestCopiedClient: the program in docs/reading.md lists the tools of a server with the files that the page's commands
 // copy, and nothing else.
 func TestCopiedClient(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("builds a program")
 	}
-	page, dir := readText(t, "docs/reading.md"), t.TempDir()
-	files := regexp.MustCompile(`(?m)^cp (.*) ~/myprogram/$`).FindStringSubmatch(page)
-	example := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(page)
-	assert.Assert(t, files != nil && example != nil)
-	texts := map[string]string{"go.mod": "module myprogram\n\ngo 1.25\n"}
-	for _, file := range strings.Fields(files[1]) {
-		texts[file] = readText(t, file)
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("the page's commands are for a shell")
 	}
+	page, home := readText(t, "docs/reading.md"), t.TempDir()
+	commands := regexp.MustCompile("(?s)```sh\n(mkdir -p ~/myprogram/mcp\n.*?)```").FindStringSubmatch(page)
+	example := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(page)
+	assert.Assert(t, commands != nil && example != nil)
+	copyFiles := exec.Command("sh", "-e", "-c", commands[1])
+	copyFiles.Env = append(os.Environ(), "HOME="+home)
+	out, err := copyFiles.CombinedOutput()
+	assert.NilError(t, err, "%s", out)
 	server, err := os.Executable()
 	assert.NilError(t, err)
-	command := regexp.MustCompile(`Command\{Path: .*\}`)
-	own := fmt.Sprintf("Command{Path: %q, Args: []string{%q}}", server, "serve")
-	texts["main.go"] = command.ReplaceAllLiteralString(example[1], own)
-	for file, text := range texts {
+	command := regexp.MustCompile(`mcp\.Command\{Path: .*\}`)
+	own := fmt.Sprintf("mcp.Command{Path: %q, Args: []string{%q}}", server, "serve")
+	dir := filepath.Join(home, "myprogram")
+	for file, text := range map[string]string{
+		"go.mod":  "module myprogram\n\ngo 1.25\n",
+		"main.go": command.ReplaceAllLiteralString(example[1], own),
+	} {
 		assert.NilError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
 	run := exec.Command("go", "run", ".")
 	run.Dir, run.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod", "GOWORK=off")
-	out, err := run.CombinedOutput()
+	out, err = run.CombinedOutput()
 	assert.NilError(t, err, "%s", out)
 	assert.Assert(t, strings.Contains(string(out), "search_chunks - "), "%s", out)
 }
