@@ -1435,7 +1435,7 @@ func splitWords(text string) (all []string) {
 		runes := append([]rune(word), utf8.RuneError)
 		var parts []string
 		for i, r := range runes[:len(runes)-1] {
-			if i == 0 || startsPart(runes[i-1], r, runes[i+1]) {
+			if i == 0 || beginsPart(runes[i-1], r, runes[i+1]) {
 				parts = append(parts, "")
 			}
 			if r != '_' {

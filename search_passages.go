@@ -1,0 +1,155 @@
+// search_passages.go - texts split into passages.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import "strings"
+
+// Sizes of passages in bytes.
+const (
+	smallPassage = 200  // a smaller declaration is joined with the next one
+	smallProse   = 600  // a smaller paragraph is joined with the next one under the same heading
+	largePassage = 3000 // a larger passage is split, at a blank line if there is one
+	maxHeading   = 1000 // the rest of a longer heading is not indexed
+)
+
+// passages splits a text into passages that cover it without gap or overlap (FuzzIndex). A unit is
+// a paragraph of prose, or a declaration of code with the comment above it. Small units are joined,
+// large ones are split.
+func passages(text string, prose bool) []Passage {
+	s := &splitter{text: text, prose: prose, small: smallPassage, afterBlank: true}
+	if prose {
+		s.small = smallProse
+	}
+	s.here.line, s.start.line = 1, 1
+	for line := range strings.Lines(text) {
+		s.addLine(line)
+	}
+	if s.here.offset > s.start.offset {
+		s.cutAt(s.here)
+	}
+	return s.passages
+}
+
+// position is the beginning of a line.
+type position struct {
+	offset int // in bytes
+	line   int // its number; the first one is 1
+}
+
+// splitter splits a text. It is given one line after the other, and cuts before or inside the unit
+// that a line begins or continues.
+type splitter struct {
+	text     string
+	prose    bool
+	small    int // a passage of fewer bytes is joined with the next unit
+	passages []Passage
+
+	here       position // the line that is added next
+	start      position // of the current passage
+	blankEnd   position // the line after the last blank one
+	afterBlank bool     // the line before here is blank; true at the beginning
+	splitUnit  bool     // the current passage begins inside a unit: no other unit may join it
+
+	heading     int  // where the last heading begins
+	headingEnd  int  // where it ends
+	headingOpen bool // the next line may continue it
+	inFence     bool // in prose: inside a block of code
+}
+
+// lineRole is what a line is for the passages.
+type lineRole struct {
+	beginsUnit bool
+	isTitle    bool // a heading of prose: the passage before it ends, however small it is
+	inHeading  bool // part of the heading of the passages that follow
+}
+
+func (s *splitter) addLine(line string) {
+	isBlank := strings.TrimSpace(line) == ""
+	var role lineRole
+	if s.prose {
+		role = s.proseRole(line, isBlank)
+	} else {
+		role = s.codeRole(line)
+	}
+	if role.beginsUnit {
+		s.endUnit(role.isTitle)
+	}
+	s.splitLarge(len(line))
+
+	if role.inHeading && role.beginsUnit {
+		s.heading = s.here.offset
+	}
+	s.here.offset += len(line)
+	s.here.line++
+	if role.inHeading {
+		s.headingEnd = s.here.offset
+	}
+	if isBlank {
+		s.blankEnd = s.here
+	}
+	s.afterBlank = isBlank
+}
+
+// proseRole finds markdown's headings and the paragraphs between blank lines. Headings that follow
+// each other, with or without blank lines, are one: a chapter's and that of its first section. A
+// block of code belongs to the paragraph above it: a "#" in it is a comment, no heading.
+func (s *splitter) proseRole(line string, isBlank bool) lineRole {
+	isTitle := !s.inFence && line[0] == '#' && strings.HasPrefix(strings.TrimLeft(line, "#"), " ")
+	role := lineRole{isTitle: isTitle, inHeading: isTitle}
+	if isTitle {
+		role.beginsUnit = !s.headingOpen
+	} else {
+		role.beginsUnit = s.afterBlank && !isBlank && !s.inFence
+	}
+	s.headingOpen = isTitle || s.headingOpen && isBlank
+	if strings.HasPrefix(line, "```") {
+		s.inFence = !s.inFence
+	}
+	return role
+}
+
+// codeRole finds the declarations of most languages: one begins after a blank line with a line that
+// is not indented and closes no bracket. Its heading is the comments and annotations above it and
+// the line after them.
+func (s *splitter) codeRole(line string) lineRole {
+	beginsUnit := s.afterBlank && !strings.ContainsAny(line[:1], " \t\r\n})]")
+	inHeading := beginsUnit || s.headingOpen
+	isComment := strings.ContainsAny(line[:1], "/#*-;\"'<@ \t")
+	s.headingOpen = inHeading && isComment
+	return lineRole{beginsUnit: beginsUnit, inHeading: inHeading}
+}
+
+// endUnit ends the current passage before a new unit, unless it is so small that the unit joins it.
+func (s *splitter) endUnit(beforeTitle bool) {
+	size := s.here.offset - s.start.offset
+	if size > 0 && (beforeTitle || s.splitUnit || size >= s.small) {
+		s.cutAt(s.here)
+		s.splitUnit = false
+	}
+}
+
+// splitLarge makes room for a line of so many bytes: it cuts at the last blank line, or else before
+// the line. A line that alone is too large is a passage all the same.
+func (s *splitter) splitLarge(size int) {
+	for s.here.offset > s.start.offset && s.here.offset+size-s.start.offset > largePassage {
+		s.splitUnit = true
+		if s.blankEnd.offset > s.start.offset {
+			s.cutAt(s.blankEnd)
+		} else {
+			s.cutAt(s.here)
+		}
+	}
+}
+
+// cutAt ends the current passage at a line, which begins the next one.
+func (s *splitter) cutAt(next position) {
+	heading := s.text[s.heading:min(s.headingEnd, s.heading+maxHeading)]
+	s.passages = append(s.passages, Passage{
+		Text:    s.text[s.start.offset:next.offset],
+		Start:   s.start.line,
+		End:     next.line - 1,
+		heading: heading,
+	})
+	s.start = next
+}
