@@ -7,7 +7,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -45,14 +44,6 @@ type Toolbox interface {
 	// Call runs one call of a function that Functions listed; call.Arguments is a JSON object. It is called concurrently,
 	// at most 16 at a time, and must return soon after ctx ends: Chat waits for it. The model is told of any error.
 	Call(ctx context.Context, call ToolCall) (ToolOutput, error)
-}
-
-// ToolOutput is the outcome of a call that reached its tool.
-type ToolOutput struct {
-	Text    string   // what the model reads
-	Images  []string // what the model sees, if it can: see ChatMessage
-	IsError bool     // the tool itself reports that it failed
-	Result  any      // what the Toolbox makes of it, for Observe; the agent does not read it
 }
 
 // Action is what is to be done with a call.
@@ -395,35 +386,4 @@ func (x *questionRun) observe(e Event) {
 	if x.Observe != nil {
 		x.Observe(e)
 	}
-}
-
-// ParseArguments returns a call's arguments as a JSON object to send on, "{}" if there are none, and a key that is the
-// same for objects that differ only in white space and the order of members. Numbers are compared as they are written.
-func ParseArguments(text string) (object, key string, err error) {
-	if text = strings.TrimSpace(text); text == "" || text == "null" { // the two forms of no arguments
-		text = "{}"
-	}
-	if err := json.Unmarshal([]byte(text), new(json.RawMessage)); err != nil {
-		return "{}", "", fmt.Errorf("the arguments are not valid JSON (%w)", err)
-	}
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber() // as float64, large numbers that differ would be equal
-	var members map[string]any
-	if decoder.Decode(&members) != nil {
-		return "{}", "", errors.New("the arguments must be a JSON object")
-	}
-	canonical, err := json.Marshal(members) // sorts them
-	return text, string(canonical), err
-}
-
-// Clip shortens text to limit bytes, three quarters of them from its head and the rest from its tail, cut between
-// characters. A line between them, not counted in the limit, reports what is left out.
-func Clip(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	fromHead, fromTail := max(0, limit*3/4), max(0, limit-limit*3/4)
-	head := strings.ToValidUTF8(text[:fromHead], "")
-	tail := strings.ToValidUTF8(text[len(text)-fromTail:], "")
-	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, len(text)-len(head)-len(tail), tail)
 }

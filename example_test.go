@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"time"
 )
 
 // exampleServer is an MCP server as a child process: this program, with a folder to search.
@@ -94,6 +95,40 @@ func (t exampleTools) Call(ctx context.Context, call ToolCall) (ToolOutput, erro
 		return ToolOutput{}, err
 	}
 	return ToolOutput{Text: ModelText(result), IsError: result.IsError}, nil
+}
+
+// ExampleHost has a model use a function of this program beside the tools of servers. One is in the
+// list; each of them has a Command or a URL.
+func ExampleHost() {
+	ctx := context.Background()
+	host := NewHost([]Server{{Name: "library", Command: exampleServer()}}, nil)
+	defer host.Close()
+	model := httptest.NewServer(http.HandlerFunc(exampleModel)) // in place of Mistral's
+	defer model.Close()
+
+	own := GoTools{{
+		Function: Function{Name: "today", Description: "The date of today.", ReadOnly: true},
+		Run: func(context.Context, string) (ToolOutput, error) {
+			return ToolOutput{Text: time.Now().Format(time.DateOnly)}, nil
+		},
+	}}
+	agent := &Agent{
+		Model: &Mistral{BaseURL: model.URL, Model: "mistral-large-latest"},
+		Tools: JoinToolboxes(own, host),
+		Observe: func(e Event) {
+			if e.Kind == CallStarted {
+				fmt.Println(e.Call.Name, e.Call.Arguments)
+			}
+		},
+	}
+	answer, err := agent.Chat(ctx, "Which bird waits in shallow water?")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer)
+	// Output:
+	// get_document {"source": "heron.txt"}
+	// The library says: The heron waits in shallow water until a fish comes near.
 }
 
 // exampleModel is a model that reads a document, and then quotes it.

@@ -322,6 +322,13 @@ func ModelContent(r *ToolResult, images []string) (string, []string) {
 	return strings.Join(parts, "\n"), images
 }
 
+// ModelOutput returns a tool's result as the outcome of a call: its ModelContent for the model, and
+// the result itself for the program.
+func ModelOutput(r *ToolResult) ToolOutput {
+	text, images := ModelContent(r, nil)
+	return ToolOutput{Text: text, Images: images, IsError: r.IsError, Result: r}
+}
+
 // imageType returns the type of an image that the API takes, else "".
 func imageType(data []byte) string {
 	switch kind := http.DetectContentType(data); kind {

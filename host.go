@@ -1,5 +1,5 @@
 // host.go - many servers, one toolbox.
-// Needs: Go 1.25, json, rpc, transport_stdio, transport_http, mcp, mistral, functions, agent.
+// Needs: Go 1.25, json, rpc, transport_stdio, transport_http, mcp, mistral, functions.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -80,10 +80,15 @@ type HostTool struct {
 	server *hosted
 }
 
-// Host stands between a model and MCP servers: it offers their tools under names that the model's API takes, and
-// keeps the servers running. One that fails, or is slow, does not stop the others. A server is started when it is
-// needed first. All methods may be called from any goroutine.
+// Host stands between a model and MCP servers: it offers their tools under names that the model's
+// API takes, and keeps the servers running. It is a Toolbox of an agent. A server that fails, or is
+// slow, does not stop the others. A server is started when it is needed first. All methods may be
+// called from any goroutine.
 type Host struct {
+	// OnProgress, if set, is called as each Call begins. What it returns is called with every report
+	// of the tool's progress, and must return at once. It is set before the first Call.
+	OnProgress func(call ToolCall) (report func(Progress))
+
 	servers []*hosted
 	stop    context.CancelCauseFunc // ends the life of the Host
 	work    sync.WaitGroup          // goroutines of the servers
@@ -268,6 +273,19 @@ func (h *Host) Tool(name string) (HostTool, error) {
 		return HostTool{}, err
 	}
 	return tools[i], nil
+}
+
+// Call runs a function that a model calls, for an agent's Toolbox. See CallTool.
+func (h *Host) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
+	var report func(Progress)
+	if h.OnProgress != nil {
+		report = h.OnProgress(call)
+	}
+	result, err := h.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), report)
+	if err != nil {
+		return ToolOutput{}, err
+	}
+	return ModelOutput(result), nil
 }
 
 // CallTool runs a tool, which it finds as Tool does; see Client.CallTool. Where no list has it, the servers that may

@@ -308,6 +308,16 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	return append(b, text...), err
 }
 
+// PlainJSON is json.Marshal without the escapes for <, > and &. In a text that a model reads they
+// would cost tokens.
+func PlainJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
 // onOneLine returns JSON as it is, or compacted if it has line breaks. The error says why it is invalid; nil is null.
 func onOneLine(raw json.RawMessage) (json.RawMessage, error) {
 	if !utf8.Valid(raw) {

@@ -107,9 +107,10 @@ func (p *program) agentError(err error) error {
 // newAgent returns the agent of a conversation, and the report of its calls. view shows them.
 func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
 	report := &report{Model: p.mistral().Model, Calls: []callReport{}}
+	host.OnProgress = view.Progress
 	agent := &Agent{
 		Model:      chosen{p},
-		Tools:      toolbox{p, host, view},
+		Tools:      toolbox{p, host},
 		System:     p.systemPrompt(host),
 		MaxTurns:   p.maxTurns,
 		MaxRepeats: p.maxRepeats,
@@ -217,11 +218,11 @@ func (r *report) add(e Event, host *Host) {
 	}
 }
 
-// toolbox is the host as the agent sees it.
+// toolbox is the host as the agent sees it: logins are waited for, the state of the servers is told,
+// and errors are explained and without secrets.
 type toolbox struct {
 	*program
 	host *Host
-	view *View
 }
 
 func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
@@ -235,12 +236,8 @@ func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
 }
 
 func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
-	result, err := t.host.CallTool(ctx, call.Name, json.RawMessage(call.Arguments), t.view.Progress(call))
-	if err = t.explain(err); err != nil {
-		return ToolOutput{}, t.masked(err)
-	}
-	text, images := ModelContent(result, nil)
-	return ToolOutput{Text: text, Images: images, IsError: result.IsError, Result: result}, nil
+	output, err := t.host.Call(ctx, call)
+	return output, t.masked(t.explain(err))
 }
 
 // masked returns an error without secrets, as the model reads it. (A tool's own text goes to the model as it is: what

@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,7 +80,7 @@ type Content json.RawMessage
 
 // TextContent returns a content of the string s.
 func TextContent(s string) Content {
-	b, _ := PlainJSON(s) // a string has an encoding
+	b, _ := wireJSON(s) // a string has an encoding
 	return b
 }
 
@@ -126,85 +125,6 @@ func replaceSurrogates(text []byte) []byte {
 		return escape
 	})
 }
-
-// ToolCall is a model's request to call a function. Its JSON form is the API's.
-type ToolCall struct {
-	ID, Name  string
-	Arguments string          // should be a JSON object, is not checked; "" is sent as "{}"
-	Extra     json.RawMessage // the member extra_content (Gemini signs calls there), as it came
-	ExtraHost string          // the host that sent Extra: only it gets Extra back, because others refuse it
-}
-
-func (c ToolCall) MarshalJSON() ([]byte, error) {
-	wire := wireCall{ID: looseText(c.ID), Type: "function", Extra: c.Extra, ExtraHost: c.ExtraHost}
-	wire.Function.Name, wire.Function.Arguments = c.Name, looseText(cmp.Or(c.Arguments, "{}"))
-	return PlainJSON(wire)
-}
-
-func (c *ToolCall) UnmarshalJSON(b []byte) error {
-	var wire wireCall
-	err := json.Unmarshal(b, &wire)
-	*c = wire.call()
-	c.Arguments = string(replaceSurrogates([]byte(c.Arguments)))
-	return err
-}
-
-// wireCall is a ToolCall on the wire, whole or a fragment of a stream.
-type wireCall struct {
-	Index    looseText `json:"index,omitempty"` // in streams only
-	ID       looseText `json:"id"`
-	Type     string    `json:"type"`
-	Function struct {
-		Name      string    `json:"name"`
-		Arguments looseText `json:"arguments"`
-	} `json:"function"`
-	Extra     json.RawMessage `json:"extra_content,omitempty"`
-	ExtraHost string          `json:"extra_host,omitempty"` // in saved histories only
-}
-
-func (w *wireCall) call() ToolCall {
-	call := ToolCall{string(w.ID), w.Function.Name, string(w.Function.Arguments), w.Extra, w.ExtraHost}
-	if call.ID == "null" { // the word: the default that the API documents
-		call.ID = ""
-	}
-	return call
-}
-
-// looseText is a string. Some servers send another value, for example a number or an object: it is kept as it stands.
-type looseText string
-
-func (t *looseText) UnmarshalJSON(b []byte) error {
-	if json.Unmarshal(b, (*string)(t)) != nil {
-		*t = looseText(b)
-	}
-	return nil
-}
-
-// Function is a tool as it is offered to the model. It marshals to the API's form of a tool.
-type Function struct {
-	Name        string          // matches ^[a-zA-Z0-9_-]{1,64}$
-	Description string          // may be empty
-	Parameters  json.RawMessage // an object's JSON Schema, of draft 7, with type and properties; nil: no parameters
-	ReadOnly    bool            // calls change nothing; the API is not told
-}
-
-func (f Function) MarshalJSON() ([]byte, error) {
-	function := map[string]any{"name": f.Name, "description": f.Description, "parameters": f.Parameters}
-	if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
-		function["parameters"] = json.RawMessage(`{"properties":{},"type":"object"}`)
-	}
-	return PlainJSON(map[string]any{"type": "function", "function": function})
-}
-
-// callID returns id if Mistral takes it as the id of a call, or one that it takes, the same one for the same id.
-func callID(id string) string {
-	if acceptedID.MatchString(id) {
-		return id
-	}
-	return fmt.Sprintf("%x", sha256.Sum256([]byte(id)))[:9]
-}
-
-var acceptedID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
 // ChatRequest asks for the next message of a conversation.
 type ChatRequest struct {
@@ -514,7 +434,7 @@ func (p *answerParts) end(err error) (*ChatResponse, error) {
 	if p.chunks == nil {
 		p.Message.Content = TextContent(string(p.text))
 	} else {
-		p.Message.Content, _ = PlainJSON(p.allChunks()) // they were decoded
+		p.Message.Content, _ = wireJSON(p.allChunks()) // they were decoded
 	}
 	return &p.ChatResponse, err
 }
@@ -534,7 +454,7 @@ func (m *Mistral) request(r *ChatRequest, stream bool) (*http.Request, error) {
 	if len(r.Tools) == 0 { // some servers refuse a choice where there is none
 		wire.ToolChoice = ""
 	}
-	body, err := PlainJSON(wire)
+	body, err := wireJSON(wire)
 	if err != nil {
 		return nil, err
 	}
@@ -588,7 +508,7 @@ func (m *Mistral) Endpoint() (*url.URL, error) {
 func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 	var parsed any
 	if json.Unmarshal(body, &parsed) == nil {
-		body, _ = PlainJSON(parsed) // without escapes, which could hide the key
+		body, _ = wireJSON(parsed) // without escapes, which could hide the key
 	}
 	list, _ := parsed.([]any)
 	object, _ := append(list, parsed)[0].(map[string]any) // or the first in a list
@@ -644,8 +564,9 @@ func (m *Mistral) clean(text string) string {
 	return text
 }
 
-// PlainJSON is json.Marshal without the escapes for <, > and &, which cost a model tokens.
-func PlainJSON(v any) ([]byte, error) {
+// wireJSON is json.Marshal without the escapes for <, > and &. The kit in json.go has the same as
+// PlainJSON: this family needs no other, so that it can be copied alone.
+func wireJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -1,5 +1,5 @@
 // sampling.go - a server's request to the model.
-// Needs: Go 1.25, json, rpc, mcp, mistral, functions, agent.
+// Needs: Go 1.25, json, rpc, mcp, mistral, functions.
 // SPDX-License-Identifier: 0BSD
 
 package main

@@ -1,5 +1,5 @@
-// models.go - the models that a server of chat completions has.
-// Needs: Go 1.25, mistral.
+// mistral_models.go - the models that a server of chat completions has.
+// Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
 package main

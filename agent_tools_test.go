@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"gotest.tools/v3/assert"
+)
+
+// TestGoTools: a function of the program is listed and called as a tool.
+func TestGoTools(t *testing.T) {
+	ctx := context.Background()
+	tools := GoTools{{Function: Function{Name: "echo", Description: "Says it back."}, Run: agentEcho}}
+	functions, err := tools.Functions(ctx)
+	assert.NilError(t, err)
+	assert.DeepEqual(t, functions, []Function{{Name: "echo", Description: "Says it back."}})
+
+	output, err := tools.Call(ctx, ToolCall{Name: "echo", Arguments: `{"a":1}`})
+	assert.NilError(t, err)
+	assert.DeepEqual(t, output, ToolOutput{Text: `{"a":1}`})
+	_, err = tools.Call(ctx, ToolCall{Name: "other"})
+	assert.Error(t, err, `there is no tool "other"`)
+}
+
+// TestJoinToolboxes: each call goes to the box that listed its function, the first where several
+// did, and a list that fails leaves the one before in use.
+func TestJoinToolboxes(t *testing.T) {
+	ctx := context.Background()
+	first := agentTools{"both": agentGives(ToolOutput{Text: "the first"}, nil)}
+	second := &agentFailing{Toolbox: agentTools{
+		"both": agentGives(ToolOutput{Text: "the second"}, nil),
+		"own":  agentGives(ToolOutput{Text: "of the second"}, nil),
+	}}
+	joined := JoinToolboxes(first, second)
+	_, err := joined.Call(ctx, ToolCall{Name: "own"})
+	assert.Error(t, err, `there is no tool "own"`)
+
+	functions, err := joined.Functions(ctx)
+	assert.NilError(t, err)
+	assert.Equal(t, len(functions), 2)
+	assert.Equal(t, functions[0].Name, "both")
+	assert.Equal(t, functions[1].Name, "own")
+	second.err = errors.New("no list")
+	functions, err = joined.Functions(ctx)
+	assert.Error(t, err, "no list")
+	assert.Assert(t, functions == nil)
+	for name, want := range map[string]string{"both": "the first", "own": "of the second"} {
+		output, err := joined.Call(ctx, ToolCall{Name: name})
+		assert.NilError(t, err)
+		assert.Equal(t, output.Text, want)
+	}
+}
+
+// agentFailing is a toolbox whose list fails while err is set.
+type agentFailing struct {
+	Toolbox
+	err error
+}
+
+func (f *agentFailing) Functions(ctx context.Context) ([]Function, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	return f.Toolbox.Functions(ctx)
+}
