@@ -372,6 +372,7 @@ func vetAlone(t *testing.T, files map[string]string, list []string) error {
 
 // TestVendorable: each family of the two upper floors works in another program with the families that it names, and
 // needs each of them. So does oauth without what its users may not want: grants without a person, and the guard.
+// Who has a listener or a store leaves out those of the family, too.
 func TestVendorable(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("runs go vet a hundred times, and finds no races")
@@ -392,6 +393,10 @@ func TestVendorable(t *testing.T) {
 		t.Parallel()
 		alone := map[string]string{"oauth.go": files["oauth.go"], "oauth_wire.go": files["oauth_wire.go"]}
 		assert.Check(t, vetAlone(t, alone, []string{"oauth"}))
+		for _, name := range []string{"oauth_listen.go", "oauth_store.go"} {
+			alone[name] = files[name]
+			assert.Check(t, vetAlone(t, alone, []string{"oauth"}), name)
+		}
 		delete(alone, "oauth_wire.go")
 		assert.Check(t, vetAlone(t, alone, []string{"oauth"}) != nil)
 	})

@@ -8,9 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"html"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -18,13 +16,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
-
-const loginTime = 10 * time.Minute // for a person to log in
-const pageTime = time.Second       // for a request of the browser, and for the page that answers it
 
 // login is the authorization at one server.
 type login struct {
@@ -140,98 +134,110 @@ func (l *login) waited() (total time.Duration, now bool) {
 // name is what the user calls the server.
 func (l *login) name() string { return cmp.Or(l.program.server, l.server.Name) }
 
-// listen is OAuth.Listen. Where the port of an earlier run is taken, it listens at another one.
-func (l *login) listen(_ context.Context, redirectURI string) (Redirect, error) {
-	if failed := l.failed.Load(); failed != nil {
+// listen is OAuth.Listen. After a login that has failed there is no other one before /reconnect.
+func (l *login) listen(ctx context.Context, redirectURI string) (Redirect, error) {
+	failed := l.failed.Load()
+	if failed != nil {
 		return nil, *failed
 	}
-	fixed := l.oauth.Client.RedirectURI // of the configuration
-	u, err := url.Parse(cmp.Or(fixed, redirectURI, "http://127.0.0.1:0/callback"))
+	r := &loginRedirect{login: l, ended: make(chan struct{})}
+	listener := &OAuthListener{
+		Name:        "mcpagent",
+		Resource:    l.oauth.Resource,
+		RedirectURI: l.oauth.Client.RedirectURI,
+		Show:        r.show,
+		Mask:        func(text string) string { return Visible(l.secrets.Mask(text)) },
+	}
+	var err error
+	r.Redirect, err = listener.Listen(ctx, redirectURI)
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:"+u.Port())
-	if err != nil && fixed == "" {
-		listener, err = net.Listen("tcp", "127.0.0.1:0")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the browser cannot come back to %s: %w", u, err)
-	}
-	if fixed == "" {
-		u.Host = listener.Addr().String()
-	}
-	r := &redirect{login: l, uri: u, ended: make(chan struct{})}
-	r.page = http.Server{Handler: r, ReadHeaderTimeout: pageTime}
-	r.work.Go(func() { _ = r.page.Serve(listener) }) // until Close
 	return r, nil
 }
 
-// redirect is what the browser comes back to: a server on this machine, for one login.
-type redirect struct {
-	*login
-	uri   *url.URL
-	page  http.Server
-	work  sync.WaitGroup // of page
-	ended chan struct{}  // closed when err is set
-	err   error          // of the flow
+// loginRedirect is the Redirect of an OAuthListener, for one login.
+type loginRedirect struct {
+	Redirect
+	login *login
+	ended chan struct{} // closed by Close
 }
 
-// question is one Ask. There is a second one where the server has forgotten its client.
+// question is what a person is asked.
 type question struct {
-	*redirect
-	text   string // for the person
-	state  string // of the authorization request
-	since  time.Time
-	answer chan url.Values // one slot; nil if the login is given up
+	*OAuthQuestion
+	text  string // for the person
+	since time.Time
+	ended chan struct{} // closed when the login has ended
 }
 
-func (r *redirect) URI() string { return r.uri.String() }
-
-// Ask has a person log in: in a browser of this machine, or in one elsewhere, whose last address is pasted here.
-func (r *redirect) Ask(ctx context.Context, address string) (url.Values, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, errors.New("the address of the login is not one of http or https")
+// show is OAuthListener.Show. A person can log in with a browser of this machine, or with one
+// elsewhere, whose last address is pasted here. In a chat the chat reads it.
+func (r *loginRedirect) show(ctx context.Context, asked *OAuthQuestion) {
+	l := r.login
+	isRead := l.terminal.Interactive()
+	host := asked.Address
+	if u, err := url.Parse(asked.Address); err == nil {
+		host = u.Host
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, loginTime, fmt.Errorf("nobody has logged in within %s", loginTime))
-	var pasting sync.WaitGroup
-	defer pasting.Wait()
-	defer cancel()
-	text := fmt.Sprintf("%s asks for a login at %s. Open this address", r.name(), u.Host)
-	if r.onTerminal() && browse(address) {
+	text := fmt.Sprintf("%s asks for a login at %s. Open this address", l.name(), host)
+	if l.onTerminal() && browse(asked.Address) {
 		text += ", if a browser does not by itself"
 	}
-	if text += ":\n" + address; r.terminal.Interactive() {
-		text += "\nIf that ends at a page that cannot be shown, paste its address here: " + r.URI() +
-			"?…\nCtrl-C gives the login up."
+	text += ":\n" + asked.Address
+	if isRead {
+		text += "\nIf that ends at a page that cannot be shown, paste its address here: " +
+			asked.RedirectURI + "?…\nCtrl-C gives the login up."
 	}
-	q := &question{r, text, u.Query().Get("state"), time.Now(), make(chan url.Values, 1)}
-	if before := r.asking.Swap(q); before != nil {
-		r.asked.Add(int64(q.since.Sub(before.since)))
+	q := &question{asked, text, time.Now(), r.ended}
+	before := l.asking.Swap(q)
+	if before != nil {
+		l.asked.Add(int64(q.since.Sub(before.since)))
 	}
-	if r.screen.Show(Look{}, text); r.terminal.Interactive() && !r.chatting {
-		pasting.Go(func() {
-			line, err := r.terminal.Prompt(ctx, "address:")
-			for ; err == nil && !r.pasted(line); line, err = r.terminal.Prompt(ctx, "address:") {
-				r.screen.Show(Look{}, "(that is not where this login ends)")
-			}
-		})
+	l.screen.Show(Look{}, text)
+	if !isRead || l.chatting {
+		return
 	}
-	select {
-	case values := <-q.answer:
-		if q.end(values); values == nil { // and the slot stays full: another answer would be for nobody
-			return nil, errors.New("it was given up")
+	for {
+		line, err := l.terminal.Prompt(ctx, "address:")
+		if err != nil || l.pasted(line) {
+			return
 		}
-		return values, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		l.screen.Show(Look{}, "(that is not where this login ends)")
+	}
+}
+
+// Close tells the browser, and in a chat the person, how the login has ended.
+func (r *loginRedirect) Close(err error) {
+	l := r.login
+	refusal := new(OAuthError)
+	// For a client that the server has forgotten another one is registered.
+	isForgotten := errors.As(err, &refusal) && refusal.Code == "invalid_client"
+	if err != nil && !isForgotten {
+		l.failed.Store(&err)
+	}
+	q := l.asking.Swap(nil)
+	if q != nil {
+		l.asked.Add(int64(time.Since(q.since)))
+	}
+	close(r.ended)
+	r.Redirect.Close(err)
+	switch {
+	case !l.chatting || errors.Is(err, context.Canceled):
+		// The chat is at its end where the login is cancelled.
+	case err == nil:
+		l.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", l.name()))
+	default:
+		l.screen.Show(Look{}, fmt.Sprintf(
+			"the login to %s has failed: %v; /reconnect begins another", l.name(), err))
 	}
 }
 
 // giveUpLogins ends the logins that somebody is asked for, and reports whether there were any.
 func (p *program) giveUpLogins() (any bool) {
 	for _, l := range p.logins {
-		if q := l.asking.Load(); q != nil && q.end(nil) {
+		q := l.asking.Load()
+		if q != nil && q.GiveUp() {
 			any = true
 		}
 	}
@@ -240,84 +246,13 @@ func (p *program) giveUpLogins() (any bool) {
 
 // pasted takes a line that is where a login ends, and reports whether it was one.
 func (p *program) pasted(line string) bool {
-	u, err := url.Parse(strings.TrimSpace(line))
 	for _, l := range p.logins {
-		if q := l.asking.Load(); err == nil && q != nil && q.take(u) {
+		q := l.asking.Load()
+		if q != nil && q.Answer(line) {
 			return true
 		}
 	}
 	return false
-}
-
-// take takes the address at which the login ends. Others do not end it: any program on this machine, and any page in
-// the browser, can send some.
-func (q *question) take(u *url.URL) bool {
-	path, values := cmp.Or(q.uri.EscapedPath(), "/"), u.Query()
-	if u.EscapedPath() != path || len(values["state"]) != 1 || values.Get("state") != q.state {
-		return false
-	}
-	q.end(values)
-	return true
-}
-
-// end reports whether there was no answer before.
-func (q *question) end(values url.Values) bool {
-	select {
-	case q.answer <- values:
-		return true
-	default: // the page was loaded again
-		return false
-	}
-}
-
-const loginPage = `<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<meta name="color-scheme" content="light dark"><title>%[1]s – mcpagent</title>
-<h1>%[1]s</h1>
-<p>%[2]s</p>
-<p>You can close this tab.</p></html>
-`
-
-// ServeHTTP answers the browser when the flow has ended.
-func (r *redirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	status, title := http.StatusBadRequest, "You are not logged in"
-	text := "This is not the end of the login that mcpagent waits for. That one goes on."
-	if q := r.asking.Load(); request.Method == http.MethodGet && q != nil && q.take(request.URL) {
-		if <-r.ended; r.err != nil { // Close is called in any case
-			text = r.err.Error()
-		} else {
-			status, title, text = http.StatusOK, "You are logged in", "mcpagent can now use "+r.oauth.Resource
-		}
-	}
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Security-Policy",
-		"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.WriteHeader(status)
-	fmt.Fprintf(w, loginPage, title, html.EscapeString(Visible(r.secrets.Mask(text))))
-}
-
-// Close tells the browser, and in a chat the person, how the flow has ended.
-func (r *redirect) Close(err error) {
-	refusal := new(OAuthError)
-	if errors.As(err, &refusal); err != nil && refusal.Code != "invalid_client" { // then another one is registered
-		r.failed.Store(&err)
-	}
-	if q := r.asking.Swap(nil); q != nil {
-		r.asked.Add(int64(time.Since(q.since)))
-	}
-	r.err = err
-	close(r.ended)
-	ctx, cancel := context.WithTimeout(context.Background(), 2*pageTime)
-	defer cancel()
-	_ = r.page.Shutdown(ctx) // which waits for the page
-	_ = r.page.Close()
-	r.work.Wait()
-	if r.chatting && err == nil {
-		r.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", r.name()))
-	} else if r.chatting && !errors.Is(err, context.Canceled) { // else the chat is at its end
-		r.screen.Show(Look{}, fmt.Sprintf("the login to %s has failed: %v; /reconnect begins another", r.name(), err))
-	}
 }
 
 // browse opens an address, which is one of http or https, in the user's browser, and reports whether it could: not
@@ -344,7 +279,7 @@ func browse(address string) bool {
 
 // remote returns the server that the argument of a command names, by its URL or by its name in the configuration; and
 // the file of its login.
-func (p *program) remote(ctx context.Context, command string, args []string) (*Server, *loginFile, error) {
+func (p *program) remote(ctx context.Context, command string, args []string) (*Server, *OAuthFile, error) {
 	if len(args) != 1 {
 		return nil, nil, usageError("%s takes the URL or the name of a server", command)
 	}
@@ -396,7 +331,7 @@ func (p *program) logOut(ctx context.Context, args []string) error {
 		return err
 	}
 	defer unlock()
-	if err = os.Remove(file.path); errors.Is(err, fs.ErrNotExist) {
+	if err = os.Remove(file.Path); errors.Is(err, fs.ErrNotExist) {
 		p.note("there was no login to %s", args[0])
 		return nil
 	}
@@ -413,9 +348,9 @@ func (p *program) whoAmI(_ context.Context, args []string) error {
 		return err
 	}
 	text, list := "", []any{}
-	files, _ := filepath.Glob(filepath.Join(filepath.Dir(file.path), "*.json")) // the pattern is valid
+	files, _ := filepath.Glob(filepath.Join(filepath.Dir(file.Path), "*.json")) // the pattern is valid
 	for _, path := range files {
-		l, err := (&loginFile{path: path}).Load()
+		l, err := (&OAuthFile{Path: path}).Load()
 		if err != nil {
 			return err
 		}

@@ -77,10 +77,9 @@ func loginTo(t *testing.T, s *Server, c *OAuthConfig) *login {
 }
 
 // askLogin begins to ask for a login, and returns the redirect and what becomes of it.
-func askLogin(t *testing.T, l *login, redirectURI string) (*redirect, chan url.Values) {
-	asked, err := l.listen(t.Context(), redirectURI)
+func askLogin(t *testing.T, l *login, redirectURI string) (Redirect, chan url.Values) {
+	r, err := l.listen(t.Context(), redirectURI)
 	assert.NilError(t, err)
-	r := asked.(*redirect)
 	answers := make(chan url.Values, 1)
 	l.oauth.Listen = nil
 	go func() {
@@ -102,12 +101,13 @@ func TestLoginPage(t *testing.T) {
 		l.secrets.Add("[secret]", "planted-token")
 		r, answers := askLogin(t, l, "")
 		assert.Check(t, is.Regexp(`^http://127\.0\.0\.1:\d+/callback$`, r.URI()))
+		origin, _, _ := strings.Cut(r.URI(), "/callback")
 		for _, test := range []struct{ method, path string }{
 			{"GET", "/"}, {"GET", "/callback/"}, {"GET", "/%63allback?state=right&code=c"}, {"GET", "/callback"},
 			{"GET", "/callback?state=wrong&code=c"}, {"GET", "/callback?state=right&state=right&code=c"},
 			{"GET", "/favicon.ico"}, {"POST", "/callback?state=right&code=c"}, {"HEAD", "/callback?state=right&code=c"},
 		} {
-			request, err := http.NewRequest(test.method, "http://"+r.uri.Host+test.path, nil)
+			request, err := http.NewRequest(test.method, origin+test.path, nil)
 			assert.NilError(t, err)
 			response, err := new(http.Transport).RoundTrip(request)
 			assert.NilError(t, err)
@@ -141,11 +141,11 @@ func TestLoginPage(t *testing.T) {
 		values := <-answers
 		assert.DeepEqual(t, values, url.Values{"state": {"right"}, "code": {"c"}, "iss": {"i"}})
 		for range 3 {
-			assert.Check(t, l.asking.Load().take(getRequest(r.URI()+"?state=right").URL), "the page is loaded again")
+			assert.Check(t, l.asking.Load().Answer(r.URI()+"?state=right"), "the page is loaded again")
 		}
 		r.Close(failure)
 		work.Wait()
-		_, err := net.Dial("tcp", r.uri.Host)
+		_, err := net.Dial("tcp", strings.TrimPrefix(origin, "http://"))
 		assert.Check(t, err != nil, "it still listens")
 	}
 
@@ -250,7 +250,9 @@ func TestLoginWithoutPath(t *testing.T) {
 func TestLoginTime(t *testing.T) {
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
 	synctest.Test(t, func(t *testing.T) {
-		r := &redirect{login: l, uri: &url.URL{}, ended: make(chan struct{})}
+		r := &loginRedirect{login: l, ended: make(chan struct{})}
+		listener := &OAuthListener{Show: r.show}
+		r.Redirect = &loopbackRedirect{listener: listener, uri: &url.URL{}, ended: make(chan struct{})}
 		begun := time.Now()
 		done := make(chan error)
 		go func() {
@@ -262,11 +264,11 @@ func TestLoginTime(t *testing.T) {
 		assert.Check(t, total == time.Minute && now)
 		err := <-done
 		assert.Error(t, err, "nobody has logged in within 10m0s")
-		assert.Equal(t, time.Since(begun), loginTime)
+		assert.Equal(t, time.Since(begun), oauthLoginTime)
 		r.Close(err)
 		time.Sleep(time.Minute)
 		total, now = l.waited()
-		assert.Check(t, total == loginTime && !now)
+		assert.Check(t, total == oauthLoginTime && !now)
 	})
 }
 
@@ -274,32 +276,32 @@ func TestLoginTime(t *testing.T) {
 // login to this server stays as it is.
 func TestLoginFile(t *testing.T) {
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp?key=planted-key"}, nil)
-	f := l.oauth.Store.(*loginFile)
-	assert.Check(t, !strings.Contains(f.path, "planted"))
+	f := l.oauth.Store.(*OAuthFile)
+	assert.Check(t, !strings.Contains(f.Path, "planted"))
 	state, err := f.Load()
 	assert.NilError(t, err)
 	assert.DeepEqual(t, state, &OAuthState{})
-	paths := map[string]bool{f.path: true}
+	paths := map[string]bool{f.Path: true}
 	for _, c := range []*OAuthConfig{{Client: OAuthClient{ID: "c"}}, {Grant: "jwt_bearer"}, {Grant: "client_credentials",
 		Client: OAuthClient{ID: "c"}}} {
-		other, err := newLoginFile(f.resource, c)
+		other, err := newLoginFile(f.Resource, c)
 		assert.NilError(t, err)
-		assert.Check(t, !paths[other.path], "a person and clients of the configuration share a login")
-		paths[other.path] = true
+		assert.Check(t, !paths[other.Path], "a person and clients of the configuration share a login")
+		paths[other.Path] = true
 	}
-	folder := filepath.Dir(f.path)
+	folder := filepath.Dir(f.Path)
 	assert.NilError(t, os.Chmod(folder, 0o755)) // as somebody else may have made it
-	f, err = newLoginFile(f.resource, nil)
+	f, err = newLoginFile(f.Resource, nil)
 	assert.NilError(t, err)
 	unlock, err := f.Lock(t.Context())
 	assert.NilError(t, err)
-	saved := &OAuthState{Resource: f.resource, Token: &OAuthToken{Issuer: "i", Type: "Bearer", Access: "a&b"}}
+	saved := &OAuthState{Resource: f.Resource, Token: &OAuthToken{Issuer: "i", Type: "Bearer", Access: "a&b"}}
 	assert.NilError(t, f.Save(saved))
 	state, err = f.Load()
 	assert.NilError(t, err)
 	assert.DeepEqual(t, state, saved)
 	if runtime.GOOS != "windows" {
-		for path, mode := range map[string]os.FileMode{folder: 0o700, f.path: 0o600} {
+		for path, mode := range map[string]os.FileMode{folder: 0o700, f.Path: 0o600} {
 			info, err := os.Stat(path)
 			assert.NilError(t, err)
 			assert.Equal(t, info.Mode().Perm(), mode)
@@ -322,16 +324,16 @@ func TestLoginFile(t *testing.T) {
 	assert.NilError(t, <-next)
 
 	for _, text := range []string{"", "{}", "null", "[1]", `{"resource":"https://other.test/mcp"}`, `{"resource":1}`} {
-		assert.NilError(t, os.WriteFile(f.path, []byte(text), 0o600))
+		assert.NilError(t, os.WriteFile(f.Path, []byte(text), 0o600))
 		_, err := f.Load()
 		assert.ErrorContains(t, err, "is not a login to this server")
 		_, err = l.oauth.Login(t.Context())
 		assert.ErrorContains(t, err, "is not a login to this server")
-		kept, _ := os.ReadFile(f.path)
+		kept, _ := os.ReadFile(f.Path)
 		assert.Equal(t, string(kept), text)
 	}
-	assert.NilError(t, os.Remove(f.path))
-	assert.NilError(t, os.Mkdir(f.path, 0o700))
+	assert.NilError(t, os.Remove(f.Path))
+	assert.NilError(t, os.Mkdir(f.Path, 0o700))
 	_, err = f.Load()
 	assert.Check(t, err != nil)
 }
@@ -505,11 +507,11 @@ func TestWithLogins(t *testing.T) {
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
 	peer := newHostPeer("web", "a")
 	host := hostOf(t, peer)
-	r := &redirect{login: l, ended: make(chan struct{})}
+	r := &loginRedirect{login: l, ended: make(chan struct{})}
 	count := 0
 	do := func() error {
 		if count++; count == 1 {
-			l.asking.Store(&question{redirect: r})
+			l.asking.Store(&question{ended: r.ended})
 		} else {
 			l.asking.Store(nil)
 		}

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -1618,4 +1619,28 @@ func TestOAuthGuardProxy(t *testing.T) {
 	_, err = client.Get(proxy.URL) // the name of the proxy
 	assert.Check(t, is.ErrorContains(err, "is at a private address"))
 	assert.Check(t, is.DeepEqual(seen, []string{"http://mcp.test/mcp", "http://as.test/"}))
+}
+
+// TestOAuthListenAndStore: with the listener and the file of this family a program has nothing to write but what it
+// shows. The second run finds the login of the first one.
+func TestOAuthListenAndStore(t *testing.T) {
+	s := startOAuthServer(t, nil)
+	pages := make(chan string, 1)
+	file := &OAuthFile{Path: filepath.Join(t.TempDir(), "login.json"), Resource: s.Resource}
+	for range 2 {
+		listener := &OAuthListener{Name: "a program", Resource: s.Resource}
+		listener.Show = func(_ context.Context, q *OAuthQuestion) {
+			go func() {
+				page, _, _ := visit(q.Address, true)
+				pages <- page
+			}()
+		}
+		base := new(http.Transport)
+		o := newOAuth(t, s)
+		o.Base, o.Listen, o.Store = base, listener.Listen, file
+		goodOAuth(t, o)
+		base.CloseIdleConnections()
+	}
+	assert.Check(t, is.Contains(<-pages, "a program can now use "+s.Resource))
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
 }
