@@ -64,7 +64,7 @@ func (l *Library) Serve(ctx context.Context, t Transport) error {
 		Request: func(ctx context.Context, _ *Conn, method string, params json.RawMessage) (any, error) {
 			return l.answer(ctx, newLibraryRequest(method, params))
 		},
-		Brief: func(method string) bool { return method == "ping" },
+		Immediate: func(method string) bool { return method == "ping" },
 		Notification: func(c *Conn, method string, params json.RawMessage) {
 			if method == "notifications/cancelled" {
 				c.CancelRequest(membersOf(params)["requestId"])

@@ -1241,7 +1241,7 @@ func TestLibraryWithClient(t *testing.T) {
 					start = func(context.Context) (Transport, error) { return here, nil }
 				}
 				stray := func(message []byte, reason error) { t.Errorf("%s: %v", message, reason) }
-				c, err := Connect(t.Context(), start, &ClientOptions{Protocol: revision, Stray: stray})
+				c, err := Connect(t.Context(), start, &ClientOptions{Protocol: revision, Skipped: stray})
 				assert.NilError(t, err)
 				version := cmp.Or(revision, "2026-07-28")
 				assert.Equal(t, c.Server.ProtocolVersion, version)

@@ -280,7 +280,7 @@ func (p *program) clientOptions(s *Server) ClientOptions {
 		o.Trace = func(sent bool, text []byte) {
 			p.tracer(s, map[bool]string{true: "-> ", false: "<- "}[sent]+string(text))
 		}
-		o.Stray = func(_ []byte, reason error) { p.tracer(s, "!! skipped: "+reason.Error()) }
+		o.Skipped = func(_ []byte, reason error) { p.tracer(s, "!! skipped: "+reason.Error()) }
 	}
 	return o
 }

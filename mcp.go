@@ -78,9 +78,9 @@ type ClientOptions struct {
 	Log      func(LogMessage)
 	LogLevel string
 
-	Stray func(message []byte, reason error) // see Handler.Stray
-	Trace func(sent bool, text []byte)       // see Handler.Trace
-	Warn  func(text string)                  // receives what is left out of lists and results, and what else was lost
+	Skipped func(message []byte, reason error) // see Handler.Skipped
+	Trace   func(sent bool, text []byte)       // see Handler.Trace
+	Warn    func(text string)                  // receives what is left out of lists and results, and what else was lost
 }
 
 // Responder is what the client answers to one method of the server. In the handshake era the method comes as a request
@@ -150,7 +150,6 @@ type request struct {
 	report    func(Progress)  // of a tool call; may be nil
 	input     bool            // the server may ask for input first
 	asked     int             // questions that it then asked, in all
-	result    ResultDecoder   // see Outgoing.Result; may be nil
 	subscribe *listener       // of a subscriptions/listen, which never expires; else nil
 
 	id       int64           // of one sending, like all that follow
@@ -246,10 +245,10 @@ func newClient(ctx context.Context, start func(context.Context) (Transport, erro
 	c.begun = time.Now()
 	c.conn = NewConn(transport, Handler{
 		Request:      c.serverRequest,
-		Brief:        func(method string) bool { return method == "ping" }, // a sign of life, however much is asked
+		Immediate:    func(method string) bool { return method == "ping" }, // a sign of life, however much is asked
 		Notification: c.notification,
 		Abandoned:    sendCancelled,
-		Stray:        o.Stray,
+		Skipped:      o.Skipped,
 		Trace:        o.Trace,
 	})
 	c.clock = time.AfterFunc(c.options.Timeout, c.expire)
@@ -430,9 +429,12 @@ func (c *Client) CallTool(ctx context.Context, name string, arguments json.RawMe
 		return nil, fmt.Errorf("tools/call %s: arguments: %w", name, err)
 	}
 	answer := new(toolAnswer)
-	r := &request{method: "tools/call", about: name, arguments: arguments, report: report, input: true, result: answer}
-	_, err = c.do(ctx, r)
-	if err = cmp.Or(err, r.failed(answer.err)); err != nil {
+	r := &request{method: "tools/call", about: name, arguments: arguments, report: report, input: true}
+	raw, err := c.do(ctx, r)
+	if err == nil {
+		err = r.failed(answer.decode(raw))
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.warnOf(r, answer.left)
@@ -601,7 +603,7 @@ func resultType(raw json.RawMessage) string {
 // send sends a request once and returns the result of its answer.
 func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) {
 	r.id = c.conn.NextID()
-	m := Outgoing{ID: r.id, Method: r.method, Source: r, Result: r.result}
+	m := Outgoing{ID: r.id, Method: r.method, Source: r}
 	if c.stateless.Load() {
 		r.meta = c.meta
 	}

@@ -157,13 +157,16 @@ func list[T any](ctx context.Context, c *Client, method, member string) ([]T, er
 	var left leftOut
 	size := 0 // of all pages, in bytes
 	page := &listPage[T]{member: member}
-	r := &request{method: method, result: page}
+	r := &request{method: method}
 	seen := make(map[string]bool)
 	fresh := cachedList{stream: stream}
 	for {
 		asked := time.Now()
 		raw, err := c.do(ctx, r)
-		if err = cmp.Or(err, r.failed(page.err)); err != nil {
+		if err == nil {
+			err = r.failed(page.decode(raw))
+		}
+		if err != nil {
 			return items, err
 		}
 		size += len(raw)

@@ -150,7 +150,7 @@ func TestOutgoing(t *testing.T) {
 			if revision != statelessRevision {
 				want.Name = "" // no header repeats it
 			}
-			m.Source, m.Result = nil, nil // of its text and its result
+			m.Source = nil // of its text
 			assert.DeepEqual(t, m, want)
 			assert.Assert(t, m.ID > 1 && m.Method != "" && m.Revision == want.Revision)
 			cancel()
@@ -606,14 +606,14 @@ func FuzzDecoders(f *testing.F) {
 
 func decodeToolResult(raw json.RawMessage) (*ToolResult, leftOut, error) {
 	var a toolAnswer
-	a.DecodeResult(raw)
-	return &a.ToolResult, a.left, a.err
+	err := a.decode(raw)
+	return &a.ToolResult, a.left, err
 }
 
 func decodePage[T any](raw json.RawMessage, member string) (*listPage[T], error) {
 	page := &listPage[T]{member: member}
-	page.DecodeResult(raw)
-	return page, page.err
+	err := page.decode(raw)
+	return page, err
 }
 
 func fuzzToolResult(t *testing.T, raw []byte) {
@@ -711,7 +711,7 @@ func FuzzServer(f *testing.F) {
 		c := server.connectedTo(t, ClientOptions{
 			Protocol: map[bool]string{true: statelessRevision, false: "2025-11-25"}[stateless],
 			Log:      func(LogMessage) {},
-			Stray:    func([]byte, error) {},
+			Skipped:  func([]byte, error) {},
 			Answers: map[string]Responder{
 				"roots/list": RootsAnswer(func(context.Context) ([]Root, error) { return nil, nil }),
 				"elicitation/create": ElicitAnswer(func(_ context.Context, r *ElicitRequest) (*ElicitResult, error) {

@@ -378,11 +378,10 @@ type listPage[T any] struct {
 	member     string  // of the result: where the items are
 	nextCursor *string // nil on the last; "" is a cursor like any other
 	ttlMs      float64 // how long it stays fresh, in milliseconds
-	err        error
 }
 
-// DecodeResult decodes one page; see Outgoing.Result.
-func (p *listPage[T]) DecodeResult(raw json.RawMessage) bool {
+// decode reads one page, whose text is valid JSON. The error tells the first member that is of another type.
+func (p *listPage[T]) decode(raw json.RawMessage) (err error) {
 	*p = listPage[T]{member: p.member}
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
@@ -397,14 +396,14 @@ func (p *listPage[T]) DecodeResult(raw json.RawMessage) bool {
 		default:
 			s.value()
 		}
-		if invalid != nil && p.err == nil {
-			p.err = fmt.Errorf("%s: %w", key, invalid)
+		if invalid != nil && err == nil {
+			err = fmt.Errorf("%s: %w", key, invalid)
 		}
 	})
-	if p.err == nil && !s.end() {
-		p.err = &ProtocolError{"the result is not a list of " + p.member}
+	if err == nil && !s.end() {
+		err = &ProtocolError{"the result is not a list of " + p.member}
 	}
-	return s.end()
+	return err
 }
 
 // toolAnswer is the result of a tool with what belongs to reading it, in one allocation.
@@ -412,11 +411,10 @@ type toolAnswer struct {
 	ToolResult
 	first [1]ContentBlock // of Content; most results have one block
 	left  leftOut
-	err   error
 }
 
-// DecodeResult decodes a result, which can be large, without copies of its text; see Outgoing.Result.
-func (a *toolAnswer) DecodeResult(raw json.RawMessage) bool {
+// decode reads a result, which can be large, without copies of its text, which is valid JSON.
+func (a *toolAnswer) decode(raw json.RawMessage) error {
 	*a = toolAnswer{}
 	content := parts[ContentBlock]{items: a.first[:0]}
 	s := scanner{text: raw}
@@ -437,8 +435,9 @@ func (a *toolAnswer) DecodeResult(raw json.RawMessage) bool {
 			s.value()
 		}
 	})
-	if a.left = content.left; !s.end() && string(bytes.TrimSpace(raw)) != "null" {
-		a.err = &ProtocolError{"the result is not an object with an array of content"}
+	a.left = content.left
+	if !s.end() && string(bytes.TrimSpace(raw)) != "null" {
+		return &ProtocolError{"the result is not an object with an array of content"}
 	}
-	return s.end()
+	return nil
 }

@@ -628,7 +628,7 @@ func (s *session) newConn(ctx context.Context, options string) error {
 				c.CancelRequest(params)
 			}
 		},
-		Stray: func(message []byte, reason error) { s.event("", "stray", fmt.Sprintf("%.20s: %v", message, reason)) },
+		Skipped: func(message []byte, reason error) { s.event("", "stray", fmt.Sprintf("%.20s: %v", message, reason)) },
 		Abandoned: func(_ context.Context, _ *Conn, id int64, method string, cause error) {
 			s.event("", "abandoned", fmt.Sprint(id, " ", method, ": ", cause))
 		},
@@ -687,7 +687,7 @@ func (s *session) connect(ctx context.Context, arguments string) (any, error) {
 	}
 	options := &ClientOptions{
 		Info: o.Info, Protocol: o.Protocol,
-		Stray:   func(_ []byte, reason error) { s.event("", "stray", reason.Error()) },
+		Skipped: func(_ []byte, reason error) { s.event("", "stray", reason.Error()) },
 		Warn:    func(text string) { s.event("", "warn", text) },
 		Answers: make(map[string]Responder),
 	}

@@ -302,8 +302,8 @@ func openPeer(t *testing.T, command Command) *peerSession {
 
 // connect connects, until the end of the test.
 func (s *peerSession) connect(o *ClientOptions) error {
-	if o.Stray == nil {
-		o.Stray = func(message []byte, reason error) { s.t.Errorf("stray message %s: %v", message, reason) }
+	if o.Skipped == nil {
+		o.Skipped = func(message []byte, reason error) { s.t.Errorf("stray message %s: %v", message, reason) }
 	}
 	o.Trace = s.keep
 	var err error
@@ -954,7 +954,7 @@ func TestPeersUpsetByProbe(t *testing.T) {
 				s := openPeer(t, command)
 				assert.NilError(t, s.connect(&ClientOptions{
 					Protocol: protocol,
-					Stray:    func([]byte, error) {}, // the gateway repeats our own notifications
+					Skipped:  func([]byte, error) {}, // the gateway repeats our own notifications
 				}))
 				s.script("upset", name)
 				assert.Equal(t, len(s.wire.with("> ", `"server/discover"`)), asked)
@@ -1028,7 +1028,7 @@ func TestPeerAnswersCancelled(t *testing.T) {
 	checkLeaks(t)
 	stray := make(chan string, 100)
 	s := openPeer(t, peerPython(t, "60"))
-	assert.NilError(t, s.connect(&ClientOptions{Stray: func(message []byte, _ error) { stray <- string(message) }}))
+	assert.NilError(t, s.connect(&ClientOptions{Skipped: func(message []byte, _ error) { stray <- string(message) }}))
 	s.run(`cancel parse_pdf {"pdf_path":"$DIR/treatise.pdf"} => {0 5 OCR} failed: *context canceled`)
 	assert.Assert(t, is.Contains(peerReceive(s, stray), "Request cancelled"))
 	s.run(`data search_chunks {"query":"zebra"} => *"total_count":0*`)

@@ -37,7 +37,7 @@ const (
 
 // Bounds on what a peer can make this side hold at once.
 const (
-	maxServing  = 32                     // the peer's requests of one lane that run at once; more of them wait
+	maxServing  = 32                     // the peer's requests of one requestQueue that run at once; more of them wait
 	maxWaiting  = 16 << 20               // bytes of those that wait; a peer that sends more is cut off
 	maxID       = 1 << 10                // bytes of the id of a request
 	noticeTime  = 10 * time.Second       // time limit of Handler.Abandoned
@@ -68,20 +68,15 @@ type Outgoing struct {
 	Method string // of a request or a notification; empty for a response
 
 	Source encoding.TextAppender // makes the text of a request whose Text is nil, for a directTransport alone
-	Crowd  bool                  // other calls are in flight: more messages may follow at once, and be sent together
+
+	// MoreMayFollow tells that other calls are in flight. Their callers are likely to send at once,
+	// so a transport may wait a moment to send several messages together. Conn sets it.
+	MoreMayFollow bool
 
 	// These are MCP's, for a transport that repeats them beside the text, as HTTP does in headers.
 	Revision string            // the stateless revision that the message says it is of; empty in the handshake era
 	Name     string            // of the tool or prompt, or the URI of the resource, that a request is about
 	Headers  map[string]string // made of parameters of a tool call: complete names and encoded values
-
-	Result ResultDecoder // of a request, for Do; may be nil
-}
-
-// ResultDecoder decodes the result of an answer in the one pass over it, which also proves it to be valid JSON.
-type ResultDecoder interface {
-	// DecodeResult reports whether the result is valid JSON and what was expected. If not, it may get another text.
-	DecodeResult(result json.RawMessage) bool
 }
 
 // Transport carries whole messages, each the text of one JSON value.
@@ -109,14 +104,16 @@ type Handler struct {
 	// Request, every request is CodeMethodNotFound.
 	Request func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error)
 
-	// Brief reports whether Request answers that method without waiting, and so at once, even while 32 others wait.
-	Brief func(method string) bool
+	// Immediate reports whether Request answers that method without waiting for anything. Such a
+	// request does not queue behind others, whose handlers may all wait.
+	Immediate func(method string) bool
 
 	// Notification takes a notification of the peer, on the reader and in wire order: it must not block or Call.
 	Notification func(c *Conn, method string, params json.RawMessage)
 
-	// Stray receives, concurrently, each message that is not JSON-RPC or answers no request of ours, and the reason.
-	Stray func(message []byte, reason error)
+	// Skipped receives each message that is not JSON-RPC, or that answers no request of ours, and
+	// the reason. It is called concurrently.
+	Skipped func(message []byte, reason error)
 
 	// Trace receives every message, concurrently, before it is sent and after it was read. It must not keep the text.
 	Trace func(sent bool, text []byte)
@@ -145,13 +142,13 @@ type Conn struct {
 	waiters sync.Pool      // of *waiter, for the next calls
 	close   func() error   // once
 
-	mu       sync.Mutex         // guards the following; never held across I/O or a callback
-	pending  map[int64]*waiter  // calls that wait; see take
-	serving  map[string]*served // the peer's requests that have no answer yet, by id as it was written
-	ordinary lane               // the peer's requests that Handler.Brief does not name
-	brief    lane               // those that it names
-	queued   int                // bytes of the requests that wait in either lane, with 512 for what is made of each
-	closed   bool               // no goroutine may be added to notices
+	mu        sync.Mutex         // guards the following; never held across I/O or a callback
+	pending   map[int64]*waiter  // calls that wait; see take
+	serving   map[string]*served // the peer's requests that have no answer yet, by id as it was written
+	ordinary  requestQueue       // the peer's requests that Handler.Immediate does not name
+	immediate requestQueue       // those that it names
+	queued    int                // bytes of the requests that wait in either lane, with 512 for what is made of each
+	closed    bool               // no goroutine may be added to notices
 }
 
 // waiter is a call that waits for its outcome.
@@ -170,14 +167,13 @@ func (w *waiter) deliver(o outcome) {
 
 // outcome is the peer's answer, or the reason why none is waited for.
 type outcome struct {
-	message   []byte          // the answer
-	result    json.RawMessage // its result, as Incoming.split guesses
+	result    json.RawMessage // of the answer: valid JSON
 	err       error           // *Error, the reason why the answer is invalid, or the end of the connection
 	cancelled bool            // by Conn.Cancel, whose cause is err
 }
 
-// lane is a queue of requests of the peer, and the goroutines that answer them. Conn.mu guards it.
-type lane struct {
+// requestQueue is a queue of requests of the peer, and the goroutines that answer them. Conn.mu guards it.
+type requestQueue struct {
 	waiting []*served // no goroutine works on them yet; in wire order
 	workers int       // goroutines in serveRequests
 }
@@ -264,16 +260,16 @@ func (c *Conn) Do(ctx context.Context, request Outgoing) (json.RawMessage, error
 	if err = c.send(ctx, request); err == nil {
 		select {
 		case o := <-w.outcome:
-			return c.done(w, &request, o)
+			return c.conclude(w, request, o)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
 	}
 	if c.take(request.ID) == nil {
 		// The answer came first. A plain select would lose half the answers of a peer that exits (TestAnswerThenExit).
-		return c.done(w, &request, <-w.outcome)
+		return c.conclude(w, request, <-w.outcome)
 	}
-	return c.done(w, &request, outcome{err: err, cancelled: ctx.Err() != nil})
+	return c.conclude(w, request, outcome{err: err, cancelled: ctx.Err() != nil})
 }
 
 // send sends a message. Where that waits for the peer, it ends with ctx or with the outcome of the call.
@@ -301,23 +297,12 @@ func (c *Conn) send(ctx context.Context, m Outgoing) (err error) {
 	return c.lost(c.transport.Write(ctx, m))
 }
 
-// done ends a call, whose waiter nobody else knows any more, and returns the result of its answer if that is valid
-// JSON. It takes the time of the caller, not of the reader.
-func (c *Conn) done(w *waiter, request *Outgoing, o outcome) (json.RawMessage, error) {
+// conclude returns the outcome of a call, whose waiter nobody else knows any more.
+func (c *Conn) conclude(w *waiter, request Outgoing, o outcome) (json.RawMessage, error) {
 	w.stop = nil
 	c.waiters.Put(w)
 	if o.cancelled {
 		c.abandon(request.ID, request.Method, o.err)
-	}
-	decoder := request.Result
-	if o.err != nil || decoder == nil && validJSON(o.result) || decoder != nil && decoder.DecodeResult(o.result) {
-		return o.result, o.err
-	}
-	var in Incoming
-	err := in.Parse(o.message)
-	c.stray(o.message, err)
-	if o = in.outcome(err); o.err == nil && decoder != nil {
-		decoder.DecodeResult(o.result) // what is wrong with it is for the decoder to say
 	}
 	return o.result, o.err
 }
@@ -394,7 +379,7 @@ func (c *Conn) register(request *Outgoing) (*waiter, error) {
 	if c.life.Err() != nil {
 		return nil, context.Cause(c.life)
 	}
-	request.Crowd = len(c.pending) > 0
+	request.MoreMayFollow = len(c.pending) > 0
 	c.pending[request.ID] = w
 	return w, nil
 }
@@ -474,7 +459,7 @@ func (c *Conn) dispatch(message []byte) {
 
 func (c *Conn) dispatchOne(message []byte) {
 	var in Incoming
-	err := in.split(message)
+	err := in.Parse(message)
 	switch {
 	case in.Method == "" && (in.Result != nil || in.Error != nil):
 		var w *waiter
@@ -497,13 +482,13 @@ func (c *Conn) dispatchOne(message []byte) {
 	case c.handler.Notification != nil:
 		c.handler.Notification(c, in.Method, in.Params)
 	}
-	c.stray(message, err)
+	c.reportSkipped(message, err)
 }
 
-// stray reports a message that is invalid, or has no receiver, unless the reason is nil.
-func (c *Conn) stray(message []byte, reason error) {
-	if reason != nil && c.handler.Stray != nil {
-		c.handler.Stray(message, reason)
+// reportSkipped reports a message that is invalid, or has no receiver, unless the reason is nil.
+func (c *Conn) reportSkipped(message []byte, reason error) {
+	if reason != nil && c.handler.Skipped != nil {
+		c.handler.Skipped(message, reason)
 	}
 }
 
@@ -513,7 +498,7 @@ func (in *Incoming) outcome(invalid error) outcome {
 	case invalid != nil:
 		return outcome{err: fmt.Errorf("the answer is invalid: %w", invalid)}
 	case in.Error == nil:
-		return outcome{message: in.text, result: in.Result}
+		return outcome{result: in.Result}
 	}
 	var e Error
 	if err := json.Unmarshal(in.Error, &e); err != nil {
@@ -530,8 +515,8 @@ func (c *Conn) accept(in *Incoming) bool {
 	s := &served{*in, ctx, cancel}
 	c.serving[string(in.ID)] = s // a peer that uses an id twice can cancel the later one
 	l := &c.ordinary
-	if c.handler.Brief != nil && c.handler.Brief(in.Method) {
-		l = &c.brief
+	if c.handler.Immediate != nil && c.handler.Immediate(in.Method) {
+		l = &c.immediate
 	}
 	l.waiting = append(l.waiting, s)
 	c.queued += len(s.text) + 512
@@ -544,7 +529,7 @@ func (c *Conn) accept(in *Incoming) bool {
 
 // serveRequests answers requests of a lane, one after the other. It ends when none waits. It waits for handlers and
 // for writes, so that a peer that does not read holds up its own requests alone.
-func (c *Conn) serveRequests(l *lane) {
+func (c *Conn) serveRequests(l *requestQueue) {
 	for s := c.nextRequest(l); s != nil; s = c.nextRequest(l) {
 		var result any
 		var err error = &Error{Code: CodeMethodNotFound, Message: "method not found: " + s.Method}
@@ -559,7 +544,7 @@ func (c *Conn) serveRequests(l *lane) {
 }
 
 // nextRequest returns the request that has waited longest. Where none waits it returns nil, and its caller must end.
-func (c *Conn) nextRequest(l *lane) *served {
+func (c *Conn) nextRequest(l *requestQueue) *served {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(l.waiting) == 0 {
@@ -636,25 +621,12 @@ type Incoming struct {
 
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The error says why it is
 // not a request, a notification or a response (JSON-RPC 2.0, 4 and 5); the members then hold what could be read.
-func (in *Incoming) Parse(message []byte) error { return in.parse(message, 0) }
-
-// split is Parse for all but the result of an answer, which can be large. It guesses that a result that is an object
-// ends with the last brace but one. Where this text proves to be valid JSON, the guess was right; see Conn.done.
-func (in *Incoming) split(message []byte) error {
-	end := bytes.LastIndexByte(message[:max(len(message)-1, 0)], '}') + 1
-	if in.parse(message, end) == nil && (in.Result == nil || in.ID != nil && in.Error == nil && in.Method == "") {
-		return nil
-	}
-	return in.Parse(message)
-}
-
-// parse is Parse, or split if the result ends at resultEnd.
-func (in *Incoming) parse(message []byte, resultEnd int) error {
+func (in *Incoming) Parse(message []byte) error {
 	s := scanner{text: message}
-	version := in.read(&s, resultEnd)
+	version := in.read(&s)
 	switch {
 	case !s.end():
-		if in.read(&scanner{text: message, loose: true}, 0); !bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
+		if in.read(&scanner{text: message, loose: true}); !bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
 			*in = Incoming{} // a part of a message
 		}
 		return errors.New("not a JSON-RPC object")
@@ -674,7 +646,7 @@ func (in *Incoming) parse(message []byte, resultEnd int) error {
 }
 
 // read sets the members, and reports whether the message is of JSON-RPC 2.0.
-func (in *Incoming) read(s *scanner, resultEnd int) (version bool) {
+func (in *Incoming) read(s *scanner) (version bool) {
 	*in = Incoming{text: s.text}
 	s.object(func(key []byte) {
 		switch string(key) {
@@ -687,11 +659,7 @@ func (in *Incoming) read(s *scanner, resultEnd int) (version bool) {
 		case "params":
 			in.Params = s.value()
 		case "result":
-			if s.peek() == '{' && s.at < resultEnd {
-				in.Result, s.at = s.text[s.at:resultEnd:resultEnd], resultEnd
-			} else {
-				in.Result = s.value()
-			}
+			in.Result = s.value()
 		case "error":
 			in.Error = s.value()
 		default:

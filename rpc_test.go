@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -335,14 +334,14 @@ func TestManyRequests(t *testing.T) {
 	c.Close()
 }
 
-// TestBriefRequests: what is answered without waiting, and what needs no answer, is not kept waiting by handlers that
-// wait themselves.
-func TestBriefRequests(t *testing.T) {
+// TestImmediateRequests: what is answered without waiting, and what needs no answer, is not kept
+// waiting by handlers that wait themselves.
+func TestImmediateRequests(t *testing.T) {
 	checkLeaks(t)
 	release := make(chan struct{})
 	cancelled := make(chan string, 2)
 	c, peer := newRawPeer(t, Handler{
-		Brief: func(method string) bool { return method == "ping" },
+		Immediate: func(method string) bool { return method == "ping" },
 		Request: func(ctx context.Context, _ *Conn, method string, params json.RawMessage) (any, error) {
 			if method == "ping" {
 				return method, nil
@@ -450,8 +449,8 @@ func TestFailedWriteFailsOneCall(t *testing.T) {
 	peer.Close()
 }
 
-// FuzzStray: whatever a peer prints before an answer, if it is no answer itself, the answer reaches its call.
-func FuzzStray(f *testing.F) {
+// FuzzSkipped: whatever a peer prints before an answer, if it is no answer itself, the answer reaches its call.
+func FuzzSkipped(f *testing.F) {
 	for _, seed := range []string{
 		`{"id":1,"level":"info"}`, `{"jsonrpc":"2.0","id":1}`, `{"jsonrpc":"2.0","id":1,"method":"m","params":NaN}`,
 		`[{"id":1},{"jsonrpc":"2.0","id":1,"method":7}]`, `{"id":1,"level":"info","data":{"result":NaN}}`,
@@ -511,31 +510,4 @@ func ExampleConn() {
 	// Output:
 	// map[you said:["hello"]] <nil>
 	// say: connection closed
-}
-
-// FuzzSplit: what is split from a message, and proves valid, is what Parse takes from it, which reads all of it.
-func FuzzSplit(f *testing.F) {
-	for _, seed := range []string{
-		`{"jsonrpc":"2.0","id":1,"result":{"a":[{}],"b":"}"}}`, `{"result":{"a":1},"jsonrpc":"2.0","id":"}"} `,
-		`{"jsonrpc":"2.0","id":1,"result":{},"error":null}`, `{"jsonrpc":"2.0","id":1,"result":{},"x":{"y":[]}}`,
-		`{"jsonrpc":"2.0","id":1,"result":{"a":1},"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{},"method":"}"}`,
-		`{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1}}`, `{"jsonrpc":"2.0","id":1,"result":{"a":{}}`,
-		`{"jsonrpc":"2.0","result":{},"id":1,"x":{}}`, `{"jsonrpc":"2.0","id":1,"error":{"code":1},"result":{]}}`,
-		`{"jsonrpc":"2.0","id":1,"result":{"a":{"b":tru}}}`, `{"jsonrpc":"2.0","id":1,"result":[{}]}`, `}`, ``, `{}`,
-	} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, message []byte) {
-		var split, whole Incoming
-		err, wholeErr := split.split(message), whole.Parse(message)
-		if err == nil && (split.Result == nil || validJSON(split.Result)) {
-			assert.NilError(t, wholeErr)
-			assert.Assert(t, reflect.DeepEqual(split, whole), "%+v, Parse: %+v", split, whole)
-		} else if wholeErr == nil {
-			assert.NilError(t, err) // it proves to be wrong when the result is read: by the call, which needs the id
-			assert.Equal(t, split.ID == nil, whole.ID == nil)
-		} else {
-			assert.Assert(t, err != nil || split.Error == nil) // an error would not be read again
-		}
-	})
 }

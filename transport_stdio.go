@@ -185,7 +185,7 @@ func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 		return true, nil
 	}
 	l.writing = true
-	if m.Crowd {
+	if m.MoreMayFollow {
 		// Callers that are about to send get their turn: 64 calls in flight make few writes, of dozens of lines.
 		l.mu.Unlock()
 		runtime.Gosched()
