@@ -90,7 +90,7 @@ func (p *program) list(kind string) func(ctx context.Context, host *Host, names 
 				text += "\n"
 			}
 			about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
-			text += p.shown(e) + e.detail + "\n" + indented(about, "    ")
+			text += p.shown(e) + e.detail + "\n" + Indent(about, "    ")
 		}
 		return p.screen.Print(Look{}, text)
 	}
@@ -106,8 +106,8 @@ func (p *program) showTool(ctx context.Context, host *Host, name string) error {
 		return p.printJSON(e)
 	}
 	tool := e.value.(listedTool)
-	arguments := toolSchema(&tool.Tool).describe("  ")
-	return p.screen.Print(Look{}, p.shown(e)+e.detail+"\n"+indented(e.about, "    ")+arguments)
+	arguments := ToolSchema(&tool.Tool).Describe("  ")
+	return p.screen.Print(Look{}, p.shown(e)+e.detail+"\n"+Indent(e.about, "    ")+arguments)
 }
 
 // shown is the name of an entry for a user: with its server if there are several.
@@ -116,14 +116,6 @@ func (p *program) shown(e entry) string {
 		return e.server + ":" + e.name
 	}
 	return e.name
-}
-
-// indented returns the lines of a text, each with blanks before it; "" for a text without any.
-func indented(text, blanks string) string {
-	if text = strings.TrimSpace(text); text == "" {
-		return ""
-	}
-	return blanks + strings.ReplaceAll(text, "\n", "\n"+blanks) + "\n"
 }
 
 // entries asks the servers of these names, or all if there are none, at once for their tools, resources or prompts.
@@ -225,8 +217,8 @@ func (p *program) toolEntry(t *HostTool) entry {
 	excluded := t.Unfit != nil || t.Tool.TaskOnly() || slices.ContainsFunc(p.servers, func(s Server) bool {
 		return s.Name == t.Server && !s.Allows(t.Tool.Name)
 	})
-	s := toolSchema(&t.Tool)
-	names := s.names()
+	s := ToolSchema(&t.Tool)
+	names := s.Names()
 	for i := len(s.Required); i < len(names); i++ {
 		names[i] += "?"
 	}
@@ -300,7 +292,7 @@ func (p *program) call(ctx context.Context, host *Host, args ...string) error {
 		return exitWith(exitUsage, "the tool %s runs only as a task, which this client does not support", name)
 	}
 	if arguments == nil {
-		if arguments, err = toolSchema(&tool.Tool).object(words); err != nil {
+		if arguments, err = ToolSchema(&tool.Tool).Object(words); err != nil {
 			return exitWith(exitUsage, "call %s%s: %w (see: mcpagent tools %[1]s)", name, e.detail, err)
 		}
 	}
@@ -509,7 +501,7 @@ func (p *program) listServers(ctx context.Context, host *Host, names ...string) 
 	list, text, running := []any{}, "", p.chatting
 	add := func(name, start, state string, isRunning bool) {
 		list = append(list, map[string]any{"name": name, "start": start, "state": state, "running": isRunning})
-		text += Clip(name+": "+state, maxShown) + "\n" + indented(start, "    ")
+		text += Clip(name+": "+state, maxShown) + "\n" + Indent(start, "    ")
 		running = running || isRunning
 	}
 	for i, s := range host.Status() {

@@ -110,5 +110,5 @@ func (p *program) help(_ context.Context, args []string) error {
 		return usageError("there is no command %q", args[0])
 	}
 	line := fmt.Sprintf("mcpagent %s  %s\n", strings.TrimSpace(c.name+" "+c.args), c.what)
-	return p.screen.Print(Look{Exact: true}, line+indented(c.more, "    "))
+	return p.screen.Print(Look{Exact: true}, line+Indent(c.more, "    "))
 }

@@ -11,7 +11,7 @@ import (
 // What people read of a tool's arguments, also where the schema is nested, or refers to itself.
 func TestSchemaDescribed(t *testing.T) {
 	describe := func(schema string) string {
-		return toolSchema(&Tool{InputSchema: json.RawMessage(schema)}).describe("")
+		return ToolSchema(&Tool{InputSchema: json.RawMessage(schema)}).Describe("")
 	}
 	for _, test := range []struct{ schema, want string }{
 		{`["no object"]`, ""},
@@ -65,7 +65,7 @@ func TestSchemaTypesWords(t *testing.T) {
 		{"e", "a", `"a"`}, {"e", "1", `"1"`}, {"e", "null", "null"}, {"e", "b", ""}, {"es", "b", `"b"`}, {"es", "c", ""},
 		{"ref", "5", "5"}, {"ref", "x", ""}, {"loop", "[]", "[]"}, {"loop", "x", `"x"`}, {"none", "x", ""},
 	} {
-		object, err := toolSchema(tool).object(map[string]string{test.name: test.word})
+		object, err := ToolSchema(tool).Object(map[string]string{test.name: test.word})
 		want := `{"` + test.name + `":` + test.want + "}"
 		if test.want == "" {
 			assert.ErrorContains(t, err, test.name, test.word)
@@ -74,20 +74,20 @@ func TestSchemaTypesWords(t *testing.T) {
 			assert.Equal(t, string(object), want)
 		}
 	}
-	_, err := toolSchema(tool).object(map[string]string{"a": "x"})
+	_, err := ToolSchema(tool).Object(map[string]string{"a": "x"})
 	assert.ErrorContains(t, err, `a has the type array ('["a", "b"]') of string, which "x" does not fit`)
-	open := toolSchema(&Tool{InputSchema: json.RawMessage(`{"additionalProperties":{},"required":["a","b"]}`)})
-	object, err := open.object(map[string]string{"a": "x", "b": "1", "c": "2"})
+	open := ToolSchema(&Tool{InputSchema: json.RawMessage(`{"additionalProperties":{},"required":["a","b"]}`)})
+	object, err := open.Object(map[string]string{"a": "x", "b": "1", "c": "2"})
 	assert.NilError(t, err)
 	assert.Equal(t, string(object), `{"a":"x","b":1,"c":2}`)
-	_, err = open.object(map[string]string{"a": "1"})
+	_, err = open.Object(map[string]string{"a": "1"})
 	assert.ErrorContains(t, err, "b is missing")
-	texts := toolSchema(&Tool{InputSchema: json.RawMessage(`{"additionalProperties":{"type":"string"}}`)})
-	object, err = texts.object(map[string]string{"a": "5"})
+	texts := ToolSchema(&Tool{InputSchema: json.RawMessage(`{"additionalProperties":{"type":"string"}}`)})
+	object, err = texts.Object(map[string]string{"a": "5"})
 	assert.NilError(t, err)
 	assert.Equal(t, string(object), `{"a":"5"}`)
 	for _, closed := range []string{`{}`, `{"additionalProperties":false}`} {
-		_, err = toolSchema(&Tool{InputSchema: json.RawMessage(closed)}).object(map[string]string{"a": "1"})
+		_, err = ToolSchema(&Tool{InputSchema: json.RawMessage(closed)}).Object(map[string]string{"a": "1"})
 		assert.ErrorContains(t, err, `it takes no "a"`)
 	}
 }
