@@ -1,4 +1,4 @@
-// schema.go - what a tool takes: its schema for people, and the words of a command line by its types.
+// schema.go - what a tool takes: its schema for people, and the words of a call made JSON by it.
 // SPDX-License-Identifier: 0BSD
 
 package main
