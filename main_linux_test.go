@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
-	"testing"
 	"unsafe"
-
-	"gotest.tools/v3/assert"
 )
 
 // openTerminal gives the program a terminal for stdin, stdout and stderr, whose window has so many columns. Its mode
@@ -96,25 +93,4 @@ func (p *programRun) openTerminal(columns uint16) error {
 		})
 	}
 	return nil
-}
-
-// A terminal whose keys are taken again, as after Ctrl-Z while an editor has it, gets the mode back that it had first.
-func TestTakeKeysAgain(t *testing.T) {
-	keyboard, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Skipf("there is no terminal: %v", err)
-	}
-	defer keyboard.Close()
-	mode := func() (m syscall.Termios) { // which the two ends share
-		assert.NilError(t, terminalCall(keyboard, getMode, unsafe.Pointer(&m)))
-		return m
-	}
-	before := mode()
-	screen, _ := viewScreen(80, true)
-	terminal := &Terminal{in: keyboard, screen: screen}
-	assert.NilError(t, terminal.takeKeys())
-	assert.NilError(t, terminal.takeKeys())
-	assert.Assert(t, mode() != before)
-	terminal.Close()
-	assert.Equal(t, mode(), before)
 }

@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,188 +16,6 @@ import (
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
 )
-
-// viewBuffer is a terminal that remembers. The race detector knows nothing of synctest's timers, so it has a lock.
-type viewBuffer struct {
-	asked func(question string) // if set, called with all that does not end its line
-	mu    sync.Mutex            // guards text
-	text  []byte
-}
-
-func (b *viewBuffer) Write(text []byte) (int, error) {
-	if b.asked != nil && !bytes.HasSuffix(text, []byte("\n")) {
-		b.asked(string(text))
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.text = append(b.text, text...)
-	return len(text), nil
-}
-
-// takes returns what was written since it was called last.
-func (b *viewBuffer) takes() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	text := string(b.text)
-	b.text = nil
-	return text
-}
-
-// viewScreen is a screen of which the test sees all that it writes.
-func viewScreen(columns int, live bool, secrets ...string) (*Screen, *viewBuffer) {
-	out := new(viewBuffer)
-	s := &Screen{Secrets: new(Secrets), Live: live, Answers: live, stderr: out, stdout: out, user: out}
-	s.Columns, s.Rows = func() int { return columns }, func() int { return 24 }
-	s.Secrets.Add("[key]", secrets...)
-	return s, out
-}
-
-// Texts, the status and questions do not disturb each other.
-func TestScreen(t *testing.T) {
-	s, out := viewScreen(80, true)
-	s.Status("50% " + strings.Repeat("日本語", 20))
-	cut := "50% " + strings.Repeat("日本語", 12) + "日…"
-	assert.Equal(t, out.takes(), cut, "one column less than the window")
-	s.Status("50%")
-	assert.Equal(t, out.takes(), "\r50%\x1b[J", "nothing disappears first")
-	s.Show(Look{}, "a line")
-	assert.Equal(t, out.takes(), "\r\x1b[Ja line\n50%", "it comes back below")
-	s.Status("")
-	assert.Equal(t, out.takes(), "\r\x1b[J")
-	s.Status("")
-	assert.Equal(t, out.takes(), "", "it is removed already")
-
-	md := newMarkdown(80, false)
-	answer := func(text string, end bool) {
-		s.stream(md, text+" ", end)
-		if end {
-			md = newMarkdown(80, false)
-		}
-	}
-	s.Status("60%")
-	answer("half a", false)
-	s.Status("70%")
-	assert.Equal(t, out.takes(), "60%\r\x1b[Jhalf a", "no status on a line that another text has begun")
-	s.Show(Look{}, "a note")
-	assert.Equal(t, out.takes(), "\na note\n", "nor a note")
-	answer("line", true)
-	s.Status("80%")
-	s.ask("name:", false)
-	assert.Equal(t, out.takes(), "line\n80%\r\x1b[Jname: ")
-	s.Status("90%")
-	s.Show(Look{}, "a note")
-	answer("an", false)
-	answer("answer", false)
-	assert.Equal(t, out.takes(), "", "nothing while a question is open")
-	s.answered(true)
-	assert.Equal(t, out.takes(), "a note\nan answer")
-	s.ask("sure?", false)
-	assert.Equal(t, out.takes(), "\nsure? ")
-	s.answered(false)
-	assert.Equal(t, out.takes(), "\n", "nobody has ended the line")
-
-	s.ask("sure?", false)
-	out.takes()
-	s.Show(Look{Exact: true}, strings.Repeat("x", maxHeld-1))
-	assert.Equal(t, out.takes(), "")
-	s.Show(Look{}, "more")
-	assert.Equal(t, out.takes(), "more\n", "what waits is bounded")
-
-	s, out = viewScreen(80, false)
-	s.Status("50%")
-	s.Show(Look{}, "a line")
-	s.Status("")
-	assert.Equal(t, out.takes(), "a line\n", "where lines cannot be drawn again, there is no status")
-	s.ask(">", true)
-	s.Show(Look{}, "a note")
-	s.answered(true)
-	s.Show(Look{}, "another")
-	assert.Equal(t, out.takes(), "> \na note\nanother\n", "nor is a prompt drawn again")
-}
-
-// Secrets are taken out while they are whole, control characters become visible, then the text is cut, then folded.
-func TestScreenRender(t *testing.T) {
-	const (
-		secret  = "planted secret\x1b[1m of three words"
-		hostile = "\x00\a\b\r\x1b\x7f\u0085\u009b\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e" +
-			"\u2066\u2067\u2068\u2069"
-		harmless = "a é\u0301 読\u00a0\u202f\u200d\U0001F600\uFFFD\n\t" // with spaces that do not break, and what joins
-	)
-	for _, test := range []struct {
-		look       Look
-		text, want string
-	}{
-		{Look{}, "It is " + secret + ".", "It is [key]."},
-		{Look{Max: 12}, "It is " + secret + ".", "It is [key]."},
-		{Look{Max: 11}, "It is " + secret + ".", "It is [key…"},
-		{Look{Max: 9}, "a\x1b[31m\nb cde", "a\uFFFD[31m b…"},
-		{Look{}, "red\x1b[31m and more words\r\n", "red\uFFFD[31m and more\nwords\n"},
-		{Look{Max: 30}, "  red\x1b[31m and more words", "  red\uFFFD[31m and more\n  words"},
-		{Look{Exact: true}, "as  it is, however long it may be", "as  it is, however long it may be"},
-		{Look{Max: 5}, "heron", "heron"},
-		{Look{Max: 5}, "herons", "hero…"},
-		{Look{Max: 8}, "  one  two", "  one t…"},
-		{Look{Max: 6}, "日本語", "日本語"},
-		{Look{Max: 5}, "日本語", "日本…"},
-		{Look{Max: 4}, "日本語", "日…"},
-		{Look{Max: 3}, "e\u0301e\u0301e\u0301", "e\u0301e\u0301e\u0301"},
-		{Look{Max: 3}, "e\u0301e\u0301e\u0301e", "e\u0301e\u0301…"},
-		{Look{Exact: true}, hostile, strings.Repeat("\uFFFD", len([]rune(hostile)))},
-		{Look{Exact: true}, harmless + "\r\n", harmless + "\n"},
-		{Look{Style: Red}, "> ", "\x1b[31m>\x1b[0m"},
-		{Look{Style: Red}, "", ""},
-	} {
-		s, out := viewScreen(20, true, secret)
-		s.Color = true
-		assert.Check(t, is.Equal(string(s.render(test.look, test.text)), test.want))
-		s.Show(test.look, test.text)
-		assert.Check(t, is.Equal(out.takes(), test.want+"\n"))
-	}
-	for answers, want := range map[bool]string{false: "  one two three four\n", true: "  one two three\n  four\n"} {
-		s, out := viewScreen(18, true)
-		s.Answers = answers
-		assert.NilError(t, s.Print(Look{}, "  one two three four\n"))
-		assert.Equal(t, out.takes(), want)
-	}
-}
-
-// A text is counted as wide as a terminal shows it, or wider: the status of a server's progress stays on its line.
-func TestWidth(t *testing.T) {
-	for text, want := range map[string]int{
-		"heron": 5, "日本語": 6, "ｈｅ": 4, "한글": 4, "한": 2, "e\u0301": 1, "a\u200bb": 2, "\u0600": 1,
-		"✅⚡⭐🟢": 8, "✓✗→…": 4, "\u2764\uFE0F": 2, "1\uFE0F\u20E3": 2, "🇩🇪": 4,
-		"🌡": 2, "⚠": 1, "\U0001FAE9": 2, "\U000E0041": 0,
-	} {
-		assert.Check(t, is.Equal(width(text), want), "%+q", text)
-	}
-	s, out := viewScreen(20, true)
-	s.Status(strings.Repeat("✅", 20))
-	assert.Equal(t, out.takes(), strings.Repeat("✅", 9)+"…")
-}
-
-// The environment says what a terminal can do. What is printed on stdout has no secrets, and only on a terminal no
-// control characters.
-func TestNewScreen(t *testing.T) {
-	for live, want := range map[bool]string{true: "a\uFFFD [key]\n", false: "a\x1b [key]\r\n"} {
-		s, out := viewScreen(80, live, "planted secret")
-		assert.NilError(t, s.Print(Look{Exact: true}, "a\x1b planted secret\r\n"))
-		assert.Equal(t, out.takes(), want)
-	}
-	file, err := os.Open(os.DevNull) // which cannot be written to
-	assert.NilError(t, err)
-	defer file.Close()
-	t.Setenv("TERM", "xterm")
-	t.Setenv("NO_COLOR", "")
-	t.Setenv("COLUMNS", "132")
-	s := NewScreen(file, file)
-	assert.Assert(t, !s.Live && !s.Color && !s.Answers, "not a terminal")
-	assert.ErrorContains(t, s.Print(Look{Exact: true}, "x"), os.DevNull)
-	assert.Equal(t, s.Columns(), 132)
-	for _, bad := range []string{"", "-1", "0", "wide"} {
-		t.Setenv("COLUMNS", bad)
-		assert.Equal(t, s.Columns(), 80)
-	}
-}
 
 // viewOf is a view of a server called files.
 func viewOf(s *Screen) *View {
@@ -319,7 +134,6 @@ func TestViewEvents(t *testing.T) {
 		for _, live := range []bool{true, false} {
 			s, out := viewScreen(40, live)
 			v := viewOf(s)
-			v.text = s.Secrets.Writer(out)
 			v.Observe(test.event)
 			got, want := out.takes(), test.plain
 			if live {
@@ -456,8 +270,8 @@ func judged(columns, rows int, server, tool, arguments string) (shown string) {
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // nothing is read
 	close(terminal.typed)
-	about, question := terminal.call(server, tool, arguments)
-	_, _ = terminal.below(context.Background(), s.rows(about), s.render(Look{}, question), false) // io.EOF
+	a := approval{Terminal: terminal, server: server, tool: tool, arguments: arguments}
+	_, _ = terminal.Ask(context.Background(), a.question()) // io.EOF
 	return shown
 }
 
@@ -561,13 +375,13 @@ func FuzzApproval(f *testing.F) {
 		}
 		question := ""
 		for _, row := range rows[1:] {
-			assert.Assert(t, width(row) <= int(columns), "%q", row)
+			assert.Assert(t, Width(row) <= int(columns), "%q", row)
 			switch {
 			case question != "":
 				question += strings.TrimSuffix(" "+row, " ")
 			case strings.HasPrefix(row, `Call "`):
 				question = strings.TrimSuffix(row, " ")
-			case strings.HasPrefix(row, lineMark), strings.HasPrefix(row, foldMark), moreRows.MatchString(row):
+			case strings.HasPrefix(row, LineMark), strings.HasPrefix(row, foldMark), moreRows.MatchString(row):
 			case len(labels) == 0 && textRow.MatchString(row):
 			default:
 				assert.Assert(t, len(labels) > 0 && strings.HasPrefix(row, labels[0]), "%q", row)
@@ -580,7 +394,7 @@ func FuzzApproval(f *testing.F) {
 		framed := frame(Look{Frame: "  tool       "}, tool, int(columns))
 		whole := strings.TrimPrefix(strings.ReplaceAll(framed, "\n"+foldMark, ""), "  tool       ")
 		for i, line := range strings.Split(strings.ReplaceAll(tool, "\r\n", "\n"), "\n") {
-			got, rest, _ := strings.Cut(whole, "\n"+lineMark)
+			got, rest, _ := strings.Cut(whole, "\n"+LineMark)
 			if whole = rest; i == 0 || !strings.HasPrefix(line, " ") {
 				assert.Equal(t, got, exactly(line))
 			}
@@ -621,11 +435,11 @@ func TestTerminalShowsAll(t *testing.T) {
 	out.takes()
 
 	terminal.screen.Rows = func() int { return 8 }
-	_, call := terminal.call("files", "read", "{}")
-	question := terminal.screen.render(Look{}, call)
+	call := (&approval{Terminal: terminal, server: "files", tool: "read", arguments: "{}"}).question()
+	question := terminal.screen.render(Look{}, call.Text)
 	assert.Equal(t, terminal.screen.pageSize(question), 5)
-	rows := terminal.screen.rows([]passage{{Look{Frame: lineMark}, "1\n2\n3\n4\n5\n6\n7"}})
-	_, err := terminal.below(t.Context(), rows, question, false)
+	call.About = []Paragraph{{Look{Frame: LineMark}, "1\n2\n3\n4\n5\n6\n7"}}
+	_, err := terminal.Ask(t.Context(), call)
 	assert.NilError(t, err)
 	assert.Check(t, is.Contains(out.takes(), "\n  │ 5\n(2 more rows: Enter shows more)\n"+string(question)+
 		"   │ 6\n  │ 7\nCall "))
@@ -676,30 +490,4 @@ func TestViewSmallPieces(t *testing.T) {
 		v.End()
 		assert.Equal(t, strings.Count(out.takes(), "end"), 2, "%q", piece)
 	}
-}
-
-// The last texts that were cut are kept, in bounded memory, without their secrets.
-func TestKept(t *testing.T) {
-	s, out := viewScreen(20, true, "my secret phrase")
-	s.Preview(Look{Style: Faint}, "none", "1\n2\n3\n4\n5\n6")
-	assert.Check(t, is.Contains(out.takes(), "\n    … 2 more lines\n"), "without Keep, no number")
-	s.Keep = true
-	s.Preview(Look{Style: Faint}, "short", "1\n2\n3\n4\n5")
-	assert.Check(t, !strings.Contains(out.takes(), "…"))
-	for i := 1; i <= maxKept+5; i++ {
-		s.Preview(Look{Style: Faint}, fmt.Sprint("about ", i), fmt.Sprint(i, " my secret phrase, and much more"))
-		assert.Check(t, is.Contains(out.takes(), fmt.Sprintf("\n    … more: /show %d\n", i)))
-	}
-	for number, want := range map[string]int{"": maxKept + 5, "6": 6, "25": 25} {
-		about, text, err := s.Kept(number)
-		assert.NilError(t, err)
-		assert.Equal(t, about+": "+text, fmt.Sprintf("about %d: %[1]d [key], and much more", want))
-	}
-	for _, number := range []string{"5", "26", "0", "-1", "one"} {
-		_, _, err := s.Kept(number)
-		assert.ErrorContains(t, err, "the last number is 25", number)
-	}
-	s.Preview(Look{Style: Faint}, "large", strings.Repeat("x", 2*maxKeptText))
-	_, text, _ := s.Kept("")
-	assert.Check(t, len(text) < maxKeptText+100)
 }

@@ -4,17 +4,11 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
-	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // View shows what an agent does: its calls, their progress and results, and the text of the model. On a terminal
@@ -33,12 +27,10 @@ type View struct {
 
 	MaxResult int // bytes of a result that the model gets; 0 if that is not known
 
-	mu     sync.Mutex // guards the following; held while something is shown
-	calls  []*viewCall
-	wait   viewCall    // for what Begin names, such as the model; it began at zero if that is not awaited now
-	text   *MaskWriter // takes the secrets out of the model's text, before viewText gets it
-	blank  []byte      // the end of the text so far: white space, not shown if nothing follows, or half a character
-	answer *markdown   // lays out the text that has begun; nil if none has
+	mu    sync.Mutex // guards the following; held while something is shown
+	calls []*viewCall
+	wait  viewCall // for what Begin names, such as the model; it began at zero if that is not awaited now
+	text  *Stream  // the model's text; nil if none has come
 
 	stop func() // ends the spinner; nil if there is none
 }
@@ -62,8 +54,7 @@ const (
 func (v *View) Begin(awaited string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.text = v.Screen.Secrets.Writer(viewText{v})
-	v.Screen.begin("")
+	v.Screen.Separate("")
 	v.wait = viewCall{name: awaited, began: time.Now()}
 	if v.Quiet || !v.Screen.Live {
 		return
@@ -98,49 +89,26 @@ func (v *View) End() {
 	v.Screen.Status("")
 }
 
-// Text shows a piece of the model's text, between Begin and End. What may be the beginning of a secret is kept back.
+// Text shows a piece of the model's text, between Begin and End. What may be the beginning of a secret
+// is kept back.
 func (v *View) Text(piece string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_, _ = io.WriteString(v.text, piece)
-}
-
-// viewText is what View.text writes to. It needs the lock.
-type viewText struct{ *View }
-
-func (v viewText) Write(piece []byte) (int, error) {
-	v.blank = append(v.blank, piece...)
-	if len(bytes.TrimRight(piece, " \r\n\t")) == 0 {
-		return len(piece), nil
+	if v.text == nil {
+		v.text = v.Screen.NewStream(v.Raw)
 	}
-	end := len(bytes.TrimRight(v.blank, " \r\n\t"))
-	for i := end - 1; i >= max(end-utf8.UTFMax, 0); i-- {
-		if utf8.RuneStart(v.blank[i]) && !utf8.FullRune(v.blank[i:end]) {
-			end = i // the character has not come whole
-		}
+	v.text.Add(piece)
+	if v.text.Begun() {
+		v.wait.began = time.Time{}
 	}
-	text := string(v.blank[:end])
-	v.blank = bytes.Clone(v.blank[end:])
-	if v.answer == nil && text != "" {
-		v.answer, v.wait.began = newMarkdown(v.Screen.Columns(), v.Screen.Color), time.Time{}
-		v.answer.raw = v.Raw || !v.Screen.Answers
-		v.Screen.Status("")
-		v.Screen.begin("text")
-		text = strings.TrimLeft(text, "\r\n")
-	}
-	if text != "" {
-		v.Screen.stream(v.answer, text, false)
-	}
-	return len(piece), nil
 }
 
 // endText ends the text and its line. It needs the lock.
 func (v *View) endText() {
-	_ = v.text.Close() // which may begin the text
-	if v.answer != nil {
-		v.Screen.stream(v.answer, string(bytes.TrimSpace(v.blank)), true)
+	if v.text != nil {
+		v.text.Close()
+		v.text = nil
 	}
-	v.answer, v.blank = nil, nil
 }
 
 // Progress begins to show a call, until CallEnded or End, and returns what shows its progress. That returns at once.
@@ -223,9 +191,9 @@ func (v *View) ended(e Event) {
 	case !s.Live && e.Err != nil:
 		v.line(maxShownError, "< %s %s: %s", e.Call.Name, outcome, strings.TrimPrefix(e.Err.Error(), outcome+": "))
 	case !s.Live:
-		v.line(0, "< %s %s%s", e.Call.Name, outcome, s.keep(about, e.Output.Text))
+		v.line(0, "< %s %s%s", e.Call.Name, outcome, s.KeepText(about, e.Output.Text))
 	default:
-		s.begin("call")
+		s.Separate("call")
 		head, look, mark, text := Look{Style: Green, Max: s.Columns()}, Look{Style: Faint}, "✓", e.Output.Text
 		if e.Err != nil {
 			head.Style, look, mark, text = Red, Look{Max: maxShownError}, "✗", e.Err.Error()
@@ -240,41 +208,6 @@ func (v *View) ended(e Event) {
 			}
 		}
 	}
-}
-
-// ResultFiles saves the images, sounds and embedded bytes of a result, and returns a line about each.
-func ResultFiles(r *ToolResult, save func(data []byte, kind string) (path string, err error)) (lines []string) {
-	for _, b := range r.Content {
-		data, kind := b.Data, b.MIMEType
-		if b.Type == "resource" && b.Resource != nil {
-			data, kind = b.Resource.Blob, b.Resource.MIMEType
-		}
-		if len(data) == 0 {
-			continue
-		}
-		path, err := save(data, kind)
-		if err != nil {
-			path = fmt.Sprintf("not saved: %v", err)
-		}
-		lines = append(lines, fmt.Sprintf("%s, %s: %s", kind, Plural(len(data), "byte"), path))
-	}
-	return lines
-}
-
-// SaveFile writes data to a new file, which only its owner can read. The server has no part in its name.
-func SaveFile(data []byte, kind string) (path string, err error) {
-	kind, _, _ = strings.Cut(kind, ";")
-	endings := map[string]string{
-		"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg",
-		"audio/wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "video/mp4": "mp4", "application/pdf": "pdf",
-		"application/zip": "zip", "application/gzip": "gz", "application/json": "json", "text/csv": "csv",
-	}
-	f, err := os.CreateTemp("", "mcpagent-*."+cmp.Or(endings[kind], "bin"))
-	if err != nil {
-		return "", err
-	}
-	_, err = f.Write(data)
-	return f.Name(), errors.Join(err, f.Close())
 }
 
 // draw draws the status: what the agent waits for. Of several calls it is the one with the latest report.

@@ -1,4 +1,4 @@
-// terminal_windows.go - the size of a console and its keys, on Windows.
+// screen_windows.go - the size of a console and its keys, on Windows.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -50,7 +50,7 @@ func changeInput(f *os.File) (restore func(), err error) {
 	return changeMode(f, processed|sequences, echo|lines)
 }
 
-// readKeys reads what is typed. It returns 0 when nothing was for a while: see terminal_unix.go.
+// readKeys reads what is typed. It returns 0 when nothing was for a while: see screen_unix.go.
 func readKeys(f *os.File, buffer []byte) (n int, err error) {
 	event, err := syscall.WaitForSingleObject(syscall.Handle(f.Fd()), 200)
 	if err != nil || event == syscall.WAIT_TIMEOUT {

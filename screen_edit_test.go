@@ -23,7 +23,7 @@ func editTerminal(columns, rows int) (*Terminal, *vt) {
 	s.Columns, s.Rows = func() int { return v.columns }, func() int { return v.rows }
 	t := NewTerminal(nil, s)
 	t.start.Do(func() {}) // nothing is read
-	t.edits, t.draft.history = true, new(history)
+	t.editing, t.draft.history = true, new(history)
 	return t, v
 }
 

@@ -1,4 +1,4 @@
-// terminal_linux.go - what Linux calls the requests of terminal_unix.go.
+// screen_linux.go - what Linux calls the requests of screen_unix.go.
 // SPDX-License-Identifier: 0BSD
 
 package main

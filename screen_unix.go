@@ -1,4 +1,4 @@
-// terminal_unix.go - a terminal's size, its keys, and what stops its programs, on Unix.
+// screen_unix.go - a terminal's size, its keys, and what stops its programs, on Unix.
 // SPDX-License-Identifier: 0BSD
 
 //go:build unix

@@ -1,4 +1,4 @@
-// terminal_screen.go - the screen: all that a person sees goes through it.
+// screen.go - the screen: all that a person sees goes through it.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -43,7 +43,7 @@ type Screen struct {
 	above    bool               // lines that are written meanwhile go above its answer
 	held     []func()           // write what came while the question was open
 	heldSize int                // in bytes
-	last     string             // the kind of the last paragraph; see begin
+	last     string             // the kind of the last paragraph; see Separate
 	cut      int                // how many texts Preview has cut
 	kept     [maxKept][2]string // the last of them, each with what it is of before it
 }
@@ -76,10 +76,10 @@ type Look struct {
 	Frame string
 }
 
-// passage is a part of what the user decides on: this program's words, or a peer's, with a Frame.
-type passage struct {
+// Paragraph is a part of what the user decides on: this program's words, or a peer's, with a Frame.
+type Paragraph struct {
 	Look
-	text string
+	Text string
 }
 
 const (
@@ -87,6 +87,7 @@ const (
 	maxHeld    = 1 << 20 // bytes that wait for a question to be answered; what comes then interrupts it
 	maxPreview = 4       // lines of a text of which only the beginning is shown
 	maxIndent  = 24      // blanks at the beginning of a peer's line that are shown as they are
+	maxNote    = 400     // columns of a line of the screen's own about a text
 	maxMarks   = 4       // on a letter (accents, vowel signs): more of them cover each other and the rows around
 
 	maxKept     = 20      // texts that Preview has cut
@@ -152,16 +153,16 @@ func (s *Screen) render(look Look, text string) rendered {
 	return rendered(text)
 }
 
-// name is a peer's name within a sentence of the program: cut, and with nothing hidden in it.
-func (s *Screen) name(text string, columns int) string {
+// Name is a peer's name within a sentence of the program: cut, and with nothing hidden in it.
+func (s *Screen) Name(text string, columns int) string {
 	return fit(exactly(s.Secrets.Mask(text)), max(columns, 8))
 }
 
 // Show shows a text, with the end of its line, on stderr.
 func (s *Screen) Show(look Look, text string) { s.showLines(s.stderr, s.render(look, text)+"\n") }
 
-// tell shows a text that belongs to a question, where that is asked.
-func (s *Screen) tell(look Look, text string) { s.showLines(s.user, s.render(look, text)+"\n") }
+// Tell shows a text that belongs to a question, where that is asked.
+func (s *Screen) Tell(look Look, text string) { s.showLines(s.user, s.render(look, text)+"\n") }
 
 // Preview shows the first lines of a text, each cut to look.Max or, if that is 0, to the window. With Keep, a text of
 // which that is not all gets a number, for Kept.
@@ -170,9 +171,9 @@ func (s *Screen) Preview(look Look, about, text string) {
 	text = strings.TrimSpace(s.Secrets.Mask(text)) // some secrets have several lines
 	lines := strings.Split(text, "\n")
 	if more := len(lines) - maxPreview; more > 1 { // a line that says "1 more line" would be no gain
-		lines = append(slices.Clone(lines[:maxPreview]), fmt.Sprintf("… %d more lines", more)+s.keep(about, text))
-	} else if s.Keep && slices.ContainsFunc(lines, func(line string) bool { return width(line) > look.Max-4 }) {
-		lines = append(lines, "… more"+s.keep(about, text))
+		lines = append(slices.Clone(lines[:maxPreview]), fmt.Sprintf("… %d more lines", more)+s.KeepText(about, text))
+	} else if s.Keep && slices.ContainsFunc(lines, func(line string) bool { return Width(line) > look.Max-4 }) {
+		lines = append(lines, "… more"+s.KeepText(about, text))
 	}
 	for _, line := range lines {
 		if text != "" {
@@ -181,8 +182,8 @@ func (s *Screen) Preview(look Look, about, text string) {
 	}
 }
 
-// keep keeps a text for Kept, and returns how the user asks for it.
-func (s *Screen) keep(about, text string) string {
+// KeepText keeps a text for Kept, and returns how the user asks for it.
+func (s *Screen) KeepText(about, text string) string {
 	if !s.Keep {
 		return ""
 	}
@@ -312,9 +313,9 @@ func (s *Screen) draw(d drawing) {
 // height is how many rows of the window a line takes.
 func (s *Screen) height(line string) int { return max(plainWidth(line)-1, 0)/s.Columns() + 1 }
 
-// begin puts an empty line before a paragraph of such a kind ("text", "call" or "question"), unless it is the first
-// after begin(""), or a call after a call.
-func (s *Screen) begin(kind string) {
+// Separate puts an empty line before a paragraph of such a kind ("text", "call" or "question"), unless it is the first
+// after Separate(""), or a call after a call.
+func (s *Screen) Separate(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.Live && !s.asking && kind != "" && s.last != "" && (kind != "call" || s.last != kind) {
@@ -323,10 +324,10 @@ func (s *Screen) begin(kind string) {
 	s.last = kind
 }
 
-// rows returns passages in rows of the window.
-func (s *Screen) rows(passages []passage) (rows []string) {
-	for _, p := range passages {
-		rows = append(rows, strings.Split(string(s.render(p.Look, p.text)), "\n")...)
+// rows returns paragraphs in rows of the window.
+func (s *Screen) rows(paragraphs []Paragraph) (rows []string) {
+	for _, p := range paragraphs {
+		rows = append(rows, strings.Split(string(s.render(p.Look, p.Text)), "\n")...)
 	}
 	return rows
 }
@@ -343,7 +344,7 @@ func (s *Screen) pageSize(question rendered) int {
 // ask opens a question, at whose end the cursor stays, after a blank if the row has room for it. above has lines go
 // above its answer meanwhile.
 func (s *Screen) ask(text rendered, above bool) {
-	if last := text[strings.LastIndexByte(string(text), '\n')+1:]; width(string(last))%s.Columns() != 0 {
+	if last := text[strings.LastIndexByte(string(text), '\n')+1:]; Width(string(last))%s.Columns() != 0 {
 		text += " "
 	}
 	s.mu.Lock()
@@ -422,6 +423,9 @@ func escape(text string, hide func(r rune) bool) string {
 	return b.String()
 }
 
+// EscapeUnseen returns a text with an escape, as in JSON, for each character that cannot be seen.
+func EscapeUnseen(text string) string { return escape(text, unseen) }
+
 var blankRun = regexp.MustCompile(`^ +| {4,}| +$`)
 
 // exactly returns a line with nothing hidden in it: blanks that are easily overlooked are counted, and what cannot be
@@ -439,7 +443,7 @@ func exactly(line string) string {
 
 // What a row of a peer's text begins with, if not with its label. No row of the program begins so.
 const (
-	lineMark = "  │ "
+	LineMark = "  │ "
 	foldMark = "  … " // the row goes on with the line before
 )
 
@@ -450,7 +454,7 @@ func frame(look Look, text string, columns int) string {
 	for line := range strings.SplitSeq(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
 		mark, indent := look.Frame, 0
 		if rows != nil {
-			mark, indent = lineMark, min(len(line)-len(strings.TrimLeft(line, " ")), maxIndent)
+			mark, indent = LineMark, min(len(line)-len(strings.TrimLeft(line, " ")), maxIndent)
 		}
 		if look.Exact {
 			line = strings.ReplaceAll(Visible(line), "\t", "    ")
@@ -458,7 +462,7 @@ func frame(look Look, text string, columns int) string {
 			line = line[:indent] + exactly(line[indent:])
 		}
 		for more := true; more; more = line != "" {
-			row, rest := split(line, max(columns-width(mark), 2)) // one character at least
+			row, rest := split(line, max(columns-Width(mark), 2)) // one character at least
 			if blank := strings.LastIndexByte(row, ' ') + 1; rest != "" && blank > len(row)/2 {
 				row = row[:blank]
 			}
@@ -484,15 +488,15 @@ func split(text string, columns int) (begin, rest string) {
 // fit is the one cutter by columns: a text on one line, cut to so many of them. Blanks at its beginning stay.
 func fit(text string, columns int) string {
 	text = text[:len(text)-len(strings.TrimLeft(text, " "))] + strings.Join(strings.Fields(text), " ")
-	if width(text) > columns {
+	if Width(text) > columns {
 		text, _ = split(text, columns-1)
 		text += "…"
 	}
 	return text
 }
 
-// width is how many columns a text takes.
-func width(text string) (columns int) {
+// Width is how many columns a text takes.
+func Width(text string) (columns int) {
 	for _, r := range text {
 		columns += runeWidth(r)
 	}
@@ -500,7 +504,7 @@ func width(text string) (columns int) {
 }
 
 // plainWidth is the width of a text with styles.
-func plainWidth(text string) int { return width(styles.ReplaceAllString(text, "")) }
+func plainWidth(text string) int { return Width(styles.ReplaceAllString(text, "")) }
 
 var styles = regexp.MustCompile("\x1b\\[\\d+m")
 
@@ -597,7 +601,7 @@ func (f *folder) place() {
 // lead adds a mark at the beginning of a line. The rows that follow begin with it, too, or with blanks.
 func (f *folder) lead(mark string, again bool) {
 	f.out.WriteString(mark)
-	columns := width(mark)
+	columns := Width(mark)
 	f.column += columns
 	if f.hung+columns > f.columns/2 {
 		return

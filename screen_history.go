@@ -1,4 +1,4 @@
-// terminal_history.go - what the user has said, in a file.
+// screen_history.go - what the user has said, in a file.
 // SPDX-License-Identifier: 0BSD
 
 package main

@@ -1,4 +1,4 @@
-// terminal_bsd.go - what macOS and the BSDs call the requests of terminal_unix.go.
+// screen_bsd.go - what macOS and the BSDs call the requests of screen_unix.go.
 // SPDX-License-Identifier: 0BSD
 
 //go:build unix && !linux

@@ -1,4 +1,4 @@
-// terminal_edit.go - the line editor: from keys to a text with a cursor, and to the rows that show it.
+// screen_edit.go - the line editor: from keys to a text with a cursor, and to the rows that show it.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -304,7 +304,7 @@ func (e *editor) fold() (begin []int, row int) {
 	begin = []int{0}
 	used, indent := plainWidth(e.lead(0)), plainWidth(e.lead(1))
 	for i, cell := range e.cells {
-		columns := width(e.shown(cell))
+		columns := Width(e.shown(cell))
 		if used+columns >= e.columns && used > indent {
 			begin, used = append(begin, i), indent
 		}

@@ -1,4 +1,4 @@
-// terminal_markdown.go - the markdown that models write, laid out while it comes.
+// screen_markdown.go - the markdown that models write, laid out while it comes.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -247,7 +247,7 @@ func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string)
 		rule = append(rule, strings.Repeat("─", n))
 	}
 	below := strings.Join(rule, "─┼─")
-	if width(below) > m.columns {
+	if Width(below) > m.columns {
 		return nil
 	}
 	for i, row := range cells {

@@ -160,7 +160,7 @@ func FuzzMarkdown(f *testing.F) {
 		}
 		longest := 0
 		for word := range strings.FieldsSeq(Visible(answer)) {
-			longest = max(longest, width(word))
+			longest = max(longest, Width(word))
 		}
 		assert.Assert(t, one.wraps == 0 || longest+4 > int(columns)/2)
 

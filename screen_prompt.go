@@ -1,0 +1,309 @@
+// screen_prompt.go - questions to the user, one at a time, and what they answer.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	// ErrCancelled is the cause of a question's end when the user cancelled it.
+	ErrCancelled = errors.New("cancelled")
+
+	// ErrDeclined says that the user has seen a question and does not answer it.
+	ErrDeclined = errors.New("declined")
+)
+
+// Prompter asks the user, one question at a time. Make one with NewPrompter.
+//
+// What is entered while no question is open is kept for Prompt, and never answers another question:
+// the user had not seen that question yet. Where the terminal does not give the keys one by one, it
+// edits the lines itself.
+//
+// Whoever asks holds the turn (see Take), so that one question is open at a time. One goroutine reads
+// what is typed, from the first question on, until the end of the input. It passes on each text that
+// is entered through typed, which it never waits for. All methods may be called from any goroutine.
+type Prompter struct {
+	// Complete, if set, returns the words that the last one of a text may become: of what the user
+	// types for Prompt, up to the cursor. No key is obeyed meanwhile, but Break goes on to work.
+	Complete atomic.Pointer[func(text string) (candidates []string)]
+
+	screen   *Screen
+	input    *inputTerminal
+	hasUser  bool          // there is a user to ask
+	start    sync.Once     // of reading
+	editing  bool          // the terminal gives the keys. Set by startReading
+	turn     chan struct{} // one slot, taken while a question is asked
+	typed    chan []string // the cells of what is entered, nil for Ctrl-D; closed at the end of the input
+	mu       sync.Mutex    // guards the following; taken before the screen's, never held across I/O of a server
+	life     context.Context
+	breakOff context.CancelFunc // ends life: that of the questions that are open or wait for their turn
+	keys     keys
+	draft    *editor // of what the user says next
+	open     *editor // of the question that is open; nil if there is none
+}
+
+// Question is what Prompter.Ask asks.
+type Question struct {
+	About  []Paragraph // stands above, page by page where the window is too small
+	Text   string      // the question itself, below each page. If it is "", the last row of About is it
+	Hidden bool        // the answer is not shown, where the keys are read
+}
+
+// NewPrompter asks on the screen and reads the answers from in.
+func NewPrompter(in *os.File, screen *Screen) *Prompter {
+	p := &Prompter{
+		screen: screen,
+		turn:   make(chan struct{}, 1),
+		typed:  make(chan []string, 1000),
+		draft:  &editor{history: new(history)},
+	}
+	p.hasUser = IsTerminal(in) && screen.openUser()
+	p.input = &inputTerminal{file: in, user: screen.user}
+	p.life, p.breakOff = context.WithCancel(context.Background())
+	return p
+}
+
+// Interactive reports whether there is a user to ask.
+func (p *Prompter) Interactive() bool { return p.hasUser }
+
+// Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of ctx.
+func (p *Prompter) Prompt(ctx context.Context, prompt string) (string, error) {
+	ctx, release := p.Take(ctx)
+	defer release()
+	return p.ask(ctx, p.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), p.draft)
+}
+
+// Remember keeps what the user has said, without secrets, for the key Up.
+func (p *Prompter) Remember(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.draft.history.add(p.screen.Secrets.Mask(text))
+}
+
+// Close puts the terminal into the mode that it had. It does not wait for a key or an answer, as it is
+// called after a panic, too.
+func (p *Prompter) Close() { p.input.restoreMode() }
+
+// Break ends the questions that are open and those that wait: their callers get no answer. What was
+// entered and not yet read is dropped, as an interrupt does with the line that is being typed.
+func (p *Prompter) Break(ctx context.Context) {
+	p.endLife()
+	ctx, release := p.Take(ctx)
+	defer release()
+	if ctx.Err() == nil {
+		p.discardTyped()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.draft.set(nil, 0)
+	p.keys = keys{}
+}
+
+// endLife ends the questions of this life, and begins another.
+func (p *Prompter) endLife() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.breakOff()
+	p.life, p.breakOff = context.WithCancel(context.Background())
+}
+
+// Take waits for its turn to ask. The context that it returns is for the questions until release:
+// Break ends it, too. It has ended already if the turn did not come.
+func (p *Prompter) Take(ctx context.Context) (_ context.Context, release func()) {
+	p.mu.Lock()
+	life := p.life
+	p.mu.Unlock()
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(life, func() { cancel(ErrCancelled) })
+	taken := false
+	select {
+	case p.turn <- struct{}{}:
+		taken = true
+	case <-ctx.Done():
+	}
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		if taken {
+			<-p.turn
+		}
+	}
+}
+
+// Ask asks a question that the user need not answer, and returns the answer without the blanks around
+// it. The error is ErrDeclined after "!no", and io.EOF after "!stop" or at the end of the input. The
+// caller has the turn.
+func (p *Prompter) Ask(ctx context.Context, q Question) (string, error) {
+	rows := p.screen.rows(q.About)
+	question := p.screen.render(Look{}, q.Text)
+	if q.Text == "" {
+		last := len(rows) - 1
+		rows, question = rows[:last], rendered(rows[last])
+	}
+	// Where the window has no room for all rows, an empty answer shows more.
+	size := p.screen.pageSize(question)
+	for ; len(rows) > size; rows = rows[size:] {
+		more := "(" + Plural(len(rows)-size, "more row") + ": Enter shows more)"
+		shown := append(slices.Clip(rows[:size]), string(p.screen.render(Look{Style: Bold}, more)))
+		answer, err := p.askOnce(ctx, above(shown, question), q.Hidden)
+		if err != nil || answer != "" {
+			return answer, err
+		}
+	}
+	return p.askOnce(ctx, above(rows, question), q.Hidden)
+}
+
+// askOnce shows a question, and knows the two words that do not answer it.
+func (p *Prompter) askOnce(ctx context.Context, question rendered, hidden bool) (string, error) {
+	line, err := p.ask(ctx, question, &editor{hidden: hidden})
+	line = strings.TrimSpace(line)
+	switch {
+	case err != nil:
+		return "", err
+	case line == "!stop":
+		return "", io.EOF
+	case line == "!no":
+		return "", ErrDeclined
+	}
+	return line, nil
+}
+
+// AskText returns what the user types, as it is: any word of it may be meant so. The caller has the
+// turn.
+func (p *Prompter) AskText(ctx context.Context, question string) (string, error) {
+	return p.ask(ctx, p.screen.render(Look{}, question), new(editor))
+}
+
+// Page shows a text, as much of it at once as the window has room for. about stands above it.
+func (p *Prompter) Page(ctx context.Context, about, text string) error {
+	ctx, release := p.Take(ctx)
+	defer release()
+	rows := p.screen.rows([]Paragraph{
+		{Look{Style: Bold, Max: maxNote}, about},
+		{Look{Frame: LineMark, Exact: true}, text},
+	})
+	size := max(p.screen.Rows()-1, 1)
+	for ; len(rows) > size; rows = rows[size:] {
+		more := "(" + Plural(len(rows)-size, "more row") + ": Enter, or !stop)"
+		_, err := p.askOnce(ctx, above(rows[:size], rendered(more)), false)
+		if err == ErrDeclined || err == io.EOF {
+			return nil // the user has seen enough
+		}
+		if err != nil {
+			return err
+		}
+	}
+	p.screen.showLines(p.screen.user, above(rows, ""))
+	return nil
+}
+
+// above puts rows and a question into one text, so that nothing else comes between them.
+func above(rows []string, question rendered) rendered {
+	return rendered(strings.Join(append(slices.Clip(rows), string(question)), "\n"))
+}
+
+// maxLine is how many bytes of a line Linux takes from a terminal that edits it; it drops the rest in
+// silence.
+const maxLine = 4095
+
+// typedBefore is how long what was typed before a question may take to arrive.
+const typedBefore = 15 * time.Millisecond
+
+// ask shows a question and returns what answers it: but for the draft, what is typed after the
+// question. When ctx has ended, nobody waits for an answer: the question is not shown.
+func (p *Prompter) ask(ctx context.Context, question rendered, e *editor) (string, error) {
+	p.start.Do(p.startReading)
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if e != p.draft {
+		<-time.After(typedBefore)
+		if dropped := p.discardTyped(); dropped != "" {
+			p.screen.Tell(Look{Max: 160},
+				"(ignored, because it was typed before the question: "+dropped+")")
+		}
+	}
+	if p.editing {
+		p.beginEdit(question, e)
+		entered, err := p.awaitTyped(ctx)
+		p.endEdit(e, entered, err)
+		return strings.Join(entered, ""), err
+	}
+	p.screen.ask(question, e == p.draft)
+	entered, err := p.awaitTyped(ctx)
+	p.screen.answered(err == nil)
+	text := strings.Join(entered, "")
+	if len(text) >= maxLine || strings.ContainsFunc(text, steers) {
+		p.screen.Tell(Look{Style: Red}, "not taken: the line has control characters, as arrow "+
+			"keys give them, or is so long that the terminal may have cut it. Type it again, or "+
+			"give a file on stdin")
+		return p.ask(ctx, question, e)
+	}
+	return text, err
+}
+
+// awaitTyped waits for the next text that is entered.
+func (p *Prompter) awaitTyped(ctx context.Context) (entered []string, err error) {
+	select {
+	case entered = <-p.typed:
+		if entered == nil {
+			return nil, io.EOF
+		}
+		return entered, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// beginEdit opens a question whose answer is edited here.
+func (p *Prompter) beginEdit(question rendered, e *editor) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	end := strings.LastIndexByte(string(question), '\n') + 1
+	e.prompt = string(question[end:]) + " "
+	if plainWidth(e.prompt) > p.screen.Columns()-4 { // the answer begins a row of its own
+		question, end, e.prompt = question+"\n", len(question)+1, ""
+	}
+	p.screen.ask(question[:end], e == p.draft)
+	if len(p.typed) == 0 { // else the answer is there
+		p.open = e
+		p.screen.edit(e.draw(p.screen.Columns(), p.screen.Rows()))
+	}
+}
+
+// endEdit closes it: the answer is there, or err says why it is not awaited.
+func (p *Prompter) endEdit(e *editor, answer []string, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open = nil
+	switch {
+	case err == nil: // all of it is shown
+		whole := &editor{prompt: e.prompt, hidden: e.hidden, cells: answer, at: len(answer)}
+		p.screen.edit(whole.draw(p.screen.Columns(), math.MaxInt))
+	case e == p.draft && err != ErrCancelled && err != io.EOF: // it stands in the next prompt
+		p.screen.edit(drawing{})
+	default:
+		e.set(nil, 0)
+	}
+	p.screen.answered(true)
+}
+
+// discardTyped discards what was typed, and returns it. Its caller has the turn, so that nobody else
+// takes it.
+func (p *Prompter) discardTyped() (dropped string) {
+	for len(p.typed) > 0 {
+		dropped += " " + strings.Join(<-p.typed, "")
+	}
+	return dropped
+}
