@@ -322,7 +322,7 @@ func FuzzLibraryArguments(f *testing.F) {
 	f.Add(`{"source":"empty.txt","start_line":5}`)
 	f.Add(`{"query":"one","limit":1e9,"source_filter":"[]a]"}`)
 	l := NewLibrary(fstest.MapFS{"a.txt": {Data: []byte("one\ntwo\nthree")}, "empty.txt": {}})
-	c, err := l.load(f.Context())
+	c, err := l.currentCorpus(f.Context())
 	assert.NilError(f, err)
 	f.Fuzz(func(t *testing.T, arguments string) {
 		if !json.Valid([]byte(arguments)) {
@@ -430,7 +430,7 @@ func TestLibraryKeepsToTheFolder(t *testing.T) {
 	assert.Assert(t, is.Contains(libCall(t, l, "list_documents", `{}`).Content[0].Text, summary))
 	assert.DeepEqual(t, reports, []string{summary})                // once
 	for _, name := range []string{"link.md", "folder/secret.md"} { // a file that became a link after it was found
-		_, reason := l.readFile(name, 500)
+		_, reason := l.readText(name)
 		assert.Equal(t, reason, "unreadable")
 	}
 }
@@ -719,7 +719,7 @@ func TestLibraryCallCanBeCancelledWhileIndexing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waiting := make(chan error)
 	go func() {
-		_, err := l.load(ctx)
+		_, err := l.currentCorpus(ctx)
 		waiting <- err
 	}()
 	cancel()

@@ -64,6 +64,7 @@ type lineRole struct {
 	inHeading  bool // part of the heading of the passages that follow
 }
 
+// addLine decides first whether the line ends the current passage, and then moves here past it.
 func (s *splitter) addLine(line string) {
 	isBlank := strings.TrimSpace(line) == ""
 	var role lineRole
