@@ -497,16 +497,17 @@ func BenchmarkHTTP(b *testing.B) {
 	}
 }
 
-// TestHTTPConnections: a connection whose answer was read to its end is used again, whatever the answer was.
+// TestHTTPConnections: a connection whose answer was read to its end is used again, whatever the answer was. A call
+// that begins before the end of the last stream was read takes another one.
 func TestHTTPConnections(t *testing.T) {
 	for _, test := range []struct {
 		path, protocol          string
 		calls, inFlight, atMost int
 	}{
 		{"/json", statelessRevision, 200, 1, 1},
-		{"/sse", statelessRevision, 200, 1, 1},
+		{"/sse", statelessRevision, 200, 1, 8},
 		{"/json", "2025-11-25", 200, 1, 1},
-		{"/sse", "2025-11-25", 200, 1, 1},
+		{"/sse", "2025-11-25", 200, 1, 8},
 		{"/sse", statelessRevision, 2000, 64, 256}, // a call that finds none idle dials, but takes one that is idle sooner
 	} {
 		t.Run(fmt.Sprintf("%s of %s %d in flight", test.path, test.protocol, test.inFlight), func(t *testing.T) {

@@ -50,6 +50,28 @@ func ExampleClient() {
 	// false The heron waits in shallow water until a fish comes near.
 }
 
+// ExampleHTTP is the same over HTTP: the server is reached at an address, and nothing is started.
+func ExampleHTTP() {
+	ctx := context.Background()
+	library := NewLibrary(os.DirFS("testdata/library"))
+	website := httptest.NewServer(NewLibraryHTTP(library))
+	defer website.Close()
+
+	server := HTTP{URL: website.URL, Header: http.Header{"Authorization": {"Bearer example"}}}
+	client, err := Connect(ctx, server.Start, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+
+	result, err := client.CallTool(ctx, "get_document", json.RawMessage(`{"source": "heron.txt"}`), nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Print(result.IsError, " ", result.Content[0].Text)
+	// Output: false The heron waits in shallow water until a fish comes near.
+}
+
 // ExampleAgent is the specification's LLMAgent at work: a model answers a question with the tools of a server.
 func ExampleAgent() {
 	ctx := context.Background()

@@ -116,7 +116,7 @@ func (s *Server) Approves(tool string) bool { return matchesGlob(s.AutoApprove, 
 // (MCP 2026-07-28, transports, streamable HTTP, backward compatibility).
 func (s *Server) Connect(ctx context.Context, o ClientOptions) (*Client, error) {
 	o.Timeout = cmp.Or(s.Timeout, o.Timeout)
-	endpoint := &HTTP{URL: s.URL, Header: s.Header, Client: s.Client}
+	endpoint := HTTP{URL: s.URL, Header: s.Header, Client: s.Client}
 	switch {
 	case s.Err != nil:
 		return nil, s.Err
@@ -175,7 +175,7 @@ func (s *Server) skipProbe() {
 }
 
 // connectSSE connects over HTTP+SSE, which is older than server/discover: no server there is of the stateless era.
-func connectSSE(ctx context.Context, endpoint *HTTP, o ClientOptions) (*Client, error) {
+func connectSSE(ctx context.Context, endpoint HTTP, o ClientOptions) (*Client, error) {
 	revisions := Revisions() // the first is the stateless one
 	if o.Protocol == revisions[0] {
 		return nil, fmt.Errorf("HTTP+SSE does not carry revision %s", o.Protocol)

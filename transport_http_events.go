@@ -1,4 +1,4 @@
-// transport_http_events.go - streams of server-sent events: how they are read, followed and resumed.
+// transport_http_events.go - server-sent events, read from a response.
 // Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
@@ -6,171 +6,52 @@ package main
 
 import (
 	"bytes"
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"time"
 )
 
-const (
-	retryTime   = time.Second  // before a stream is resumed, if the server does not say; doubled with each failure
-	maxRetry    = time.Minute  // where the doubling ends
-	steadyTime  = maxRetry / 2 // after which the end of a stream is not a failure
-	maxFailures = 3            // in a row, of a stream that has the answer to a request
-)
-
-// follow reads the stream that has the answer to p, or where p is nil the GET stream until ctx ends. In the handshake
-// era a stream that ends early is resumed, not before the time that the server asked for (MCP 2025-11-25, transports,
-// resumability).
-func (t *StreamableHTTP) follow(ctx context.Context, p *httpPost, s *httpSession, response *http.Response, err error,
-) error {
-	events := t.readers.Get().(*eventReader)
-	*events = eventReader{limit: t.server.MaxMessage, buf: events.buf}
-	defer t.readers.Put(events)
-	for failures := 0; ; failures++ {
-		if err == nil {
-			lastID, opened := events.lastID, time.Now()
-			var over bool
-			if over, err = t.readStream(ctx, p, events, response); over {
-				return err
-			}
-			if p == nil {
-				t.setStream(s, false)
-			}
-			if events.lastID != lastID || time.Since(opened) > steadyTime {
-				failures = 0
-			}
-		}
-		resumable := p == nil || s != nil && events.lastID != "" && failures < maxFailures
-		switch {
-		case p != nil && refusesToResume(err):
-			return t.server.connectionError(fmt.Errorf("the answer broke off, and the server does not resume it: %w",
-				errors.Unwrap(err)))
-		case refusesToResume(err) || !resumable || errors.As(err, new(*MessageTooLongError)):
-			return t.server.connectionError(err)
-		}
-		pause := min(cmp.Or(events.retry, retryTime)<<min(failures, 10), maxRetry)
-		select {
-		case <-time.After(max(pause, events.retry)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if response, err = t.server.openStream(ctx, s, events.lastID); p == nil {
-			t.setStream(s, err == nil)
-		}
-	}
-}
-
-// refusesToResume reports whether the server will not send the rest of a stream. The status 409 means that it is too
-// soon.
-func refusesToResume(err error) bool {
-	refusal := new(HTTPError)
-	return errors.As(err, &refusal) && refusal.Status/100 == 4 && refusal.Status != http.StatusConflict
-}
-
-// readStream passes on the messages of one connection. It reports whether nothing more is awaited: the answer to p
-// came, or was invalid, or nobody waits. Otherwise the error is why the connection had no answer.
-func (t *StreamableHTTP) readStream(ctx context.Context, p *httpPost, events *eventReader, response *http.Response) (
-	over bool, err error) {
-	defer response.Body.Close()
-	events.resume(response.Body)
-	for {
-		name, data, err := events.next()
-		if err != nil {
-			return false, err
-		}
-		if name != "" && name != "message" || len(data) == 0 { // of another protocol, or there for its id alone
-			continue
-		}
-		if p == nil {
-			err = t.give(ctx, data)
-		} else if over, err = t.pass(ctx, p, response, data); over {
-			readTail(response, p.cancel)
-		}
-		if over || err != nil {
-			return true, err
-		}
-	}
-}
-
-// eventReader reads server-sent events (WHATWG HTML, 9.2.6) over the connections that a stream takes.
+// eventReader reads server-sent events (WHATWG HTML, 9.2.6), over all connections that a stream
+// takes. An event is a few lines and a blank line:
+//
+//	id: 7
+//	data: {"jsonrpc":"2.0","method":"notifications/progress", ...}
+//
+// The id and the time to wait stay from one connection to the next, and are what the next one asks
+// for. Only the goroutine that reads the stream uses it.
 type eventReader struct {
 	limit  int           // bytes of an event
 	lastID string        // of the last event, or of the last before it that had one
-	retry  time.Duration // that the server asked for; 0 if it did not
+	retry  time.Duration // the pause that the server asked for; 0 if it did not
 
-	connection io.Reader
-	buf        []byte // read from the connection
-	start      int    // of what line has not returned yet
-	first      bool   // no line of this connection was read
-	cr         bool   // the last line ended with CR: a LF that comes next belongs to it
+	connection  io.Reader
+	buf         []byte // read from the connection
+	start       int    // of what nextLine has not returned yet
+	isFirstLine bool   // no line of this connection was read
+	endedWithCR bool   // the last line did: an LF that comes next belongs to its end
 }
+
+// maxField is the room for the name of a field, beside the bytes of an event.
+const maxField = 64
 
 // resume goes on with another connection.
-func (e *eventReader) resume(r io.Reader) {
-	e.connection, e.buf, e.start, e.first, e.cr = r, e.buf[:0], 0, true, false
+func (e *eventReader) resume(connection io.Reader) {
+	e.connection = connection
+	e.buf, e.start = e.buf[:0], 0
+	e.isFirstLine, e.endedWithCR = true, false
 }
 
-// line returns the next line without its end, which is LF, CR or CRLF. It holds until the next call.
-func (e *eventReader) line() ([]byte, error) {
-	for searched := 0; ; { // bytes of unread that hold no end
-		unread := e.buf[e.start:]
-		if e.cr && len(unread) > 0 {
-			if e.cr = false; unread[0] == '\n' {
-				e.start++
-				continue
-			}
-		}
-		rest, _, ended := bytes.Cut(unread[searched:], []byte("\n"))
-		if end := bytes.IndexByte(rest, '\r'); end >= 0 {
-			rest, ended, e.cr = rest[:end], true, true
-		}
-		switch searched += len(rest); {
-		case searched > e.limit+64: // with the name of a field
-			return nil, &MessageTooLongError{e.limit}
-		case ended:
-			e.start += searched + 1
-			return unread[:searched], nil
-		}
-		if err := e.fill(); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// fill reads once, behind what line has not returned.
-func (e *eventReader) fill() error {
-	e.buf, e.start = e.buf[:copy(e.buf, e.buf[e.start:])], 0
-	if len(e.buf) == cap(e.buf) {
-		e.buf = append(make([]byte, 0, max(2*cap(e.buf), 4<<10)), e.buf...)
-	}
-	n, err := e.connection.Read(e.buf[len(e.buf):cap(e.buf)])
-	if e.buf = e.buf[:len(e.buf)+n]; n > 0 {
-		return nil // an error comes again
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// next returns the next event that has data, which is the caller's to keep. An event that breaks off is dropped.
+// next returns the next event that has data, which is the caller's to keep. An event that breaks
+// off is dropped, and so is its id: the server will send it again.
 func (e *eventReader) next() (name string, data []byte, err error) {
 	id := e.lastID
 	for {
-		line, err := e.line()
+		line, err := e.nextLine()
 		if err != nil {
 			return "", nil, err
 		}
-		if e.first {
-			line = bytes.TrimPrefix(line, []byte("\ufeff"))
-			e.first = false
-		}
-		if len(line) == 0 { // the end of the event
+		if len(line) == 0 {
+			// A blank line ends the event.
 			e.lastID = id
 			if data != nil {
 				return name, data, nil
@@ -178,29 +59,107 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 			name = ""
 			continue
 		}
+		// A line that begins with a colon is a comment, with a field that has no name.
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
-		switch string(field) { // empty: a comment
+		switch string(field) {
 		case "event":
 			name = string(value)
 		case "data":
-			if data == nil {
-				data = []byte{} // most events have one line: append makes room for exactly that
-			} else {
-				data = append(data, '\n')
-			}
-			if len(data)+len(value) > e.limit {
+			data = appendDataLine(data, value)
+			if len(data) > e.limit {
 				return "", nil, &MessageTooLongError{e.limit}
 			}
-			data = append(data, value...)
 		case "id":
-			if bytes.IndexByte(value, 0) < 0 {
+			hasNUL := bytes.IndexByte(value, 0) >= 0
+			if !hasNUL {
 				id = string(value)
 			}
 		case "retry":
-			if ms, err := strconv.ParseUint(string(value), 10, 31); err == nil {
-				e.retry = time.Duration(ms) * time.Millisecond
+			milliseconds, err := strconv.ParseUint(string(value), 10, 31)
+			if err == nil {
+				e.retry = time.Duration(milliseconds) * time.Millisecond
 			}
 		}
 	}
+}
+
+// appendDataLine adds a line to the data of an event, which is nil before the first one and never
+// nil after it. Most events have one line, for which append makes room exactly.
+func appendDataLine(data, line []byte) []byte {
+	if data == nil {
+		return append([]byte{}, line...)
+	}
+	data = append(data, '\n')
+	return append(data, line...)
+}
+
+// nextLine returns the next line without its end, which is LF, CR or CRLF. It holds until the next
+// call. A CR ends the line at once: the LF that may belong to it may come only with the next event.
+//
+// What is in buf may be a part of the line. The bytes that were searched for its end are not
+// searched again when more has come, so that a line of megabytes takes time in proportion to its
+// length.
+func (e *eventReader) nextLine() ([]byte, error) {
+	searched := 0
+	for {
+		if e.endedWithCR && e.start < len(e.buf) {
+			e.endedWithCR = false
+			if e.buf[e.start] == '\n' {
+				e.start++
+			}
+		}
+		unread := e.buf[e.start:]
+		length := searched + lineLength(unread[searched:])
+		if length > e.limit+maxField {
+			return nil, &MessageTooLongError{e.limit}
+		}
+		if length < len(unread) {
+			e.start += length + 1
+			e.endedWithCR = unread[length] == '\r'
+			line := unread[:length]
+			if e.isFirstLine {
+				e.isFirstLine = false
+				line = bytes.TrimPrefix(line, []byte("\ufeff"))
+			}
+			return line, nil
+		}
+		searched = length
+		err := e.fill()
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// lineLength returns how many bytes stand before the first end of a line, all if there is none. Two
+// searches for one byte each are faster than one for both.
+func lineLength(text []byte) int {
+	if end := bytes.IndexByte(text, '\n'); end >= 0 {
+		text = text[:end]
+	}
+	if end := bytes.IndexByte(text, '\r'); end >= 0 {
+		text = text[:end]
+	}
+	return len(text)
+}
+
+// fill reads once from the connection. What nextLine has not returned moves to the front of buf.
+func (e *eventReader) fill() error {
+	rest := copy(e.buf, e.buf[e.start:])
+	e.buf, e.start = e.buf[:rest], 0
+	if len(e.buf) == cap(e.buf) {
+		larger := make([]byte, 0, max(2*cap(e.buf), 4<<10))
+		e.buf = append(larger, e.buf...)
+	}
+	n, err := e.connection.Read(e.buf[len(e.buf):cap(e.buf)])
+	e.buf = e.buf[:len(e.buf)+n]
+	if n > 0 {
+		// An error beside what was read is returned again by the next Read.
+		return nil
+	}
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

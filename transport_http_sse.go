@@ -17,8 +17,12 @@ import (
 	"time"
 )
 
-// SSE carries messages over HTTP+SSE (MCP 2024-11-05, transports): the server's come on one stream of events, whose
-// first names the address where the client's are to be posted. The connection ends with the stream.
+// SSE carries messages over HTTP+SSE (MCP 2024-11-05, transports). The server's messages come on
+// one stream of events, whose first event names the address where the client's are to be posted.
+// The connection ends with the stream.
+//
+// The one goroutine that calls Read reads the stream. Each Write posts its message on a goroutine
+// of its own, which Close waits for.
 type SSE struct {
 	lifetime
 	stream   HTTP           // with its defaults
@@ -27,15 +31,16 @@ type SSE struct {
 	events   eventReader    // of the response; only Read uses it
 }
 
-// StartSSE opens the stream, and waits for the address, which must be of the same origin. It returns an *SSE. ctx
-// bounds the beginning. The error is an *HTTPError, or the cause of ctx.
-func (h *HTTP) StartSSE(ctx context.Context) (Transport, error) {
+// StartSSE opens the stream, and waits for the address, which must be of the same origin. It
+// returns an *SSE. ctx bounds the beginning. The error is an *HTTPError, or the cause of ctx.
+func (h HTTP) StartSSE(ctx context.Context) (Transport, error) {
 	s := &SSE{stream: h.withDefaults()}
 	s.events.limit = s.stream.MaxMessage
 	s.life, s.end = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.end(nil) })
 	err := s.open()
-	if !stop() {
+	isInTime := stop()
+	if !isInTime {
 		err = context.Cause(ctx)
 	}
 	if err != nil {
@@ -45,11 +50,14 @@ func (h *HTTP) StartSSE(ctx context.Context) (Transport, error) {
 	return s, nil
 }
 
-func (s *SSE) open() (err error) {
-	if s.response, err = s.stream.openStream(s.life, nil, ""); err != nil {
+// open opens the stream and reads it as far as the address.
+func (s *SSE) open() error {
+	response, err := s.stream.openStream(s.life, nil, "")
+	if err != nil {
 		return err
 	}
-	s.events.resume(s.response.Body)
+	s.response = response
+	s.events.resume(response.Body)
 	for {
 		name, data, err := s.events.next()
 		if err != nil {
@@ -61,16 +69,20 @@ func (s *SSE) open() (err error) {
 	}
 }
 
-// setEndpoint sets the address for messages.
+// setEndpoint sets the address for messages, which may be relative to the address of the stream.
+// One of another origin is refused: the headers, with their keys, would be sent to whom the user
+// did not name.
 func (s *SSE) setEndpoint(address string) error {
 	here := s.response.Request.URL
 	there, err := here.Parse(address)
 	if err != nil {
-		return s.stream.connectionError(fmt.Errorf("its endpoint for messages is not a URL: %s", oneLine([]byte(address))))
+		err = fmt.Errorf("its endpoint for messages is not a URL: %s", oneLine([]byte(address)))
+		return s.stream.connectionError(err)
 	}
 	if there.Scheme != here.Scheme || !strings.EqualFold(there.Host, here.Host) {
-		other := &HTTP{URL: there.String()}
-		return s.stream.connectionError(fmt.Errorf("its endpoint for messages, %s, is of another origin", other))
+		err = fmt.Errorf("its endpoint for messages, %s, is of another origin",
+			HTTP{URL: there.String()})
+		return s.stream.connectionError(err)
 	}
 	there.User = here.User
 	s.posts = s.stream
@@ -78,7 +90,8 @@ func (s *SSE) setEndpoint(address string) error {
 	return nil
 }
 
-// Read returns the next message. The error wraps io.EOF when the stream has ended.
+// Read returns the next message. The error wraps io.EOF when the stream has ended. It is never
+// io.EOF itself, after which the server could still read: with the stream, the session is over.
 func (s *SSE) Read() ([]byte, error) {
 	for {
 		name, data, err := s.events.next()
@@ -88,40 +101,51 @@ func (s *SSE) Read() ([]byte, error) {
 		case errors.As(err, new(*MessageTooLongError)):
 			return nil, err
 		case err != nil:
-			return nil, fmt.Errorf("%s: the stream has ended (%v): %w", &s.stream, err, io.EOF)
-		case (name == "" || name == "message") && len(data) > 0:
+			return nil, fmt.Errorf("%s: the stream has ended (%v): %w", s.stream, err, io.EOF)
+		case isMessageEvent(name, data):
 			return data, nil
 		}
 	}
 }
 
-// Write posts one message. The answer comes to Read.
+// Write posts one message. The answer comes to Read, mostly a moment before the server accepts the
+// POST, and sometimes long before it: Conn then ends ctx with ErrAnswered, and Write returns. The
+// POST is given tailTime more, so that its connection can be used again.
 func (s *SSE) Write(ctx context.Context, m Outgoing) error {
 	if !s.enter() {
 		return net.ErrClosed
 	}
 	defer s.work.Done()
-	sender := ctx
-	ctx, cancel := context.WithCancel(withValues{s.life, sender})
-	defer cancel()
-	defer context.AfterFunc(sender, func() {
-		if context.Cause(sender) == ErrAnswered { // servers accept a message a moment after they have answered it
-			time.AfterFunc(tailTime, cancel)
-		} else {
-			cancel()
-		}
-	})()
+	post, cancel := context.WithCancel(withValues{s.life, ctx})
+	accepted := make(chan error, 1)
+	s.work.Go(func() {
+		defer cancel()
+		accepted <- s.post(post, cancel, m)
+	})
+	select {
+	case err := <-accepted:
+		return err
+	case <-ctx.Done():
+	}
+	if context.Cause(ctx) == ErrAnswered {
+		time.AfterFunc(tailTime, cancel)
+	} else {
+		cancel()
+	}
+	return context.Cause(ctx)
+}
+
+// post posts a message, and returns an error unless the server accepts it.
+func (s *SSE) post(ctx context.Context, cancel context.CancelFunc, m Outgoing) error {
 	header := maps.Clone(s.posts.Header)
 	header.Set("Content-Type", "application/json")
 	response, err := s.posts.do(ctx, http.MethodPost, nil, header, m.Text)
-	if ctx.Err() != nil {
-		err = cmp.Or(context.Cause(sender), context.Cause(ctx))
-	}
 	if err != nil {
-		return err
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	defer response.Body.Close()
 	if response.StatusCode/100 != 2 {
+		// Of a body that breaks off, the beginning is enough for the error.
 		body, _ := readBody(response, s.posts.MaxMessage)
 		return s.posts.statusError(response, body)
 	}

@@ -233,7 +233,7 @@ func TestHTTPAnsweredElsewhere(t *testing.T) {
 					asked <- string(m.ID)
 					htReply(hangs)(w, r, m)
 				}))
-				c, err := Connect(t.Context(), (&HTTP{URL: "http://memory/", Client: client}).Start,
+				c, err := Connect(t.Context(), HTTP{URL: "http://memory/", Client: client}.Start,
 					&ClientOptions{Protocol: "2025-11-25"})
 				assert.NilError(t, err)
 				defer c.Close()
@@ -292,7 +292,7 @@ func TestHTTPLists(t *testing.T) {
 				rest(w, r, m)
 			})
 			warnings := make(chan string, 10)
-			c, err := Connect(t.Context(), (&HTTP{URL: "http://memory/", Client: client, MaxMessage: 10_000}).Start,
+			c, err := Connect(t.Context(), HTTP{URL: "http://memory/", Client: client, MaxMessage: 10_000}.Start,
 				&ClientOptions{Protocol: "2025-11-25", Warn: func(text string) { warnings <- text }})
 			assert.NilError(t, err)
 			defer c.Close()
@@ -417,7 +417,7 @@ type htPeer struct {
 }
 
 // htOpen starts a transport.
-func htOpen(t *testing.T, h *HTTP) *htPeer {
+func htOpen(t *testing.T, h HTTP) *htPeer {
 	transport, err := h.Start(t.Context())
 	assert.NilError(t, err)
 	return htRun(t, transport)
@@ -556,7 +556,7 @@ func (e htEra) call(id int) string {
 }
 
 // open opens a transport to a server on loopback.
-func (e htEra) open(h *HTTP, script htScript) (*htPeer, *htServer) {
+func (e htEra) open(h HTTP, script htScript) (*htPeer, *htServer) {
 	s := htServe(e.T, script)
 	h.URL = s.URL + "/mcp"
 	if e.stateless {
@@ -607,7 +607,7 @@ func TestHTTPBroken(t *testing.T) {
 		}
 	}
 	htEras(t, func(e htEra) {
-		p, s := e.open(&HTTP{}, nil)
+		p, s := e.open(HTTP{}, nil)
 		for want, script := range map[string]htScript{
 			"EOF":                  htReply(htGone),
 			": unexpected EOF":     htReply("json\nContent-Length: 1000\n\n" + htResult("2") + htBreak),
@@ -741,7 +741,7 @@ func (p *htPlayer) start(start func(context.Context) (Transport, error)) error {
 
 // command runs one command. The outcome is a list of lines.
 func (p *htPlayer) command(word, text string) (outcome []string) {
-	h := &HTTP{URL: "http://s3cret:s3cret@memory/mcp?key=s3cret", Client: p.client, MaxMessage: p.limit}
+	h := HTTP{URL: "http://s3cret:s3cret@memory/mcp?key=s3cret", Client: p.client, MaxMessage: p.limit}
 	h.Header = http.Header{
 		"Authorization": {"Bearer s3cret"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}, "Host": {"mcp.example"},
 	}
@@ -949,7 +949,7 @@ func TestHTTPSecrets(t *testing.T) {
 		"?key=s3cret":        "s3cret",
 		"http://127.0.0.1/":  "\ns3cret", // an invalid header
 	} {
-		p := htOpen(t, &HTTP{URL: address, Header: http.Header{"Authorization": {"Bearer " + token}}})
+		p := htOpen(t, HTTP{URL: address, Header: http.Header{"Authorization": {"Bearer " + token}}})
 		for _, e := range chatErrorTree(p.fails(initializeLine)) {
 			assert.Check(t, !strings.Contains(fmt.Sprintf("%v %+v", e, e), "s3cret"), "%s: %v", address, e)
 		}
@@ -972,14 +972,14 @@ func TestHTTPTLS(t *testing.T) {
 		{strings.Replace(plain.URL, "http", "https", 1), "HTTP response to HTTPS client", 0},
 		{strings.Replace(secure.URL, "https", "http", 1), "HTTP request to an HTTPS server", 400},
 	} {
-		p := htOpen(t, &HTTP{URL: c.url})
+		p := htOpen(t, HTTP{URL: c.url})
 		err := p.fails(htModern(1, "server/discover", ""))
 		assert.ErrorContains(t, err, c.want)
 		assert.Equal(t, err.Status, c.status)
 		p.close()
 	}
 	client := secure.Client()
-	p := htOpen(t, &HTTP{URL: secure.URL, Client: client})
+	p := htOpen(t, HTTP{URL: secure.URL, Client: client})
 	p.say(htModern(1, "server/discover", ""), htResult("1"))
 	p.close()
 	client.CloseIdleConnections()
@@ -1021,7 +1021,7 @@ func TestHTTPTooLong(t *testing.T) {
 	part := strings.Repeat("x", 1000)
 	bomb := strings.Repeat("a", limit)
 	htEras(t, func(e htEra) {
-		p, s := e.open(&HTTP{MaxMessage: limit}, nil)
+		p, s := e.open(HTTP{MaxMessage: limit}, nil)
 		for _, good := range []htScript{
 			htReply(htJSON(exact(limit))),
 			htReply(htSSE(htEvent(exact(limit)))),
@@ -1059,13 +1059,14 @@ func TestHTTPTooLong(t *testing.T) {
 			assert.Assert(e, !err.Lost(), "it would come again")
 			assert.Equal(e, len(s.all()), before+1, "%d: it is not resumed either", i)
 		}
-		p, s = e.open(&HTTP{MaxMessage: math.MaxInt}, htReplies(htOK(), htSSE(htEvent(htResult("3")))))
+		p, s = e.open(HTTP{MaxMessage: math.MaxInt}, htReplies(htOK(), htSSE(htEvent(htResult("3")))))
 		p.say(e.call(2), htResult("2"))
 		p.say(e.call(3), htResult("3"))
 	})
 }
 
-// TestHTTPOneConnection: calls one after the other take one connection, with answers of either kind and with refusals.
+// TestHTTPOneConnection: calls one after the other take one connection, whatever the answers and refusals are. Only
+// where an answer was in a stream may the next call come before the end of that stream, and take another one.
 func TestHTTPOneConnection(t *testing.T) {
 	htEras(t, func(e htEra) {
 		var replies []string
@@ -1074,7 +1075,7 @@ func TestHTTPOneConnection(t *testing.T) {
 				htSSE(htEvent(htResult("2")), ": the end\n\n"), "400 json\n\n"+htError("2"),
 				"503 json\n\n"+strings.Repeat("no", 10000), "202")
 		}
-		p, s := e.open(&HTTP{}, htReplies(replies...))
+		p, s := e.open(HTTP{}, htReplies(replies...))
 		for i := range replies {
 			if i%12 < 6 {
 				_ = p.write(e.call(2))
@@ -1087,7 +1088,7 @@ func TestHTTPOneConnection(t *testing.T) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		assert.Equal(e, s.conns, 1)
+		assert.Check(e, s.conns <= 4, "%d connections", s.conns)
 	})
 }
 
@@ -1108,7 +1109,7 @@ func TestHTTPClose(t *testing.T) {
 		ended <- struct{}{}
 	}
 	s := htServe(t, htSession("s", script, script))
-	p := htOpen(t, &HTTP{URL: s.URL}).handshake()
+	p := htOpen(t, HTTP{URL: s.URL}).handshake()
 	const writes = 30
 	var failed []<-chan error
 	for i := range writes {
@@ -1129,7 +1130,7 @@ func TestHTTPClose(t *testing.T) {
 	assert.ErrorIs(t, err, net.ErrClosed)
 	requests := s.requests()
 	assert.Equal(t, requests[len(requests)-1], "DELETE")
-	unused, err := (&HTTP{URL: "http://127.0.0.1:1"}).Start(t.Context())
+	unused, err := HTTP{URL: "http://127.0.0.1:1"}.Start(t.Context())
 	assert.NilError(t, err)
 	assert.NilError(t, unused.Close())
 }
@@ -1138,7 +1139,7 @@ func TestHTTPClose(t *testing.T) {
 // over. A server that does not answer the end of the session is waited for a moment.
 func TestHTTPCloseWaits(t *testing.T) {
 	checkLeaks(t)
-	starts := map[string]func(*HTTP, context.Context) (Transport, error){"s": (*HTTP).Start, "sse": (*HTTP).StartSSE}
+	starts := map[string]func(HTTP, context.Context) (Transport, error){"s": HTTP.Start, "sse": HTTP.StartSSE}
 	for name, start := range starts {
 		synctest.Test(t, func(t *testing.T) {
 			s, client := htInMemory(htSession(name, func(w http.ResponseWriter, r *http.Request, m htMessage) {
@@ -1146,7 +1147,7 @@ func TestHTTPCloseWaits(t *testing.T) {
 			}, func(_ http.ResponseWriter, r *http.Request, _ htMessage) { <-r.Context().Done() }))
 			var left atomic.Int32
 			slow := &http.Client{Transport: htSlow{client.Transport, &left}}
-			transport, err := start(&HTTP{URL: "http://memory/", Client: slow}, t.Context())
+			transport, err := start(HTTP{URL: "http://memory/", Client: slow}, t.Context())
 			assert.NilError(t, err)
 			p := htRun(t, transport)
 			if name == "s" {
@@ -1166,7 +1167,7 @@ func TestHTTPCloseWaits(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		s, client := htInMemory(htSession("s", nil, nil))
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client}).handshake()
+		p := htOpen(t, HTTP{URL: "http://memory/", Client: client}).handshake()
 		s.set(func(_ http.ResponseWriter, r *http.Request, _ htMessage) { <-r.Context().Done() })
 		begun := time.Now()
 		p.close()
@@ -1208,12 +1209,12 @@ func TestHTTPCloseConnections(t *testing.T) {
 	}
 	s.Start()
 	keep := func(h HTTP) { h.Client.Transport.(*http.Transport).IdleConnTimeout = 0 } // else it would close them, later
-	p := htOpen(t, &HTTP{URL: s.URL})
+	p := htOpen(t, HTTP{URL: s.URL})
 	keep(p.Transport.(*StreamableHTTP).server)
 	p.say(htModern(2, "tools/list", ""), htResult("2"))
 	p.close()
 	<-closed
-	old, err := (&HTTP{URL: s.URL}).StartSSE(t.Context())
+	old, err := HTTP{URL: s.URL}.StartSSE(t.Context())
 	assert.NilError(t, err)
 	keep(old.(*SSE).stream)
 	p = htRun(t, old)
@@ -1229,7 +1230,7 @@ func TestHTTPCloseUnread(t *testing.T) {
 	for _, reply := range []string{htOK(), "400 json\n\n" + htError(""), htSSE(htEvent(htResult("9")))} {
 		synctest.Test(t, func(t *testing.T) {
 			_, client := htInMemory(htReply(reply))
-			transport, err := (&HTTP{URL: "http://memory/", Client: client}).Start(t.Context())
+			transport, err := HTTP{URL: "http://memory/", Client: client}.Start(t.Context())
 			assert.NilError(t, err)
 			p := &htPeer{Transport: transport, t: t}
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -1245,22 +1246,22 @@ func TestHTTPCloseUnread(t *testing.T) {
 	}
 }
 
-// TestHTTPTail: a stream that stays open behind the answer is not followed; it is closed after a moment, in which its
-// end may come. The end of the sender's ctx, which the answer brings about, does not end it.
+// TestHTTPTail: a stream that stays open behind the answer does not keep the call. The stream is closed after a moment,
+// in which its end may come. The end of the sender's ctx, which the answer brings about, does not end it.
 func TestHTTPTail(t *testing.T) {
 	checkLeaks(t)
 	synctest.Test(t, func(t *testing.T) {
-		ended := 0
+		cut := 0
 		_, client := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
 			htReply(htSSE(htEvent(htResult("$id"))))(w, r, m)
 			select {
 			case <-time.After(time.Duration(m.ID[0]-'1') * tailTime / 2):
 				htReply(htSSE(": the end\n\n"))(w, r, m)
 			case <-r.Context().Done():
-				ended++
+				cut++
 			}
 		})
-		p := htOpen(t, &HTTP{URL: "http://memory/", Client: client})
+		p := htOpen(t, HTTP{URL: "http://memory/", Client: client})
 		for i := range 4 {
 			begun := time.Now()
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -1268,12 +1269,35 @@ func TestHTTPTail(t *testing.T) {
 			p.expect(htResult(fmt.Sprint(i + 1)))
 			cancel(ErrAnswered)
 			assert.NilError(t, <-failed)
-			assert.Equal(t, time.Since(begun), min(time.Duration(i)*tailTime/2, tailTime))
+			assert.Equal(t, time.Since(begun), time.Duration(0))
+			time.Sleep(2 * tailTime)
 		}
+		assert.Equal(t, cut, 1)
 		p.close()
-		synctest.Wait()
-		assert.Equal(t, ended, 1)
 	})
+}
+
+// TestHTTPTailClient: so it is with the calls of a Client, whatever carries them.
+func TestHTTPTailClient(t *testing.T) {
+	checkLeaks(t)
+	id := `{"jsonrpc":"2.0","id":$id,"result":`
+	for _, protocol := range []string{statelessRevision, "2025-11-25"} {
+		synctest.Test(t, func(t *testing.T) {
+			answer := func(w http.ResponseWriter, r *http.Request, m htMessage) {
+				result := map[string]string{"server/discover": discoveryResult, "tools/call": `{"content":[]}`}[m.Method]
+				htReply(htSSE(htEvent(id+result+`}`))+htHold)(w, r, m)
+			}
+			_, client := htInMemory(htSession("s", nil, answer))
+			h := HTTP{URL: "http://memory/", Client: client}
+			c, err := Connect(t.Context(), h.Start, &ClientOptions{Protocol: protocol})
+			assert.NilError(t, err)
+			defer c.Close()
+			begun := time.Now()
+			_, err = c.CallTool(t.Context(), "t", nil, nil)
+			assert.NilError(t, err)
+			assert.Equal(t, time.Since(begun), time.Duration(0))
+		})
+	}
 }
 
 // TestHTTP2: the same over one connection of HTTP/2.
@@ -1295,7 +1319,7 @@ func TestHTTP2(t *testing.T) {
 	s.StartTLS()
 	client := s.Client()
 	defer client.CloseIdleConnections()
-	p := htOpen(t, &HTTP{URL: s.URL, Client: client}).handshake()
+	p := htOpen(t, HTTP{URL: s.URL, Client: client}).handshake()
 	p.expect(htResult("9"))
 	for range 10 {
 		p.say(htCall(2), htResult("2"))
@@ -1314,7 +1338,7 @@ func TestHTTPAtOnce(t *testing.T) {
 	htEras(t, func(e htEra) {
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 10}}
 		defer client.CloseIdleConnections()
-		p, _ := e.open(&HTTP{Client: client}, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		p, _ := e.open(HTTP{Client: client}, func(w http.ResponseWriter, r *http.Request, m htMessage) {
 			if len(m.ID)%2 == 0 {
 				htReply(htSSE(htEvent(`{"jsonrpc":"2.0","method":"$id"}`), htEvent(htResult("$id"))))(w, r, m)
 				return
@@ -1351,7 +1375,7 @@ func TestHTTPEarlyAnswer(t *testing.T) {
 		htReply("413 json\nConnection: close\n\n"+htError(""))(w, r, htMessage{})
 	}))
 	defer s.Close()
-	p := htOpen(t, &HTTP{URL: s.URL})
+	p := htOpen(t, HTTP{URL: s.URL})
 	defer p.close()
 	message := htModern(2, "tools/call", `"name":"t","arguments":{"a":"`+strings.Repeat("x", 8<<20)+`"}`)
 	if err := p.write(message); err != nil {
@@ -1472,7 +1496,7 @@ func TestHTTPParamsClient(t *testing.T) {
 		})
 		var warnings []string
 		warn := func(text string) { warnings = append(warnings, text) }
-		c, err := Connect(t.Context(), (&HTTP{URL: s.URL}).Start, &ClientOptions{Protocol: revision, Warn: warn})
+		c, err := Connect(t.Context(), HTTP{URL: s.URL}.Start, &ClientOptions{Protocol: revision, Warn: warn})
 		assert.NilError(t, err)
 		list := func(listed ...string) (names []string) {
 			t.Helper()
@@ -1579,7 +1603,7 @@ func FuzzParams(f *testing.F) {
 			value = map[string]any{step: value}
 		}
 		params := paramHeaders{make(map[string]string), make(map[string]bool)}
-		err := params.find(schema, value, "", true)
+		err := params.visit(param{schema: schema, value: value, isReachable: true})
 		isPrimitive := slices.Contains([]string{"string", "integer", "boolean"}, kind)
 		switch {
 		case isValue:
@@ -1643,7 +1667,7 @@ func TestSSE(t *testing.T) {
 			}
 		}))
 		user := strings.Replace(s.URL, "http://", "http://me:s3cret@", 1)
-		transport, err := (&HTTP{URL: user + "/sse?key=1", Header: http.Header{"X-Key": {"k"}}}).StartSSE(t.Context())
+		transport, err := HTTP{URL: user + "/sse?key=1", Header: http.Header{"X-Key": {"k"}}}.StartSSE(t.Context())
 		assert.NilError(t, err)
 		p := htRun(t, transport)
 		for _, id := range []string{"1", `"a"`} {
@@ -1686,7 +1710,7 @@ func TestSSEClient(t *testing.T) {
 			send()
 		}
 	}))
-	h := &HTTP{URL: s.URL + "/deep/sse"}
+	h := HTTP{URL: s.URL + "/deep/sse"}
 	c, err := Connect(t.Context(), h.StartSSE, &ClientOptions{Protocol: "2024-11-05"})
 	assert.NilError(t, err)
 	_, err = c.CallTool(t.Context(), "t", nil, nil)
@@ -1720,13 +1744,13 @@ func TestSSEAnswered(t *testing.T) {
 				}
 			}
 		})
-		transport, err := (&HTTP{URL: "http://memory/", Client: client}).StartSSE(t.Context())
+		transport, err := HTTP{URL: "http://memory/", Client: client}.StartSSE(t.Context())
 		assert.NilError(t, err)
 		c := NewConn(transport, Handler{})
 		defer c.Close()
 		begun := time.Now()
 		assert.NilError(t, c.Call(t.Context(), "initialize", nil, nil))
-		assert.Check(t, time.Since(begun) <= tailTime)
+		assert.Equal(t, time.Since(begun), time.Duration(0))
 	})
 }
 
@@ -1735,7 +1759,7 @@ func TestSSEAnswered(t *testing.T) {
 func TestSSEEnds(t *testing.T) {
 	checkLeaks(t)
 	s := htServe(t, htReply(htSSE(htEndpoint("/x"))))
-	transport, err := (&HTTP{URL: s.URL}).StartSSE(t.Context())
+	transport, err := HTTP{URL: s.URL}.StartSSE(t.Context())
 	assert.NilError(t, err)
 	for range 2 {
 		_, err = transport.Read()
@@ -1745,7 +1769,7 @@ func TestSSEEnds(t *testing.T) {
 	assert.NilError(t, transport.Close())
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrNoProgress)
-	_, err = (&HTTP{URL: s.URL}).StartSSE(ctx)
+	_, err = HTTP{URL: s.URL}.StartSSE(ctx)
 	assert.Equal(t, err, io.ErrNoProgress)
 }
 
