@@ -1,5 +1,5 @@
 // host.go - many servers, one toolbox.
-// Needs: Go 1.25, json, rpc, transport_stdio, transport_http, mcp, mistral, functions.
+// Needs: Go 1.25, json, rpc, lines, transport_stdio, transport_http, mcp, mistral, functions.
 // SPDX-License-Identifier: 0BSD
 
 package main

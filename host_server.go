@@ -1,5 +1,5 @@
 // host_server.go - a server: what describes it, and how it is started, and started again when it has ended.
-// Needs: Go 1.25, json, rpc, transport_stdio, transport_http, mcp, mistral, functions.
+// Needs: Go 1.25, json, rpc, lines, transport_stdio, transport_http, mcp, mistral, functions.
 // SPDX-License-Identifier: 0BSD
 
 package main

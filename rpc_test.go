@@ -171,7 +171,7 @@ func TestStuckWrite(t *testing.T) {
 			c, peer := halfDeaf(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			for range fill { // the first is being written; from the second on, a Write waits for room
-				assert.NilError(t, c.Notify(ctx, "n", strings.Repeat("x", maxOut)))
+				assert.NilError(t, c.Notify(ctx, "n", strings.Repeat("x", maxUnwritten)))
 				synctest.Wait()
 			}
 			first, second := start(c, ctx), start(c, ctx)
@@ -383,7 +383,7 @@ func TestFlood(t *testing.T) {
 	c, peer := newRawPeer(t, Handler{Request: echo})
 	for i := 0; c.life.Err() == nil; i++ {
 		peer.Write(c.life, outgoing(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)))
-		assert.Assert(t, i < (maxWaiting+maxOut)/40+2*maxServing)
+		assert.Assert(t, i < (maxWaiting+maxUnwritten)/40+2*maxServing)
 	}
 	assert.ErrorContains(t, c.Call(t.Context(), "m", nil, nil), "does not read the answers")
 	c.Close()

@@ -1,5 +1,5 @@
 // transport_stdio_unix.go - process groups on Unix.
-// Needs: Go 1.25, json, rpc.
+// Needs: Go 1.25, json, rpc, lines.
 // SPDX-License-Identifier: 0BSD
 
 //go:build unix
@@ -18,21 +18,27 @@ import (
 	"syscall"
 )
 
-// writeAtOnce returns a func that writes what the pipe takes without waiting. It must not be called concurrently.
+// writeAtOnce returns a func that writes what the pipe takes without waiting; see Lines.WriteAtOnce.
+// It must not be called concurrently. (*os.File).Write would wait until the pipe has taken all.
 func writeAtOnce(pipe *os.File) func([]byte) (int, error) {
-	raw, _ := pipe.SyscallConn() // fails only for nil
+	// It fails only for a file that is nil.
+	raw, _ := pipe.SyscallConn()
 	var text []byte
 	var n int
 	var failed error
-	write := func(fd uintptr) bool { // made once: it would be an allocation in every call
+	// It returns true in any case, as after false the poller would wait until there is room and call
+	// it again. It is made only once, as it would be an allocation in every call.
+	write := func(fd uintptr) bool {
 		n, failed = syscall.Write(int(fd), text)
 		return true
 	}
 	return func(p []byte) (int, error) {
 		text = p
 		err := raw.Write(write)
-		text = nil // it may be large
-		if err == nil && failed != syscall.EAGAIN && failed != syscall.EINTR {
+		// The text may be large, and must not be kept from the garbage collector.
+		text = nil
+		wouldWait := failed == syscall.EAGAIN || failed == syscall.EINTR
+		if err == nil && !wouldWait {
 			err = failed
 		}
 		return max(n, 0), err
@@ -42,10 +48,12 @@ func writeAtOnce(pipe *os.File) func([]byte) (int, error) {
 // processGroup is a process and what it started, as far as that has not left it.
 type processGroup struct{ leader *os.Process }
 
-// prepare makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which goes to the whole
-// foreground group, is for us alone to handle. If the thread that starts the process ends first, as when we are
-// killed, the server gets SIGTERM. Only Linux and FreeBSD do that: elsewhere SysProcAttr does not have the field, and
-// the server must end with its stdin.
+// prepare makes the process the leader of a group of its own. So a Ctrl-C on the terminal, which goes
+// to the whole foreground group, is for us alone to handle.
+//
+// If we are killed, nobody ends the server: so it gets SIGTERM when the thread that started it ends.
+// Only Linux and FreeBSD do that. Elsewhere SysProcAttr does not have the field, and the server must
+// end with its stdin.
 func (g *processGroup) prepare(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if signal := reflect.ValueOf(c.SysProcAttr).Elem().FieldByName("Pdeathsig"); signal.IsValid() {
@@ -62,28 +70,44 @@ func (g *processGroup) kill() { _ = syscall.Kill(-g.leader.Pid, syscall.SIGKILL)
 
 func (g *processGroup) close() {}
 
-// alive reports whether any process of the group is running, once its leader has been reaped. It reaps those that have
-// become our children, as all orphans do if we are process 1 of a container. Signals reach zombies, too, as long as
-// their parent does not wait for them: only the /proc of Linux tells.
+// alive reports whether any process of the group is running, after its leader has ended and been
+// waited for.
+//
+// If we are process 1 of a container, all orphans become our children. Those of the group that have
+// ended are zombies until we wait for them, which alive does last, so that none that it has seen as a
+// zombie stays (TestCloseAsInit).
 func (g *processGroup) alive() bool {
-	defer func() { // last: none that was seen as a zombie may stay (TestCloseAsInit)
-		for zombie := g.leader.Pid; zombie > 0; {
-			zombie, _ = syscall.Wait4(-g.leader.Pid, nil, syscall.WNOHANG, nil)
-		}
-	}()
+	defer g.reap()
+	// A signal reaches zombies, too. So where the group still takes one, only /proc tells whether a
+	// process of it is running. Systems without /proc have to believe the signal.
 	if syscall.Kill(-g.leader.Pid, 0) != nil {
 		return false
 	}
 	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range processes {
-		text, _ := os.ReadFile(file) // nothing if it has just ended
-		// Its id, (its name), state, parent, group: the name may hold anything.
-		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if len(fields) > 2 && fields[2] == strconv.Itoa(g.leader.Pid) && fields[0] != "Z" && fields[0] != "X" {
-			return true
+	return len(processes) == 0 || slices.ContainsFunc(processes, g.runs)
+}
+
+// runs reports whether a process is of the group and no zombie. It reads the process's file in /proc,
+// which has its id, its name in brackets, its state, its parent and its group, and then more. The
+// name may hold anything. The file is gone if the process has just ended.
+func (g *processGroup) runs(statFile string) bool {
+	text, _ := os.ReadFile(statFile)
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 3 || fields[2] != strconv.Itoa(g.leader.Pid) {
+		return false
+	}
+	ended := fields[0] == "Z" || fields[0] == "X"
+	return !ended
+}
+
+// reap waits for the processes of the group that have ended and are our children.
+func (g *processGroup) reap() {
+	for {
+		zombie, _ := syscall.Wait4(-g.leader.Pid, nil, syscall.WNOHANG, nil)
+		if zombie <= 0 {
+			return
 		}
 	}
-	return len(processes) == 0
 }
 
 func isSafeVariable(name string) bool {
