@@ -41,7 +41,7 @@ func (p *program) addLogins() {
 		l := &login{program: p, server: s}
 		guard := &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()}
 		l.oauth = &OAuth{Resource: s.URL, Base: guard, Client: c.Client, MetadataURL: c.MetadataURL,
-			ClientName: "mcpagent", Scopes: c.Scopes, Secret: func(text string) { p.secrets.Add("[secret]", text) }}
+			ClientName: "mcpagent", ExtraScopes: c.Scopes, Secret: func(text string) { p.secrets.Add("[secret]", text) }}
 		if file, err := newLoginFile(s.URL, c); err == nil { // a machine may have no home: then it is for this run
 			l.oauth.Store = file
 		}
@@ -360,7 +360,7 @@ func (p *program) whoAmI(_ context.Context, args []string) error {
 		if u, err := url.Parse(l.Resource); err == nil {
 			p.secrets.AddURL(u)
 		}
-		scopes, until, refresh := append([]string{}, l.Token.Scopes...), "not known", l.Token.Refresh != ""
+		scopes, until, refresh := append([]string{}, l.Token.GrantedScopes...), "not known", l.Token.Refresh != ""
 		list = append(list, map[string]any{"server": l.Resource, "issuer": l.Token.Issuer, "scopes": scopes,
 			"expiry": l.Token.Expiry, "refresh": refresh})
 		if !l.Token.Expiry.IsZero() {

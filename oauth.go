@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net"
@@ -25,351 +24,435 @@ import (
 	"time"
 )
 
-// OAuth is an http.RoundTripper that authorises the requests to one protected server, the resource (MCP 2026-07-28,
-// authorization). It sends each with an access token. Where the server refuses that (401, or 403 insufficient_scope),
-// it gets another one and sends the request again, which needs the request's GetBody. One flow runs at a time, however
-// many requests wait for it; it goes on when they have given up, until Close.
+// OAuth is an http.RoundTripper that authorises the requests to one protected server, the resource
+// (MCP 2026-07-28, authorization). It sends each request with an access token. Where the server
+// refuses that (401, or 403 insufficient_scope), OAuth gets another token and sends the request
+// again, which needs the request's GetBody.
+//
+// Getting a token is a flow. The chapters of this file tell what happens in it, in this order:
+//
+//  1. The server refuses a request with a challenge.
+//  2. A flow begins: a login, in four steps.
+//  3. The metadata of the resource names the authorization server.
+//  4. The metadata of the authorization server names its endpoints.
+//  5. The client is known there, or is registered.
+//  6. The person agrees, and the browser brings back a code.
+//  7. The token endpoint gives a token for the code. Chapter 1 sends the request with it.
+//  8. A token that expires is refreshed, without a person.
+//  9. One flow runs at a time, and what it gets is stored.
+//  10. A program logs in without a request, and closes.
 //
 // Set the exported fields before the first request.
 type OAuth struct {
-	Resource string            // URL of the protected server; requests to other origins get no token
-	Base     http.RoundTripper // makes all requests, as an OAuthGuard does safely; nil: http.DefaultTransport
+	Resource string            // URL of the protected server; other origins get no token
+	Base     http.RoundTripper // makes all requests, as an OAuthGuard; nil: http.DefaultTransport
 
-	Client      OAuthClient // registered beforehand; its Issuer says where. No ID: see MetadataURL
-	MetadataURL string      // of its Client ID Metadata Document; empty: it has none, and is registered
+	Client      OAuthClient // registered beforehand, with the Issuer; no ID: there is none
+	MetadataURL string      // of the Client ID Metadata Document; empty: there is none
 	ClientName  string      // for a registration
-	Scopes      []string    // asked for besides those that the server names
+	ExtraScopes []string    // requested besides those that the server names
 
-	// Grant returns the parameters of a token request that needs no person. Nil: the authorization code flow.
+	// Grant returns the parameters of a token request that needs no person. Nil: the authorization
+	// code flow.
 	Grant func(ctx context.Context, as *AuthorizationServer, resource string) (url.Values, error)
-	// Assert returns a client assertion for an audience, for clients whose AuthMethod is private_key_jwt.
+	// Assert returns a client assertion for an audience, for clients whose AuthMethod is
+	// private_key_jwt.
 	Assert func(audience string) (string, error)
-	// Listen prepares to ask the person. redirectURI is the one that the client was registered with, or empty: then
-	// any. Nil: nobody can be asked, and a flow that needs a person ends with a *LoginError.
+	// Listen prepares to ask the person. redirectURI is the one that the client was registered
+	// with. If it is empty, any will do. Nil: nobody can be asked, and a flow that needs a person
+	// ends with a *LoginError.
 	Listen func(ctx context.Context, redirectURI string) (Redirect, error)
-	Store  OAuthStore        // nil: in memory
-	Secret func(text string) // told of each secret when it comes into being: tokens, codes, verifiers, client secrets
+	// Store keeps tokens and registered clients from one run to the next. Nil: in memory.
+	Store OAuthStore
+	// Secret is told each secret when it comes into being: tokens, codes, verifiers, and the
+	// secrets of clients.
+	Secret func(text string)
 
-	memory OAuthState // in place of a Store; used by flows alone
+	memory OAuthState // used in place of a Store, by flows alone
 
 	mu     sync.Mutex  // guards the following; never held across I/O or a callback
-	loaded bool        // the token is from the store, or newer
-	token  *OAuthToken // nil if there is none; never changed
-	flow   *oauthFlow  // that is running, or nil
+	loaded bool        // the token comes from the store, or is newer
+	token  *OAuthToken // nil if there is none; what it points to never changes
+	flow   *oauthFlow  // the one that is running, or nil
 	closed bool
 }
 
 // Redirect is where the authorization server sends the person's browser back to.
 type Redirect interface {
 	URI() string // the redirect_uri
-	// Ask has the person open the URL, and returns the parameters of the authorization response, or the cause of ctx.
+	// Ask has the person open the URL, and returns the parameters of the authorization response,
+	// or the cause of ctx.
 	Ask(ctx context.Context, authorizationURL string) (url.Values, error)
 	Close(err error) // at the end of the flow, with its error; nil: there is a token
 }
 
-// OAuthStore keeps the state of one resource. Its methods are called by one goroutine at a time.
+// OAuthStore keeps the state of one resource. One goroutine at a time calls its methods.
 type OAuthStore interface {
-	// Lock keeps other processes from Load and Save until unlock. It waits for one that has the lock, until ctx ends.
+	// Lock keeps other processes from Load and Save until unlock. It waits for a process that has
+	// the lock, until ctx ends.
 	Lock(ctx context.Context) (unlock func(), err error)
 	Load() (*OAuthState, error) // an empty state if there is none
 	Save(*OAuthState) error
 }
 
 const (
-	oauthEarly    = 30 * time.Second // that a token is refreshed before it expires
-	offlineAccess = "offline_access" // the scope that asks for a refresh token
+	oauthEarly    = 30 * time.Second // a token is refreshed so long before it expires
+	oauthAttempts = 3                // of one request, each with another token
+	offlineAccess = "offline_access" // the scope that requests a refresh token
 )
 
-// 1. The server refuses a request, with a challenge.
+// 1. The server refuses a request with a challenge.
 
-// RoundTrip sends a request with an access token. An error that comes from the flow is an *AuthorizationError.
+// RoundTrip sends a request with an access token. An error that comes from a flow is an
+// *AuthorizationError.
 func (o *OAuth) RoundTrip(r *http.Request) (*http.Response, error) {
-	base := cmp.Or(o.Base, http.DefaultTransport)
-	if r.Header.Get("Authorization") != "" || originOf(r.URL.String()) != originOf(o.Resource) {
-		return base.RoundTrip(r)
+	isOther := originOf(r.URL.String()) != originOf(o.Resource)
+	if isOther || r.Header.Get("Authorization") != "" {
+		return o.base().RoundTrip(r)
 	}
-	f := &oauthFlow{OAuth: o, depth: toRefresh}
-	for repeats := 0; ; repeats++ {
-		token, err := o.await(r.Context(), f)
+	canRepeat := r.GetBody != nil || r.Body == nil || r.Body == http.NoBody
+	f := &oauthFlow{OAuth: o, purpose: toRefresh}
+	for attempt := 1; ; attempt++ {
+		token, err := o.awaitToken(r.Context(), f)
 		if err != nil {
 			closeBody(r)
 			return nil, err
 		}
-		sent := r.Clone(r.Context())
-		if repeats > 0 && r.GetBody != nil {
-			if sent.Body, err = r.GetBody(); err != nil {
-				return nil, err
-			}
+		response, err := o.send(r, token, attempt > 1)
+		if err != nil {
+			return nil, err
 		}
-		if token != nil {
-			sent.Header.Set("Authorization", token.Type+" "+token.Access)
+		if !canRepeat || attempt == oauthAttempts {
+			return response, nil
 		}
-		response, err := base.RoundTrip(sent)
-		canRepeat := r.GetBody != nil || r.Body == nil || r.Body == http.NoBody
-		if err != nil || !canRepeat || repeats == 2 {
-			return response, err
+		f = f.afterRefusal(response, token)
+		if f == nil {
+			return response, nil
 		}
-		refused := f.used
-		f = &oauthFlow{OAuth: o, depth: toReplace, used: token, again: repeats > 0}
-		if !f.readChallenge(response) || f.again && !f.stepUp && (refused == nil || refused.Refresh == "") {
-			return response, nil // also when a token was refused that was new
-		}
-		_, _ = io.CopyN(io.Discard, response.Body, 4<<10) // so that the connection can be used again
-		response.Body.Close()
+		discardBody(response)
 	}
 }
 
-// readChallenge reads what the server asks for that has refused a token (RFC 9728, 5.1; RFC 6750, 3), and reports
-// whether a flow can give it. It is no use to ask a person for the same scopes again.
+func (o *OAuth) base() http.RoundTripper { return cmp.Or(o.Base, http.DefaultTransport) }
+
+// send sends a copy of a request with a token. Nil is no token: a server that needs none may
+// answer.
+func (o *OAuth) send(r *http.Request, token *OAuthToken, isRepeated bool) (*http.Response, error) {
+	sent := r.Clone(r.Context())
+	if isRepeated && r.GetBody != nil {
+		body, err := r.GetBody()
+		if err != nil {
+			return nil, err
+		}
+		sent.Body = body
+	}
+	if token != nil {
+		sent.Header.Set("Authorization", token.Type+" "+token.Access)
+	}
+	return o.base().RoundTrip(sent)
+}
+
+// afterRefusal returns the flow that gets a token in place of the one that a response refuses. It
+// returns nil if the response is no refusal, or if another token is of no use.
+//
+// A request is sent three times at most: with the token that was there, with the one that this was
+// refreshed to, and with the one of a new login. A new login is of no use where the refused token
+// comes from one itself. It is of use where the server wants more scopes.
+func (f *oauthFlow) afterRefusal(response *http.Response, token *OAuthToken) *oauthFlow {
+	isSecond := f.purpose == toReplace
+	wasRefreshed := f.refused != nil && f.refused.Refresh != ""
+	next := &oauthFlow{
+		OAuth:           f.OAuth,
+		purpose:         toReplace,
+		refused:         token,
+		isSecondRefusal: isSecond,
+	}
+	isRefusal := next.readChallenge(response)
+	if !isRefusal {
+		return nil
+	}
+	if isSecond && !wasRefreshed && !next.isStepUp {
+		return nil
+	}
+	return next
+}
+
+// readChallenge reads what a server asks for when it refuses a token (RFC 9728, 5.1; RFC 6750, 3),
+// and reports whether a flow can give it.
 func (f *oauthFlow) readChallenge(response *http.Response) bool {
-	all := parseChallenges(response.Header.Values("WWW-Authenticate"))
-	isOurs, code := len(all) == 0, ""
-	for _, c := range all {
+	challenges := parseChallenges(response.Header.Values("WWW-Authenticate"))
+	// Some servers answer 401 without any challenge. That is taken for one of OAuth.
+	isOurs := len(challenges) == 0
+	code := ""
+	for _, c := range challenges {
 		if c.scheme == "bearer" || c.scheme == "dpop" {
 			isOurs = true
 			code = cmp.Or(code, c.params["error"])
-			f.metadata = cmp.Or(f.metadata, c.params["resource_metadata"])
-			f.scopes = union(f.scopes, strings.Fields(c.params["scope"]))
+			f.metadataURL = cmp.Or(f.metadataURL, c.params["resource_metadata"])
+			f.neededScopes = union(f.neededScopes, strings.Fields(c.params["scope"]))
 		}
 	}
-	nobody := f.Grant == nil && f.Listen == nil // whoever logs in then has to know of the scopes
-	f.stepUp = code == "insufficient_scope" && f.used != nil &&
-		(nobody || len(union(f.used.Asked, f.scopes)) > len(f.used.Asked))
-	return response.StatusCode == http.StatusUnauthorized && isOurs ||
-		response.StatusCode == http.StatusForbidden && f.stepUp
+	if code == "insufficient_scope" && f.refused != nil {
+		// It is of no use to ask a person for the same scopes again: a server that is never content
+		// would cause endless logins. If nobody can be asked here, the scopes are stored for the
+		// process in which somebody logs in.
+		requested := f.refused.RequestedScopes
+		hasNew := len(union(requested, f.neededScopes)) > len(requested)
+		isNobodyAsked := f.Grant == nil && f.Listen == nil
+		f.isStepUp = hasNew || isNobodyAsked
+	}
+	switch response.StatusCode {
+	case http.StatusUnauthorized:
+		return isOurs
+	case http.StatusForbidden:
+		return f.isStepUp
+	}
+	return false
 }
 
-// 2. A flow gets another token. One runs at a time.
+// 2. A flow begins: a login, in four steps.
 
-// How far a flow goes while nothing before has given a token.
+// oauthPurpose is what a flow is begun for. The purposes are in the order of what a flow does for
+// them: one with a later purpose also serves those who wait for an earlier one.
+type oauthPurpose int
+
 const (
-	toRefresh = iota // refresh the token that is about to expire
-	toReplace        // refresh the one that the resource has refused, or get another one
-	toLogin          // get another one in any case
+	toRefresh oauthPurpose = iota // a token that is about to expire; without one nothing is done
+	toReplace                     // a token that the resource has refused, or that was missing
+	toLogin                       // whatever token there is
 )
 
-// oauthFlow gets a token for a request, and for those that wait with it.
+// oauthFlow gets a token for a request, and for those that wait with it. Whoever makes it sets the
+// first fields, and gives it to awaitToken. From then on the fields belong to the goroutine of the
+// flow. Others wait until done is closed, and read result and err then.
 type oauthFlow struct {
 	*OAuth
-	depth    int
-	used     *OAuthToken // that was refused; nil if there was none
-	again    bool        // it was refreshed for this request already
-	metadata string      // of the challenge: the URL of the protected resource metadata
-	scopes   []string    // of the challenge
-	stepUp   bool        // the token does not have them
+	purpose         oauthPurpose
+	refused         *OAuthToken // what the resource has refused; nil if there was no token
+	isSecondRefusal bool        // of the same request: another refresh is of no use
+	metadataURL     string      // in the challenge: of the protected resource metadata
+	neededScopes    []string    // in the challenge
+	isStepUp        bool        // the refused token does not have them
 
-	end     context.CancelFunc
-	done    chan struct{} // closed at the end
-	result  *OAuthToken   // set before that, like the following
-	err     error
-	state   *OAuthState // as the store had it last
-	site    *oauthSite  // nil before discovery
-	dynamic bool        // the client is one that is registered dynamically
-	reason  error       // why the token of the store does not do
-	secrets []string    // that must not be shown, each before what stands for it
+	end    context.CancelFunc
+	done   chan struct{} // closed at the end
+	result *OAuthToken   // set before that, like err
+	err    error
+
+	state     *OAuthState    // what the store had when it was last read
+	metadata  *oauthMetadata // nil before discovery
+	isDynamic bool           // the client is one that is registered dynamically
+	obtained  *OAuthToken    // set as soon as there is a token, even if it cannot be stored then
+	reason    error          // why the stored token cannot be used
+	secrets   []string       // for strings.NewReplacer: each secret and what stands for it
 }
 
-// await returns the token to send next, or nil if there is none and the resource has not asked for one. Where that
-// needs a flow, it starts f, or waits for the one that is running, which goes on when ctx ends.
-func (o *OAuth) await(ctx context.Context, f *oauthFlow) (*OAuthToken, error) {
-	for {
-		running, token, err := o.start(f)
-		if running == nil {
-			return token, err
-		}
-		select {
-		case <-running.done:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-		if running.depth >= f.depth {
-			return running.result, running.err
-		}
-	}
+// oauthMetadata is what discovery finds out.
+type oauthMetadata struct {
+	AuthorizationServer
+	resource       string   // the identifier of the resource, as its metadata has it
+	resourceScopes []string // the scopes that the resource supports
 }
 
-// start returns the flow to wait for, which may be f; or nil, and the token that makes it needless.
-func (o *OAuth) start(f *oauthFlow) (*oauthFlow, *OAuthToken, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	isNew := f.depth == toRefresh || f.depth == toReplace && o.token != f.used
-	switch {
-	case o.closed:
-		return nil, nil, &AuthorizationError{net.ErrClosed}
-	case isNew && o.loaded && !o.token.isExpiring():
-		return nil, o.token, nil
-	case o.flow == nil:
-		var ctx context.Context
-		ctx, f.end = context.WithCancel(context.Background())
-		f.done = make(chan struct{})
-		o.flow = f
-		go f.run(ctx)
-	}
-	return o.flow, nil, nil
-}
-
-func (t *OAuthToken) isExpiring() bool {
-	return t != nil && t.Refresh != "" && !t.Expiry.IsZero() && time.Until(t.Expiry) < oauthEarly
-}
-
-// run is the goroutine of a flow, for whose end Close waits. A token that could not be refreshed before it expires is
-// sent all the same: the clock may be wrong, and the server decides.
-func (f *oauthFlow) run(ctx context.Context) {
-	defer close(f.done)
-	defer f.end()
-	token, err := f.obtain(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.flow = nil; token != nil || err == nil {
-		f.loaded, f.token = true, token
-	}
-	if f.result = f.token; err != nil && (f.depth != toRefresh || !f.loaded) {
-		f.err = &AuthorizationError{f.withoutSecrets(err)}
-	}
-}
-
-// obtain goes through all that can give a token. The store is locked while a token is refreshed: of two processes that
-// do this at once one finds the token of the other.
-func (f *oauthFlow) obtain(ctx context.Context) (token *OAuthToken, err error) {
-	err = f.update(ctx, func() (err error) {
-		token, err = f.keep(ctx)
-		return err
-	})
-	if token != nil || err != nil || f.depth == toRefresh {
-		return token, err
-	}
-	if f.Grant == nil && f.Listen == nil {
-		return nil, &LoginError{f.Resource, f.reason}
-	}
-	if f.site == nil {
-		if err := f.discover(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return f.authorise(ctx)
-}
-
-// update locks the store, has its state changed, and stores it if it has got another token.
-func (f *oauthFlow) update(ctx context.Context, change func() error) error {
-	f.state = &f.memory
-	if f.Store != nil {
-		unlock, err := f.Store.Lock(ctx)
+// logIn gets a token from the beginning, by Grant or from a person, and stores it.
+func (f *oauthFlow) logIn(ctx context.Context) error {
+	if f.metadata == nil {
+		err := f.discover(ctx)
 		if err != nil {
-			return fmt.Errorf("the stored tokens: %w", err)
+			return err
 		}
-		defer unlock()
-		if f.state, err = f.Store.Load(); err != nil {
-			return fmt.Errorf("the stored tokens: %w", err)
-		}
+	}
+	client, err := f.findClient()
+	if err != nil {
+		return err
+	}
+	requested := f.scopesToRequest()
+	if f.Grant == nil {
+		return f.askPerson(ctx, client, requested)
+	}
+	token, err := f.requestGrant(ctx, client, requested)
+	if err != nil {
+		return err
+	}
+	return f.keepLogin(ctx, token, client)
+}
+
+// scopesToRequest returns the scopes of an authorization request (MCP 2026-07-28, authorization,
+// scope selection strategy and step-up). The challenge says which scopes the request needs. Without
+// one the scopes are those that the resource supports. A person who has agreed to some scopes keeps
+// them when the server wants more.
+func (f *oauthFlow) scopesToRequest() []string {
+	scopes := f.neededScopes
+	if len(scopes) == 0 {
+		scopes = f.metadata.resourceScopes
 	}
 	old := f.state.Token
-	if old != nil {
-		f.tell(old.Access, old.Refresh)
+	if old != nil && old.Issuer == f.metadata.Issuer {
+		scopes = union(old.RequestedScopes, scopes)
 	}
-	err := change()
-	if f.Store != nil && f.state.Token != old {
-		f.state.Resource = f.Resource
-		err = cmp.Or(f.Store.Save(f.state), err)
+	scopes = union(f.ExtraScopes, scopes)
+	if f.Grant == nil && slices.Contains(f.metadata.ScopesSupported, offlineAccess) {
+		scopes = union(scopes, []string{offlineAccess})
 	}
-	return err
+	return scopes
 }
 
-// 3. The metadata of the resource names its authorization servers (RFC 9728).
+// 3. The metadata of the resource names the authorization server (RFC 9728).
 
-// oauthSite is what discovery finds.
-type oauthSite struct {
-	AuthorizationServer
-	resource string   // its identifier, as its metadata has it
-	scopes   []string // that it supports
-}
-
+// discover reads both documents of metadata. They are read anew for each flow: after a refusal the
+// authorization server may be another one.
 func (f *oauthFlow) discover(ctx context.Context) error {
-	if err := checkOAuthURL(f.Resource); err != nil {
+	err := checkOAuthURL(f.Resource)
+	if err != nil {
 		return err
 	}
 	origin, path := splitURL(f.Resource)
-	root := origin + "/.well-known/oauth-protected-resource"
-	at := slices.Compact([]string{root + path, root})
-	if f.metadata != "" {
-		at = []string{f.metadata}
+	wellKnown := origin + "/.well-known/oauth-protected-resource"
+	urls := slices.Compact([]string{wellKnown + path, wellKnown})
+	if f.metadataURL != "" {
+		urls = []string{f.metadataURL}
 	}
 	var protected struct {
 		Resource string   `json:"resource"`
 		Issuers  []string `json:"authorization_servers"`
 		Scopes   []string `json:"scopes_supported"`
 	}
-	if err := f.getMetadata(ctx, at, &protected); err != nil {
+	err = f.getMetadata(ctx, urls, &protected)
+	if err != nil {
 		return fmt.Errorf("%s does not say where to log in: %w", shownURL(f.Resource), err)
 	}
-	thisOrigin, prefix := splitURL(protected.Resource)
-	isOurs := thisOrigin == origin && strings.HasPrefix(path+"/", prefix+"/") && checkOAuthURL(protected.Resource) == nil
+	// The document may be that of a folder of the resource. A document of another resource would
+	// have the person give away a token of that one.
+	itsOrigin, itsPath := splitURL(protected.Resource)
+	isOurs := itsOrigin == origin && strings.HasPrefix(path+"/", itsPath+"/") &&
+		checkOAuthURL(protected.Resource) == nil
 	if !isOurs || len(protected.Issuers) == 0 {
-		return fmt.Errorf("the protected resource metadata of %s is for %.200q, and names %d authorization servers",
+		return fmt.Errorf("the protected resource metadata of %s is for %.200q, "+
+			"and names %d authorization servers",
 			shownURL(f.Resource), protected.Resource, len(protected.Issuers))
 	}
 	issuer := protected.Issuers[0]
 	if slices.Contains(protected.Issuers, f.Client.Issuer) {
 		issuer = f.Client.Issuer
 	}
-	f.site = &oauthSite{resource: protected.Resource, scopes: protected.Scopes}
-	return f.readServer(ctx, issuer, &f.site.AuthorizationServer)
-}
-
-// 4. The metadata of the authorization server (RFC 8414, OpenID Connect Discovery 1.0).
-
-func (f *oauthFlow) readServer(ctx context.Context, issuer string, as *AuthorizationServer) error {
-	origin, path := splitURL(issuer)
-	at := []string{origin + "/.well-known/oauth-authorization-server" + path,
-		origin + "/.well-known/openid-configuration" + path}
-	if path != "" {
-		at = append(at, origin+path+"/.well-known/openid-configuration")
-	}
-	if err := f.getMetadata(ctx, at, as); err != nil {
+	server, err := f.readServer(ctx, issuer)
+	if err != nil {
 		return err
 	}
-	if as.Issuer != issuer {
-		return fmt.Errorf("the metadata of %.200q is of another issuer, %.200q", issuer, as.Issuer)
+	f.metadata = &oauthMetadata{
+		AuthorizationServer: server,
+		resource:            protected.Resource,
+		resourceScopes:      protected.Scopes,
 	}
-	if f.Grant != nil {
-		return checkOAuthURL(as.TokenEndpoint)
-	}
-	if !slices.Contains(as.ChallengeMethods, "S256") {
-		return fmt.Errorf("%.200q does not support PKCE with S256, without which codes can be stolen", issuer)
-	}
-	return cmp.Or(checkOAuthURL(as.AuthorizationEndpoint), checkOAuthURL(as.TokenEndpoint))
+	return nil
 }
 
-// 5. The client was registered beforehand, or has a metadata document, or is registered now (RFC 7591).
+// 4. The metadata of the authorization server names its endpoints (RFC 8414, OpenID Connect
+// Discovery 1.0).
 
-// client returns the client for the authorization server. It has no ID if it has to be registered.
-func (f *oauthFlow) client() (client OAuthClient, err error) {
+// readServer reads the metadata of an issuer, and checks what the flow relies on.
+func (f *oauthFlow) readServer(ctx context.Context, issuer string) (AuthorizationServer, error) {
+	var server AuthorizationServer
+	origin, path := splitURL(issuer)
+	urls := []string{
+		origin + "/.well-known/oauth-authorization-server" + path,
+		origin + "/.well-known/openid-configuration" + path,
+	}
+	if path != "" {
+		urls = append(urls, origin+path+"/.well-known/openid-configuration")
+	}
+	err := f.getMetadata(ctx, urls, &server)
+	if err == nil {
+		err = f.checkServer(&server, issuer)
+	}
+	if err != nil {
+		return AuthorizationServer{}, err
+	}
+	return server, nil
+}
+
+// checkServer refuses metadata with which a token or a code could come into other hands. The issuer
+// is compared letter for letter (RFC 8414, 3.3): otherwise a server could speak for another one.
+func (f *oauthFlow) checkServer(server *AuthorizationServer, issuer string) error {
+	if server.Issuer != issuer {
+		return fmt.Errorf("the metadata of %.200q is of another issuer, %.200q",
+			issuer, server.Issuer)
+	}
+	if f.Grant == nil {
+		if !slices.Contains(server.ChallengeMethods, "S256") {
+			return fmt.Errorf("%.200q does not support PKCE with S256, "+
+				"without which codes can be stolen", issuer)
+		}
+		err := checkOAuthURL(server.AuthorizationEndpoint)
+		if err != nil {
+			return err
+		}
+	}
+	return checkOAuthURL(server.TokenEndpoint)
+}
+
+// 5. The client is known there, or is registered (RFC 7591).
+
+// findClient returns the client for the authorization server: the one of the configuration, or the
+// one with a metadata document, or the one that was registered earlier. The zero client stands for
+// one that is to be registered.
+func (f *oauthFlow) findClient() (OAuthClient, error) {
 	issuer := f.Client.Issuer
 	if f.state.Token != nil {
 		issuer = cmp.Or(issuer, f.state.Token.Issuer)
 	}
+	here := f.metadata.Issuer
 	isFixed := f.Client.ID != "" || f.Grant != nil
-	switch as := f.site; {
-	case isFixed && issuer != "" && issuer != as.Issuer:
-		return client, fmt.Errorf("the client %.200q is registered with %.200q, but the server names %.200q now: "+
-			"register a client there, and configure its issuer", f.Client.ID, issuer, as.Issuer)
+	switch {
+	case isFixed && issuer != "" && issuer != here:
+		// The client's secret is for the server that gave it, and for no other.
+		return OAuthClient{}, fmt.Errorf("the client %.200q is registered with %.200q, but the "+
+			"server names %.200q now: register a client there, and configure its issuer",
+			f.Client.ID, issuer, here)
 	case isFixed:
 		return f.Client, nil
-	case f.MetadataURL != "" && as.ClientMetadataSupported:
+	case f.MetadataURL != "" && f.metadata.ClientMetadataSupported:
 		return OAuthClient{ID: f.MetadataURL, RedirectURI: f.Client.RedirectURI}, nil
-	case as.RegistrationEndpoint == "":
-		return client, fmt.Errorf("%.200q registers no clients: register one there, and configure its ID", as.Issuer)
+	case f.metadata.RegistrationEndpoint == "":
+		return OAuthClient{}, fmt.Errorf("%.200q registers no clients: "+
+			"register one there, and configure its ID", here)
 	}
-	if f.dynamic = true; f.depth != toLogin { // which also helps where the server has forgotten the client
-		client = f.state.Clients[f.site.Issuer]
+	f.isDynamic = true
+	isForgotten := f.forgetClient(nil)
+	if isForgotten {
+		return OAuthClient{}, nil
 	}
-	return client, nil
+	return f.state.Clients[here], nil
 }
 
-// register registers a client that is sent back to redirectURI. It names no scopes: some servers know only their own
-// here, and not those of the resource.
-func (f *oauthFlow) register(ctx context.Context, redirectURI string) (client OAuthClient, err error) {
-	method := "none" // what a program on a person's machine holds is no secret (RFC 8252, 8.4)
-	if len(f.site.TokenAuthMethods) > 0 && !slices.Contains(f.site.TokenAuthMethods, method) {
+// forgetClient reports whether another client is to be registered in place of the one that was
+// registered earlier. It is told the error of a token request, or nil before the first one.
+//
+// An authorization server that keeps its clients in memory has forgotten them when it starts again.
+// The token endpoint then answers invalid_client: the client goes, and with it the refresh token,
+// which was issued to it. The authorization endpoint shows the error to the person, and the browser
+// never comes back. The program does not learn of this, so a person who asks for a login gets a new
+// client in any case. The old one stays until that login has succeeded.
+func (f *oauthFlow) forgetClient(err error) bool {
+	switch {
+	case !f.isDynamic:
+		return false
+	case refusalOf(err) == "invalid_client":
+		delete(f.state.Clients, f.metadata.Issuer)
+		f.forgetRefreshToken()
+		return true
+	}
+	return f.purpose == toLogin
+}
+
+// register registers a client that is sent back to redirectURI. The request names no scopes: some
+// servers know only their own scopes here, and not those of the resource.
+func (f *oauthFlow) register(ctx context.Context, redirectURI string) (OAuthClient, error) {
+	// What a program on a person's machine holds is no secret (RFC 8252, 8.4), so the client is a
+	// public one where the server permits that.
+	method := "none"
+	if len(f.metadata.TokenAuthMethods) > 0 &&
+		!slices.Contains(f.metadata.TokenAuthMethods, method) {
 		method = f.authMethod()
 	}
 	request, err := json.Marshal(map[string]any{
@@ -380,51 +463,213 @@ func (f *oauthFlow) register(ctx context.Context, redirectURI string) (client OA
 		"response_types":             []string{"code"},
 		"token_endpoint_auth_method": method,
 	})
-	if err == nil {
-		header := http.Header{"Content-Type": {"application/json"}}
-		err = f.call(ctx, f.site.RegistrationEndpoint, header, request, &client)
+	if err != nil {
+		return OAuthClient{}, err
 	}
+	var client OAuthClient
+	header := http.Header{"Content-Type": {"application/json"}}
+	err = f.call(ctx, f.metadata.RegistrationEndpoint, header, request, &client)
 	if err == nil && client.ID == "" {
 		err = errors.New("the answer has no client_id")
 	}
 	if err != nil {
-		return client, fmt.Errorf("the client is not registered: %w: register one there, and configure its ID", err)
+		return OAuthClient{}, fmt.Errorf("the client is not registered: %w: "+
+			"register one there, and configure its ID", err)
 	}
-	client.Issuer, client.RedirectURI = f.site.Issuer, redirectURI
+	client.Issuer = f.metadata.Issuer
+	client.RedirectURI = redirectURI
 	return client, nil
 }
 
-// 6. The authorization request, and the response (RFC 6749, 4.1; RFC 7636; RFC 8707; RFC 9207).
+// 6. The person agrees, and the browser brings back a code (RFC 6749, 4.1; RFC 7636; RFC 8707;
+// RFC 9207).
 
-// authorise gets a token by Grant, or of a person, and stores it.
-func (f *oauthFlow) authorise(ctx context.Context) (token *OAuthToken, err error) {
-	client, err := f.client()
+// askPerson has the person agree, and keeps the token. It registers the client if the server does
+// not know it. If the server has forgotten it, the person is asked once more, with a new one.
+func (f *oauthFlow) askPerson(
+	ctx context.Context,
+	client OAuthClient,
+	requested []string,
+) (err error) {
+	redirect, err := f.Listen(ctx, client.RedirectURI)
+	if err != nil {
+		return err
+	}
+	// The browser learns how the login has ended when the token is stored.
+	defer func() { redirect.Close(f.withoutSecrets(err)) }()
+	for {
+		// A client that is to be registered has no redirect URI. One that was registered earlier
+		// cannot be used if the port of its redirect URI is taken.
+		isNew := f.isDynamic && client.RedirectURI != redirect.URI()
+		if isNew {
+			client, err = f.register(ctx, redirect.URI())
+			if err != nil {
+				return err
+			}
+		}
+		token, err := f.authorize(ctx, client, redirect, requested)
+		if err == nil {
+			return f.keepLogin(ctx, token, client)
+		}
+		isForgotten := !isNew && f.forgetClient(err)
+		if !isForgotten {
+			return err
+		}
+		client = OAuthClient{}
+	}
+}
+
+// authorize sends the person to the authorization server, and gets a token for the code that the
+// browser brings back. Whoever steals the code has no use for it without the verifier, which is
+// sent with the code alone; the authorization request has its hash (RFC 7636).
+func (f *oauthFlow) authorize(
+	ctx context.Context,
+	client OAuthClient,
+	redirect Redirect,
+	requested []string,
+) (*OAuthToken, error) {
+	verifier := rand.Text() + rand.Text()
+	f.tellSecrets(verifier)
+	hash := sha256.Sum256([]byte(verifier))
+	state := rand.Text()
+	address, err := f.authorizationURL(url.Values{
+		"response_type":         {"code"},
+		"client_id":             {client.ID},
+		"redirect_uri":          {redirect.URI()},
+		"state":                 {state},
+		"code_challenge":        {base64.RawURLEncoding.EncodeToString(hash[:])},
+		"code_challenge_method": {"S256"},
+		"resource":              {f.metadata.resource},
+	}, requested)
 	if err != nil {
 		return nil, err
 	}
-	scopes := f.scopesToAsk()
-	if f.Grant != nil {
-		form, failed := f.Grant(ctx, &f.site.AuthorizationServer, f.site.resource)
-		if failed != nil {
-			return nil, failed
-		}
-		if len(scopes) > 0 {
-			form.Set("scope", strings.Join(scopes, " "))
-		}
-		token, err = f.requestToken(ctx, client, form, scopes)
-	} else {
-		redirect, failed := f.Listen(ctx, client.RedirectURI)
-		if failed != nil {
-			return nil, failed
-		}
-		defer func() { redirect.Close(f.withoutSecrets(err)) }()
-		token, err = f.ask(ctx, &client, redirect, scopes)
-	}
+	response, err := redirect.Ask(ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	return token, f.update(ctx, func() error {
-		if f.state.Token = token; f.dynamic {
+	err = f.checkResponse(response, state)
+	if err != nil {
+		return nil, err
+	}
+	return f.requestToken(ctx, client, requested, url.Values{
+		"grant_type":    {"authorization_code"},
+		"code":          {response.Get("code")},
+		"code_verifier": {verifier},
+		"redirect_uri":  {redirect.URI()},
+	})
+}
+
+// authorizationURL returns the authorization endpoint with the parameters of a request.
+func (f *oauthFlow) authorizationURL(parameters url.Values, requested []string) (string, error) {
+	if len(requested) > 0 {
+		parameters.Set("scope", strings.Join(requested, " "))
+	}
+	if slices.Contains(requested, offlineAccess) {
+		// Without a prompt this scope is ignored (OpenID Connect Core 1.0, 11).
+		parameters.Set("prompt", "consent")
+	}
+	u, err := url.Parse(f.metadata.AuthorizationEndpoint)
+	if err != nil {
+		return "", err
+	}
+	// The endpoint may have a query of its own. No parameter may be there twice (RFC 6749, 3.1).
+	query := u.Query()
+	maps.Copy(query, parameters)
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}
+
+// checkResponse checks that an authorization response is to this request, and that this
+// authorization server has sent it, before anything of it is used or shown.
+func (f *oauthFlow) checkResponse(response url.Values, state string) error {
+	at, iss := shownURL(f.metadata.AuthorizationEndpoint), response["iss"]
+	switch {
+	case !slices.Equal(response["state"], []string{state}):
+		return fmt.Errorf("the response of %s has another state: it is not to this login", at)
+	case len(iss) > 0 && !slices.Equal(iss, []string{f.metadata.Issuer}):
+		return fmt.Errorf("the response of %s has another iss: it comes from another issuer", at)
+	case len(iss) == 0 && f.metadata.ResponseIssSupported:
+		return fmt.Errorf("the response of %s has no iss, which its metadata promises", at)
+	case response.Has("error"):
+		return &OAuthError{
+			Endpoint:    at,
+			Code:        f.shown(response.Get("error")),
+			Description: f.shown(response.Get("error_description")),
+		}
+	case response.Get("code") == "":
+		return fmt.Errorf("the response of %s has no code", at)
+	}
+	return nil
+}
+
+// 7. The token endpoint gives a token for the code (RFC 6749, 5), or for what Grant returns.
+
+// requestGrant gets a token without a person.
+func (f *oauthFlow) requestGrant(ctx context.Context, client OAuthClient, requested []string) (
+	*OAuthToken, error) {
+	form, err := f.Grant(ctx, &f.metadata.AuthorizationServer, f.metadata.resource)
+	if err != nil {
+		return nil, err
+	}
+	if len(requested) > 0 {
+		form.Set("scope", strings.Join(requested, " "))
+	}
+	return f.requestToken(ctx, client, requested, form)
+}
+
+// requestToken sends a token request. The requested scopes are those that are granted unless the
+// answer names others (RFC 6749, 5.1).
+func (f *oauthFlow) requestToken(
+	ctx context.Context,
+	client OAuthClient,
+	requested []string,
+	form url.Values,
+) (*OAuthToken, error) {
+	var answer struct {
+		Type      string      `json:"token_type"`
+		Access    string      `json:"access_token"`
+		Refresh   string      `json:"refresh_token"`
+		ExpiresIn json.Number `json:"expires_in"` // seconds
+		Scope     string      `json:"scope"`
+	}
+	form.Set("resource", f.metadata.resource)
+	err := f.post(ctx, client, form, &answer)
+	if err != nil {
+		return nil, err
+	}
+	f.tellSecrets(answer.Access, answer.Refresh)
+	schemes := map[string]string{"": "Bearer", "bearer": "Bearer", "dpop": "DPoP"}
+	scheme := schemes[strings.ToLower(answer.Type)]
+	if answer.Access == "" || scheme == "" {
+		return nil, fmt.Errorf("%s answers without a token of a known type",
+			shownURL(f.metadata.TokenEndpoint))
+	}
+	token := &OAuthToken{
+		Issuer:          f.metadata.Issuer,
+		Type:            scheme,
+		Access:          answer.Access,
+		Refresh:         answer.Refresh,
+		RequestedScopes: requested,
+		GrantedScopes:   requested,
+	}
+	if answer.Scope != "" {
+		token.GrantedScopes = strings.Fields(answer.Scope)
+	}
+	seconds, _ := answer.ExpiresIn.Float64()
+	if seconds > 0 {
+		life := time.Duration(min(seconds, math.MaxInt32)) * time.Second
+		token.Expiry = time.Now().Add(life)
+	}
+	return token, nil
+}
+
+// keepLogin stores the token of a login, and the client that it was issued to.
+func (f *oauthFlow) keepLogin(ctx context.Context, token *OAuthToken, client OAuthClient) error {
+	f.obtained = token
+	return f.updateStore(ctx, func() error {
+		f.state.Token = token
+		if f.isDynamic {
 			if f.state.Clients == nil {
 				f.state.Clients = make(map[string]OAuthClient)
 			}
@@ -434,202 +679,238 @@ func (f *oauthFlow) authorise(ctx context.Context) (token *OAuthToken, err error
 	})
 }
 
-// ask has the person agree, and gets a token for the code. A client that the server does not know, or not any more, is
-// registered.
-func (f *oauthFlow) ask(ctx context.Context, client *OAuthClient, redirect Redirect, scopes []string) (
-	token *OAuthToken, err error) {
-	isNew := f.dynamic && client.RedirectURI != redirect.URI()
-	if isNew {
-		if *client, err = f.register(ctx, redirect.URI()); err != nil {
-			return nil, err
-		}
-	}
-	verifier, state := rand.Text()+rand.Text(), rand.Text()
-	f.tell(verifier)
-	hash := sha256.Sum256([]byte(verifier))
-	query := url.Values{
-		"response_type":         {"code"},
-		"client_id":             {client.ID},
-		"redirect_uri":          {redirect.URI()},
-		"state":                 {state},
-		"code_challenge":        {base64.RawURLEncoding.EncodeToString(hash[:])},
-		"code_challenge_method": {"S256"},
-		"resource":              {f.site.resource},
-	}
-	if len(scopes) > 0 {
-		query.Set("scope", strings.Join(scopes, " "))
-	}
-	if slices.Contains(scopes, offlineAccess) {
-		query.Set("prompt", "consent") // without it this scope is ignored (OpenID Connect Core 1.0, 11)
-	}
-	u, err := url.Parse(f.site.AuthorizationEndpoint)
-	if err != nil {
-		return nil, err
-	}
-	all := u.Query()
-	maps.Copy(all, query) // each parameter is there once (RFC 6749, 3.1)
-	u.RawQuery = all.Encode()
-	response, err := redirect.Ask(ctx, u.String())
-	if err == nil {
-		err = f.checkResponse(response, state)
-	}
-	if err != nil {
-		return nil, err
-	}
-	token, err = f.requestToken(ctx, *client, url.Values{
-		"grant_type":    {"authorization_code"},
-		"code":          {response.Get("code")},
-		"code_verifier": {verifier},
-		"redirect_uri":  {redirect.URI()},
-	}, scopes)
-	if f.dynamic && !isNew && refusalOf(err) == "invalid_client" {
-		*client = OAuthClient{} // the server has forgotten it
-		return f.ask(ctx, client, redirect, scopes)
-	}
-	return token, err
+// 8. A token that expires is refreshed, without a person (RFC 6749, 6).
+
+func (t *OAuthToken) isExpiring() bool {
+	return t != nil && t.Refresh != "" && !t.Expiry.IsZero() && time.Until(t.Expiry) < oauthEarly
 }
 
-// scopesToAsk returns the scopes that the server asks for, and those that were asked for before (MCP 2026-07-28,
-// authorization, scope selection strategy and step-up).
-func (f *oauthFlow) scopesToAsk() []string {
-	scopes := f.scopes
-	if len(scopes) == 0 {
-		scopes = f.site.scopes
+// useStored takes the token of the store if the resource can be expected to take it. Otherwise it
+// refreshes that token. It obtains none, and has the reason, where a login is needed.
+func (f *oauthFlow) useStored(ctx context.Context) error {
+	old := f.state.Token
+	if old == nil || f.purpose == toLogin {
+		return nil
 	}
-	if t := f.state.Token; t != nil && t.Issuer == f.site.Issuer {
-		scopes = union(t.Asked, scopes)
-	}
-	scopes = union(f.Scopes, scopes)
-	if f.Grant == nil && slices.Contains(f.site.ScopesSupported, offlineAccess) {
-		scopes = union(scopes, []string{offlineAccess})
-	}
-	return scopes
-}
-
-// checkResponse checks that an authorization response is to this request, and that this authorization server has sent
-// it, before anything of it is used or shown.
-func (f *oauthFlow) checkResponse(response url.Values, state string) error {
-	at, iss := shownURL(f.site.AuthorizationEndpoint), response["iss"]
+	// Another process may have stored a newer token than the one that was refused.
+	isRefused := f.purpose == toReplace && f.refused != nil && old.Access == f.refused.Access
 	switch {
-	case !slices.Equal(response["state"], []string{state}):
-		return fmt.Errorf("the response of %s has another state: it is not to this login", at)
-	case len(iss) > 0 && !slices.Equal(iss, []string{f.site.Issuer}):
-		return fmt.Errorf("the response of %s has another iss: it comes from another issuer", at)
-	case len(iss) == 0 && f.site.ResponseIssSupported:
-		return fmt.Errorf("the response of %s has no iss, which its metadata promises", at)
-	case response.Has("error"):
-		return &OAuthError{at, 0, f.shown(response.Get("error")), f.shown(response.Get("error_description"))}
-	case response.Get("code") == "":
-		return fmt.Errorf("the response of %s has no code", at)
+	case !isRefused && !old.isExpiring():
+		f.obtained = old
+		return nil
+	case isRefused && f.isStepUp:
+		// The next login requests these scopes, too, also if another process begins it.
+		changed := *old
+		changed.RequestedScopes = union(old.RequestedScopes, f.neededScopes)
+		f.state.Token = &changed
+		f.reason = fmt.Errorf("the scopes %.200q are needed", strings.Join(f.neededScopes, " "))
+		return nil
+	case old.Refresh == "" || f.isSecondRefusal:
+		f.reason = errors.New("the token was refused")
+		return nil
+	}
+	return f.refreshStored(ctx, old)
+}
+
+// refreshStored refreshes the token of the store. Of the errors only those that say that the
+// refresh token is dead lead to a login. After another one the token is kept for the next time: the
+// authorization server may be in trouble.
+func (f *oauthFlow) refreshStored(ctx context.Context, old *OAuthToken) error {
+	token, err := f.refresh(ctx, old)
+	code := refusalOf(err)
+	switch {
+	case err == nil:
+		f.obtained = token
+		f.state.Token = token
+	case f.purpose == toRefresh:
+		// The old token is sent all the same: the clock may be wrong, and the resource decides.
+		f.obtained = old
+	case code == "invalid_grant" || code == "invalid_client":
+		f.reason = err
+		f.forgetRefreshToken()
+		f.forgetClient(err)
+	default:
+		return err
 	}
 	return nil
 }
 
-// 7. The token (RFC 6749, 5), and what refreshes it (6).
-
-// requestToken gets a token for which these scopes were asked.
-func (f *oauthFlow) requestToken(ctx context.Context, client OAuthClient, form url.Values, asked []string) (
-	*OAuthToken, error) {
-	var answer struct {
-		Type      string      `json:"token_type"`
-		Access    string      `json:"access_token"`
-		Refresh   string      `json:"refresh_token"`
-		ExpiresIn json.Number `json:"expires_in"` // seconds
-		Scope     string      `json:"scope"`
-	}
-	form.Set("resource", f.site.resource)
-	if err := f.post(ctx, client, form, &answer); err != nil {
-		return nil, err
-	}
-	f.tell(answer.Access, answer.Refresh)
-	kind := map[string]string{"": "Bearer", "bearer": "Bearer", "dpop": "DPoP"}[strings.ToLower(answer.Type)]
-	if answer.Access == "" || kind == "" {
-		return nil, fmt.Errorf("%s answers without a token of a known type", shownURL(f.site.TokenEndpoint))
-	}
-	token := &OAuthToken{Issuer: f.site.Issuer, Type: kind, Access: answer.Access, Refresh: answer.Refresh,
-		Asked: asked, Scopes: strings.Fields(cmp.Or(answer.Scope, strings.Join(asked, " ")))}
-	if seconds, _ := answer.ExpiresIn.Float64(); seconds > 0 {
-		token.Expiry = time.Now().Add(time.Duration(min(seconds, math.MaxInt32)) * time.Second)
-	}
-	return token, nil
-}
-
-// keep returns the token of the store if it can be expected to do, or the one that it is refreshed to, or nil.
-func (f *oauthFlow) keep(ctx context.Context) (*OAuthToken, error) {
-	old := f.state.Token
-	if old == nil || f.depth == toLogin {
-		return nil, nil
-	}
-	refused := f.depth == toReplace && f.used != nil && old.Access == f.used.Access
-	changed := *old
-	switch {
-	case !refused && !old.isExpiring():
-		return old, nil
-	case refused && f.stepUp: // a login by another process is to ask for these, too
-		changed.Asked = union(old.Asked, f.scopes)
-		f.state.Token, f.reason = &changed, fmt.Errorf("the scopes %.200q are needed", strings.Join(f.scopes, " "))
-		return nil, nil
-	case old.Refresh == "" || f.again:
-		f.reason = errors.New("the token was refused")
-		return nil, nil
-	}
-	token, err := f.refresh(ctx, old)
-	switch code := refusalOf(err); {
-	case err == nil:
-		f.state.Token = token
-	case f.depth == toRefresh:
-		return old, err
-	case code == "invalid_grant", code == "invalid_client":
-		changed.Refresh = ""
-		f.state.Token, f.reason, err = &changed, err, nil
-		if code == "invalid_client" {
-			delete(f.state.Clients, old.Issuer) // the server has forgotten it
-		}
-	}
-	return token, err
-}
-
-// refresh refreshes a token. There is none for a token of another authorization server than the resource has now.
+// refresh refreshes a token. It returns nil for a token of another authorization server than the
+// one that the resource names now.
 func (f *oauthFlow) refresh(ctx context.Context, old *OAuthToken) (*OAuthToken, error) {
-	if err := f.discover(ctx); err != nil {
-		return nil, err
-	}
-	client, err := f.client()
+	err := f.discover(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if old.Issuer != f.site.Issuer {
-		f.reason = fmt.Errorf("the authorization server is %.200q now", f.site.Issuer)
+	client, err := f.findClient()
+	if err != nil {
+		return nil, err
+	}
+	if old.Issuer != f.metadata.Issuer {
+		f.reason = fmt.Errorf("the authorization server is %.200q now", f.metadata.Issuer)
 		return nil, nil
 	}
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.Refresh}}
-	token, err := f.requestToken(ctx, client, form, old.Scopes)
+	token, err := f.requestToken(ctx, client, old.GrantedScopes, form)
 	if err != nil {
 		return nil, err
 	}
-	token.Asked, token.Refresh = old.Asked, cmp.Or(token.Refresh, old.Refresh)
+	token.RequestedScopes = old.RequestedScopes
+	// Some servers give another refresh token each time. With others the first one stays.
+	if token.Refresh == "" {
+		token.Refresh = old.Refresh
+	}
 	return token, nil
 }
 
-// 8. What can be done without a request.
+// forgetRefreshToken leaves the stored token without its refresh token, which is not used again.
+func (f *oauthFlow) forgetRefreshToken() {
+	if f.state.Token != nil {
+		changed := *f.state.Token
+		changed.Refresh = ""
+		f.state.Token = &changed
+	}
+}
+
+// 9. One flow runs at a time, and what it gets is stored.
+
+// awaitToken returns the token to send next. It returns nil if there is none and the resource has
+// not asked for one. Where that needs a flow, awaitToken starts f, or waits for the flow that is
+// running. A flow goes on when ctx ends: other requests may wait for it, and a person who is asked
+// may still log in, for the next request.
+func (o *OAuth) awaitToken(ctx context.Context, f *oauthFlow) (*OAuthToken, error) {
+	for {
+		running, token, err := o.startFlow(f)
+		if running == nil {
+			return token, err
+		}
+		select {
+		case <-running.done:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if running.purpose >= f.purpose {
+			return running.result, running.err
+		}
+	}
+}
+
+// startFlow returns the flow to wait for, which may be f. It returns nil, and the token, if no flow
+// is needed.
+func (o *OAuth) startFlow(f *oauthFlow) (*oauthFlow, *OAuthToken, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// While this request was under way, another one may have got a new token.
+	isNew := f.purpose == toRefresh || f.purpose == toReplace && o.token != f.refused
+	switch {
+	case o.closed:
+		return nil, nil, &AuthorizationError{net.ErrClosed}
+	case isNew && o.loaded && !o.token.isExpiring():
+		return nil, o.token, nil
+	case o.flow == nil:
+		ctx, cancel := context.WithCancel(context.Background())
+		f.end = cancel
+		f.done = make(chan struct{})
+		o.flow = f
+		go f.run(ctx)
+	}
+	return o.flow, nil, nil
+}
+
+// run is the goroutine of a flow. It ends with the flow, or soon after Close, which waits for it.
+func (f *oauthFlow) run(ctx context.Context) {
+	defer close(f.done)
+	defer f.end()
+	err := f.obtain(ctx)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flow = nil
+	if f.obtained != nil || err == nil {
+		f.loaded = true
+		f.token = f.obtained
+	}
+	f.result = f.token
+	// A request whose token could not be refreshed early is sent with the one that is there.
+	isHarmless := f.purpose == toRefresh && f.loaded
+	if err != nil && !isHarmless {
+		f.err = &AuthorizationError{f.withoutSecrets(err)}
+	}
+}
+
+// obtain takes the stored token, or refreshes it, or logs in. The store is locked while a token is
+// refreshed: of two processes that do this at once one finds the token of the other. It is not
+// locked while a person is asked.
+func (f *oauthFlow) obtain(ctx context.Context) error {
+	err := f.updateStore(ctx, func() error { return f.useStored(ctx) })
+	if err != nil || f.obtained != nil || f.purpose == toRefresh {
+		return err
+	}
+	if f.Grant == nil && f.Listen == nil {
+		return &LoginError{f.Resource, f.reason}
+	}
+	return f.logIn(ctx)
+}
+
+// updateStore locks the store, has its state changed, and saves the state if it has got another
+// token.
+func (f *oauthFlow) updateStore(ctx context.Context, change func() error) error {
+	f.state = &f.memory
+	if f.Store != nil {
+		unlock, err := f.Store.Lock(ctx)
+		if err != nil {
+			return fmt.Errorf("the stored tokens: %w", err)
+		}
+		defer unlock()
+		f.state, err = f.Store.Load()
+		if err != nil {
+			return fmt.Errorf("the stored tokens: %w", err)
+		}
+	}
+	old := f.state.Token
+	if old != nil {
+		f.tellSecrets(old.Access, old.Refresh)
+	}
+	err := change()
+	if f.Store == nil || f.state.Token == old {
+		return err
+	}
+	f.state.Resource = f.Resource
+	saveErr := f.Store.Save(f.state)
+	if saveErr != nil {
+		return saveErr
+	}
+	return err
+}
+
+// 10. A program logs in without a request, and closes.
 
 // Login runs a flow now, whatever token there is: with a person, or with Grant.
 func (o *OAuth) Login(ctx context.Context) (*OAuthToken, error) {
-	f := &oauthFlow{OAuth: o, depth: toLogin}
-	probe, cancel := context.WithTimeout(ctx, oauthTime)
-	defer cancel()
-	if r, err := http.NewRequestWithContext(probe, http.MethodGet, o.Resource, nil); err == nil {
-		if response, err := cmp.Or(o.Base, http.DefaultTransport).RoundTrip(r); err == nil {
-			f.readChallenge(response)
-			response.Body.Close()
-		}
-	}
-	token, err := o.await(ctx, f)
+	f := &oauthFlow{OAuth: o, purpose: toLogin}
+	f.probe(ctx)
+	token, err := o.awaitToken(ctx, f)
 	if err != nil {
 		return nil, err
 	}
 	copied := *token
 	return &copied, nil
+}
+
+// probe sends a request without a token, for the challenge of its refusal. A server that does not
+// refuse it has its metadata at a well-known address.
+func (f *oauthFlow) probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, oauthTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Resource, nil)
+	if err != nil {
+		return
+	}
+	response, err := f.base().RoundTrip(r)
+	if err != nil {
+		return
+	}
+	f.readChallenge(response)
+	response.Body.Close()
 }
 
 // Close ends a flow that is running, and waits for its end.
@@ -646,4 +927,6 @@ func (o *OAuth) Close() error {
 }
 
 // CloseIdleConnections is for http.Client.
-func (o *OAuth) CloseIdleConnections() { (&http.Client{Transport: o.Base}).CloseIdleConnections() }
+func (o *OAuth) CloseIdleConnections() {
+	(&http.Client{Transport: o.Base}).CloseIdleConnections()
+}

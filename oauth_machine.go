@@ -108,7 +108,7 @@ func (p *IdentityProvider) Grant(ctx context.Context, as *AuthorizationServer, r
 	}
 	idp := AuthorizationServer{Issuer: cmp.Or(p.Client.Issuer, p.TokenEndpoint), TokenEndpoint: p.TokenEndpoint}
 	f := &oauthFlow{OAuth: &OAuth{Base: p.Base, Assert: p.Assert, Secret: p.Secret},
-		site: &oauthSite{AuthorizationServer: idp, resource: resource}}
+		metadata: &oauthMetadata{AuthorizationServer: idp, resource: resource}}
 	var answer struct {
 		Assertion string `json:"access_token"`
 		Type      string `json:"issued_token_type"`
@@ -120,7 +120,7 @@ func (p *IdentityProvider) Grant(ctx context.Context, as *AuthorizationServer, r
 		return nil, fmt.Errorf("the answer of %s to a token exchange is not of the type id-jag, or has no access_token",
 			shownURL(p.TokenEndpoint))
 	}
-	f.tell(answer.Assertion)
+	f.tellSecrets(answer.Assertion)
 	return jwtBearer(answer.Assertion), nil
 }
 

@@ -1053,14 +1053,14 @@ func TestOAuthStepUp(t *testing.T) {
 	var last string
 	s.NeedsMore = func(r *http.Request) string { return r.Header.Get("Scope") }
 	o := newOAuth(t, s)
-	o.Scopes = []string{"mine"}
+	o.ExtraScopes = []string{"mine"}
 	send := func(scope string) int {
 		request, err := http.NewRequest(http.MethodGet, o.Resource, nil)
 		assert.NilError(t, err)
 		request.Header.Set("Scope", scope)
 		response, err := o.RoundTrip(request)
 		assert.NilError(t, err)
-		last = strings.Join(o.token.Asked, " ")
+		last = strings.Join(o.token.RequestedScopes, " ")
 		return response.StatusCode
 	}
 	assert.Check(t, send("read") == http.StatusOK && last == "mine read", last)
@@ -1138,7 +1138,7 @@ func TestOAuthStepUpElsewhere(t *testing.T) {
 	terminal.Store = store
 	token, err := terminal.Login(t.Context())
 	assert.NilError(t, err)
-	assert.Check(t, is.DeepEqual(token.Scopes, []string{"write"}))
+	assert.Check(t, is.DeepEqual(token.GrantedScopes, []string{"write"}))
 	goodOAuth(t, pipe)
 }
 
@@ -1184,7 +1184,7 @@ func testOAuthMigration(t *testing.T, refresh bool) {
 	})
 	goodOAuth(t, o)
 	assert.Check(t, is.Equal(o.token.Issuer, "https://as2.test"))
-	assert.Check(t, is.DeepEqual(o.token.Scopes, []string{"new"}))
+	assert.Check(t, is.DeepEqual(o.token.GrantedScopes, []string{"new"}))
 	assert.Check(t, is.Equal(s.count("POST /register"), 2))
 	assert.Check(t, is.Equal(s.count("POST /token"), 2))
 }
@@ -1299,7 +1299,7 @@ func TestOAuthLogin(t *testing.T) {
 	for range 2 {
 		token, err := o.Login(t.Context())
 		assert.NilError(t, err)
-		assert.Check(t, is.DeepEqual(token.Scopes, []string{"read"}))
+		assert.Check(t, is.DeepEqual(token.GrantedScopes, []string{"read"}))
 	}
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 2))
 }
@@ -1324,7 +1324,7 @@ func TestOAuthAuthorizationQuery(t *testing.T) {
 // TestOAuthShown: however many secrets are in a text, and in the mark for them, the text does not grow with each.
 func TestOAuthShown(t *testing.T) {
 	f := &oauthFlow{OAuth: new(OAuth)}
-	f.tell("e", "e", "s", "e")
+	f.tellSecrets("e", "e", "s", "e")
 	assert.Check(t, is.Equal(f.shown("he says"), "h[secret] [secret]ay[secret]"))
 }
 
@@ -1454,7 +1454,7 @@ func TestManyScopes(t *testing.T) {
 	s.Needs = strings.Join(scopes, " ")
 	o := newOAuth(t, s)
 	goodOAuth(t, o)
-	assert.Check(t, is.DeepEqual(o.token.Scopes, scopes[:maxScopes]))
+	assert.Check(t, is.DeepEqual(o.token.GrantedScopes, scopes[:maxScopes]))
 }
 
 func showChallenges(all []challenge) string {
@@ -1643,4 +1643,14 @@ func TestOAuthListenAndStore(t *testing.T) {
 	}
 	assert.Check(t, is.Contains(<-pages, "a program can now use "+s.Resource))
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 1))
+}
+
+// TestIsLoopback: the name of this machine is one in any case.
+func TestIsLoopback(t *testing.T) {
+	for _, host := range []string{"localhost", "LocalHost", "127.0.0.1", "127.9.9.9", "::1"} {
+		assert.Check(t, IsLoopback(host), host)
+	}
+	for _, host := range []string{"", "localhost.example.com", "10.0.0.1", "example.com", "[::1]"} {
+		assert.Check(t, !IsLoopback(host), host)
+	}
 }

@@ -34,13 +34,15 @@ type OAuthClient struct {
 
 // OAuthToken is an access token, and what refreshes it.
 type OAuthToken struct {
-	Issuer  string    `json:"issuer"` // of the authorization server
-	Type    string    `json:"token_type"`
-	Access  string    `json:"access_token"`
-	Refresh string    `json:"refresh_token,omitempty"`
-	Scopes  []string  `json:"scopes,omitempty"` // granted
-	Asked   []string  `json:"asked,omitempty"`  // what a challenge has asked for, too
-	Expiry  time.Time `json:"expiry,omitzero"`  // zero: not known
+	Issuer  string `json:"issuer"` // of the authorization server
+	Type    string `json:"token_type"`
+	Access  string `json:"access_token"`
+	Refresh string `json:"refresh_token,omitempty"`
+
+	GrantedScopes   []string `json:"scopes,omitempty"`
+	RequestedScopes []string `json:"asked,omitempty"` // at the login, or by a challenge since then
+
+	Expiry time.Time `json:"expiry,omitzero"` // zero: not known
 }
 
 // OAuthState is what is kept for a resource from one run to the next.
@@ -184,14 +186,14 @@ func (f *oauthFlow) post(ctx context.Context, client OAuthClient, form url.Value
 			form.Del("client_id")
 			login := []byte(url.QueryEscape(client.ID) + ":" + url.QueryEscape(client.Secret))
 			header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString(login))
-			f.tell(base64.StdEncoding.EncodeToString(login))
+			f.tellSecrets(base64.StdEncoding.EncodeToString(login))
 		case "client_secret_post":
 			form.Set("client_secret", client.Secret)
 		case "private_key_jwt":
 			if f.Assert == nil {
 				return errors.New("private_key_jwt needs a private key")
 			}
-			assertion, err := f.Assert(f.site.Issuer)
+			assertion, err := f.Assert(f.metadata.Issuer)
 			if err != nil {
 				return err
 			}
@@ -204,11 +206,11 @@ func (f *oauthFlow) post(ctx context.Context, client OAuthClient, form url.Value
 		default:
 			return fmt.Errorf("a client cannot authenticate with %.200q here", client.AuthMethod)
 		}
-		f.tell(client.Secret)
+		f.tellSecrets(client.Secret)
 		for _, name := range strings.Fields("assertion client_assertion code refresh_token subject_token") {
-			f.tell(form.Get(name))
+			f.tellSecrets(form.Get(name))
 		}
-		err = f.call(ctx, f.site.TokenEndpoint, header, []byte(form.Encode()), answer)
+		err = f.call(ctx, f.metadata.TokenEndpoint, header, []byte(form.Encode()), answer)
 		if refusalOf(err) != "use_dpop_nonce" {
 			break
 		}
@@ -219,7 +221,7 @@ func (f *oauthFlow) post(ctx context.Context, client OAuthClient, form url.Value
 // authMethod chooses how a client with a secret authenticates (RFC 8414, 2).
 func (f *oauthFlow) authMethod() string {
 	for _, method := range []string{"client_secret_basic", "client_secret_post", "none"} {
-		if slices.Contains(f.site.TokenAuthMethods, method) {
+		if slices.Contains(f.metadata.TokenAuthMethods, method) {
 			return method
 		}
 	}
@@ -294,13 +296,17 @@ func checkOAuthURL(text string) error {
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
 		return fmt.Errorf("%.200q is not the URL of an endpoint", text)
 	}
-	if isHTTP := u.Scheme == "http"; u.Scheme != "https" && !isHTTP || isHTTP && !isLoopbackHost(u.Hostname()) {
+	if isHTTP := u.Scheme == "http"; u.Scheme != "https" && !isHTTP || isHTTP && !IsLoopback(u.Hostname()) {
 		return fmt.Errorf("%s is not encrypted: https is needed", shownURL(text))
 	}
 	return nil
 }
 
-func isLoopbackHost(host string) bool { return host == "localhost" || net.ParseIP(host).IsLoopback() }
+// IsLoopback reports whether a host, as url.URL.Hostname returns it, is this machine. RFC 6761, 6.3
+// keeps the name localhost for that.
+func IsLoopback(host string) bool {
+	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
+}
 
 // splitURL returns the origin of a URL in its shortest form, and its path without a slash at the end.
 func splitURL(text string) (origin, path string) {
@@ -341,8 +347,8 @@ func union(lists ...[]string) (all []string) {
 	return all
 }
 
-// tell tells of secrets, before they are used.
-func (f *oauthFlow) tell(secrets ...string) {
+// tellSecrets tells of secrets, before they are used.
+func (f *oauthFlow) tellSecrets(secrets ...string) {
 	for _, secret := range secrets {
 		if secret != "" {
 			f.secrets = append(f.secrets, secret, "[secret]")
@@ -364,6 +370,13 @@ func (f *oauthFlow) withoutSecrets(err error) error {
 		return err
 	}
 	return errors.New(f.shown(err.Error()))
+}
+
+// discardBody reads and closes a body of which nothing is needed, so that its connection can be used
+// again.
+func discardBody(response *http.Response) {
+	_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
+	_ = response.Body.Close()
 }
 
 func closeBody(r *http.Request) {
