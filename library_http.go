@@ -254,15 +254,11 @@ func (h *LibraryHTTP) admit(r *http.Request) error {
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
-		if err != nil || !isThisMachine(u.Hostname()) && !strings.EqualFold(u.Host, r.Host) {
+		if err != nil || !IsLoopback(u.Hostname()) && !strings.EqualFold(u.Host, r.Host) {
 			return fmt.Errorf("the origin %q is another site", origin)
 		}
 	}
 	return nil
-}
-
-func isThisMachine(host string) bool {
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // checkHeaders checks that each header is present once with the value of the body, because a

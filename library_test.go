@@ -957,6 +957,7 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		{"a similar name", modern, "", "Origin: http://localhost.evil.example", call, 403, site},
 		{"a page of no site", modern, "", "Origin: null", call, 403, site},
 		{"a local page", modern, "", "Origin: http://[::1]:6274", call, 200, ``},
+		{"a local page in capitals", modern, "", "Origin: http://LocalHost:6274", call, 200, ``},
 		{"a second origin", modern, "", "Origin: http://localhost\n+Origin: http://evil.example", call, 403, site},
 		{"not a URL", modern, "", "Origin: http://[", call, 403, site},
 		{"another host", modern, "", "Host: evil.example", call, 403, host + `evil.example\": the header Host must be`},
