@@ -1,4 +1,4 @@
-// mcp_lists.go - the lists of a server: their pages, how long they stay fresh, and their changes.
+// mcp_lists.go - the lists of a server: their pages, and how long they stay fresh.
 // Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
@@ -6,56 +6,32 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Subscription names the changes that a Listen waits for.
-type Subscription struct {
-	Tools     bool     `json:"toolsListChanged,omitempty"`
-	Prompts   bool     `json:"promptsListChanged,omitempty"`
-	Resources bool     `json:"resourcesListChanged,omitempty"`
-	URIs      []string `json:"resourceSubscriptions,omitempty"` // of resources whose contents matter
-}
+// Bounds on what a server can make the client do and hold for one list.
+const (
+	maxPages    = 10_000   // whose cursors are followed
+	maxListSize = 64 << 20 // bytes of all pages but the last
+)
 
-// Change is one of the changes subscribed to.
-type Change struct {
-	List string // tools, prompts or resources; empty if it is a resource's contents
-	URI  string // of that resource
-}
+// maxTTL is the longest time that a server can ask to be taken for fresh, in milliseconds: a day.
+const maxTTL = 24 * 60 * 60 * 1000
 
-// listener is one Listen that has not returned.
-type listener struct {
-	Subscription
-	changed func(Change)
-}
-
-// wants leaves the choice of URIs to the server, which may also tell of what is below one.
-func (l *listener) wants(change Change) bool {
-	return map[string]bool{
-		"tools": l.Tools, "prompts": l.Prompts, "resources": l.Resources, "": len(l.URIs) > 0,
-	}[change.List]
-}
-
-// cachedList is a list that need not be asked for again.
-type cachedList struct {
-	items  any       // []Tool, …
-	until  time.Time // zero: until the server tells of a change, or its stream ends
-	stream int64     // on which the server would tell; see Client.stream
-}
-
-// ListTools returns all tools of the server, from all pages; with an error, those of the pages before it. A list is
-// not asked for again while it is fresh, as the server said, or while the server would tell of changes to it.
+// ListTools returns all tools of the server, from all pages; with an error, those of the pages
+// before it. A list is not asked for again while it is fresh, as the server said, or while the
+// server would tell of changes to it.
 func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
 	tools, err := list[Tool](ctx, c, "tools/list", "tools")
-	if c.headers != nil && c.stateless.Load() {
-		tools = slices.DeleteFunc(tools, func(t Tool) bool { return !c.mark(&t) })
+	if c.http != nil && c.stateless.Load() {
+		tools = slices.DeleteFunc(tools, func(t Tool) bool { return !c.markTool(&t) })
 	}
 	return tools, err
 }
@@ -75,187 +51,200 @@ func (c *Client) ListPrompts(ctx context.Context) ([]Prompt, error) {
 	return list[Prompt](ctx, c, "prompts/list", "prompts")
 }
 
-// Listen tells of changes until ctx ends, whose cause it wraps, or until the server ends the subscription in good
-// order: nil. changed runs on the reader of the connection: it must return soon and must not call the Client.
-func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change)) error {
-	l := &listener{s, changed}
-	if missing := c.Server.missing("resources/subscribe"); missing != "" && len(s.URIs) > 0 {
-		return fmt.Errorf("resources/subscribe: %w", &NotDeclaredError{missing})
-	}
-	if c.stateless.Load() {
-		// One request that lasts as long as the subscription, whose id is in every notification that comes of it.
-		defer c.listens.Delete(l)
-		_, err := c.do(ctx, &request{method: "subscriptions/listen", params: members("notifications", s), subscribe: l})
-		return err
-	}
-	// In the handshake era only the contents of resources have to be subscribed to, one by one.
-	c.listens.Store(l, int64(0))
-	subscribed := 0
-	defer func() {
-		c.listens.Delete(l)
-		c.unsubscribe(l.URIs[:subscribed])
-	}()
-	for _, uri := range l.URIs {
-		if _, err := c.do(ctx, subscription("resources/subscribe", uri)); err != nil {
-			return err
-		}
-		subscribed++
-	}
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-c.Done():
-		return c.Err()
-	}
+// ForgetLists drops what is kept of the lists of one kind, tools, prompts or resources, or of all
+// lists if kind is empty.
+func (c *Client) ForgetLists(kind string) { c.lists.forget(kind) }
+
+// listCache keeps lists that need not be asked for again.
+type listCache struct {
+	mu       sync.Mutex                 // guards the following; never held across I/O or a callback
+	byMethod map[string]cachedList      // by the method that asks for the list
+	changes  int                        // how often something was forgotten
+	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
 }
 
-func subscription(method, uri string) *request {
-	return &request{method: method, about: uri, params: members("uri", uri)}
+// cachedList is a list as it was once.
+type cachedList struct {
+	items  any       // []Tool, …
+	until  time.Time // zero: until the server tells of a change, or its stream ends
+	stream int64     // on which the server would tell; see Client.changeStream
 }
 
-// unsubscribe is brief: ctx has ended, and notifications that a server goes on sending are dropped.
-func (c *Client) unsubscribe(uris []string) {
-	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTime)
-	defer cancel()
-	for _, uri := range uris {
-		// The server knows one subscription to it, not how many Listens share it.
-		if len(c.listeners(func(l *listener, _ int64) bool { return slices.Contains(l.URIs, uri) })) == 0 {
-			_, _ = c.do(ctx, subscription("resources/unsubscribe", uri))
-		}
+// isFresh reports whether a list need not be asked for again. stream is the one that is open now: if
+// it is another one than then, a change may have been missed.
+func (l *cachedList) isFresh(stream int64) bool {
+	if l.until.IsZero() {
+		return l.stream == stream
 	}
+	return time.Now().Before(l.until)
 }
 
-// listeners returns the Listens at work that match; match gets the id of the request, too.
-func (c *Client) listeners(match func(l *listener, id int64) bool) (found []*listener) {
-	for key, id := range c.listens.Range {
-		if l := key.(*listener); match(l, id.(int64)) {
-			found = append(found, l)
-		}
+// find returns the list that is kept for a method, if it is fresh. changes is for keep.
+func (s *listCache) find(method string, stream int64) (items any, changes int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.byMethod[method]
+	return known.items, s.changes, ok && known.isFresh(stream)
+}
+
+// keep keeps a list that was asked for after find had returned changes, and reports whether it did.
+// If the server has told of a change since then, nobody knows which side of it the pages show.
+func (s *listCache) keep(method string, l cachedList, changes int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changes != changes || !l.isFresh(l.stream) {
+		return false
 	}
-	return found
+	s.byMethod[method] = l
+	return true
 }
 
-// holds reports whether a list need not be asked for again. stream is the one that is open now.
-func (l *cachedList) holds(stream int64) bool {
-	return l.until.IsZero() && l.stream == stream || time.Now().Before(l.until)
+// forget drops the lists whose method begins with kind.
+func (s *listCache) forget(kind string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes++
+	maps.DeleteFunc(s.byMethod, func(method string, _ cachedList) bool {
+		return strings.HasPrefix(method, kind)
+	})
 }
 
-// list asks for one page after the other, until one has no nextCursor (MCP 2026-07-28, server, pagination).
+// list returns the list that a method asks for, from the cache if it is fresh. member is the member
+// of the result that holds the items. A server without the capability has an empty list.
 func list[T any](ctx context.Context, c *Client, method, member string) ([]T, error) {
-	c.mu.Lock()
-	known, ok := c.lists[method]
-	changes := c.changes
-	c.mu.Unlock()
-	stream := c.stream()
-	if ok && known.holds(stream) {
-		return slices.Clone(known.items.([]T)), nil
+	stream := c.changeStream()
+	known, changes, ok := c.lists.find(method, stream)
+	if ok {
+		return slices.Clone(known.([]T)), nil
 	}
 	if c.Server.missing(method) != "" {
-		return nil, nil // the server has none
+		return nil, nil
 	}
-	var items []T
-	var left leftOut
-	size := 0 // of all pages, in bytes
-	page := &listPage[T]{member: member}
+	pages := &listPages[T]{member: member, seen: make(map[string]bool)}
 	r := &request{method: method}
-	seen := make(map[string]bool)
-	fresh := cachedList{stream: stream}
-	for {
-		asked := time.Now()
-		raw, err := c.do(ctx, r)
-		if err == nil {
-			err = r.failed(page.decode(raw))
-		}
-		if err != nil {
-			return items, err
-		}
-		size += len(raw)
-		if len(items) == 0 && len(page.items) > 0 {
-			items = page.items // of most lists the only page
-		} else {
-			items = append(items, page.items...)
-		}
-		left.count, left.first = left.count+page.left.count, cmp.Or(left.first, page.left.first)
-		if page.nextCursor != nil && *page.nextCursor == "" && !c.stateless.Load() {
-			page.nextCursor = nil // what some servers of the handshake era end with; since then it is a cursor
-		}
-		// The list is as fresh as its stalest page.
-		until := asked.Add(time.Duration(min(max(page.ttlMs, 0), maxTTL)) * time.Millisecond)
-		if fresh.until.IsZero() || until.Before(fresh.until) {
-			fresh.until = until
-		}
-		if page.nextCursor == nil {
-			break
-		}
-		switch {
-		case seen[*page.nextCursor]:
-			err = &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", *page.nextCursor)}
-		case len(seen) == maxPages || len(items) >= maxParts || size > maxListSize:
-			err = &ProtocolError{fmt.Sprintf("the list goes on after %d pages, %d items and %d bytes",
-				len(seen)+1, len(items), size)}
-		}
-		if err != nil {
-			return items, r.failed(err)
-		}
-		seen[*page.nextCursor] = true
-		r.params = members("cursor", *page.nextCursor)
+	err := pages.readAll(ctx, c, r)
+	if err != nil {
+		return pages.items, err
 	}
-	c.warnOf(r, left)
-	if stream != 0 && !c.stateless.Load() && c.Server.ListChanged(member) { // no server tells of templates
+	c.warnLeftOut(r, pages.left)
+	fresh := cachedList{items: pages.items, until: pages.until, stream: stream}
+	// In the handshake era a server that declared it tells of changes on its stream. No server tells
+	// of templates.
+	if stream != 0 && !c.stateless.Load() && c.Server.ListChanged(member) {
 		fresh.until = time.Time{}
 	}
-	fresh.items = items
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if fresh.holds(stream) && c.changes == changes { // else the list has changed meanwhile
-		c.lists[method] = fresh
-		items = slices.Clone(items)
+	if c.lists.keep(method, fresh, changes) {
+		// The caller may change its list, and not the one that is kept.
+		return slices.Clone(pages.items), nil
 	}
-	return items, nil
+	return pages.items, nil
 }
 
-const (
-	maxPages        = 10_000                 // of one list
-	maxListSize     = 64 << 20               // bytes of all its pages but the last
-	maxTTL          = 24 * 60 * 60 * 1000    // what a server can ask to be taken for fresh, in milliseconds: a day
-	unsubscribeTime = 500 * time.Millisecond // for all of a Listen that ends
-)
+// listPages gathers the pages of one list.
+type listPages[T any] struct {
+	member string
+	items  []T
+	left   leftOut
+	until  time.Time       // the list is as fresh as its stalest page
+	size   int             // bytes of the pages so far
+	seen   map[string]bool // the cursors that were followed
+}
 
-// mark keeps the schema of a tool if it marks parameters for headers (MCP 2026-07-28, transports, streamable HTTP,
-// custom headers). It reports whether the tool can be used: its marks may be invalid.
-func (c *Client) mark(tool *Tool) bool {
-	var invalid error
-	marked := bytes.Contains(tool.InputSchema, []byte("x-mcp-header")) // most schemas have no mark
-	if marked {
-		if _, invalid = c.headers.ParamHeaders(tool.InputSchema, nil); invalid != nil {
-			c.warn(tool.Name, fmt.Sprintf("the tool %q is left out: %s", tool.Name, invalid))
+// readAll asks for one page after the other, until one has no nextCursor (MCP 2026-07-28, server,
+// pagination).
+func (p *listPages[T]) readAll(ctx context.Context, c *Client, r *request) error {
+	page := &listPage[T]{member: p.member}
+	for {
+		sent := time.Now()
+		raw, err := c.do(ctx, r)
+		if err != nil {
+			return err
 		}
+		err = page.decode(raw)
+		if err != nil {
+			return r.wrap(err)
+		}
+		p.addPage(page, len(raw), sent)
+		// Some servers of the handshake era end with an empty cursor. In the stateless era it is a
+		// cursor like any other.
+		isLast := page.nextCursor == nil || *page.nextCursor == "" && !c.stateless.Load()
+		if isLast {
+			return nil
+		}
+		err = p.follow(*page.nextCursor)
+		if err != nil {
+			return r.wrap(err)
+		}
+		r.params = members("cursor", *page.nextCursor)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if delete(c.marked, tool.Name); marked && invalid == nil {
-		c.marked[tool.Name] = tool.InputSchema
-	}
-	return invalid == nil
 }
 
-// ForgetLists drops what is kept of the lists of one kind, tools, prompts or resources, or of all if kind is empty.
-func (c *Client) ForgetLists(kind string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.changes++
-	maps.DeleteFunc(c.lists, func(method string, _ cachedList) bool { return strings.HasPrefix(method, kind) })
+// addPage adds a page of so many bytes, which was asked for at that time.
+func (p *listPages[T]) addPage(page *listPage[T], size int, sent time.Time) {
+	p.size += size
+	if len(p.items) == 0 && len(page.items) > 0 {
+		// Most lists have one page, which need not be copied. Then page.items is decoded anew.
+		p.items = page.items
+	} else {
+		p.items = append(p.items, page.items...)
+	}
+	if p.left.count == 0 {
+		p.left.first = page.left.first
+	}
+	p.left.count += page.left.count
+	ttl := min(max(page.ttlMs, 0), maxTTL)
+	until := sent.Add(time.Duration(ttl) * time.Millisecond)
+	if p.until.IsZero() || until.Before(p.until) {
+		p.until = until
+	}
 }
 
-// changed tells the listeners of a change: in the stateless era the one it was sent to, before it all that want it.
-func (c *Client) changed(subscription json.RawMessage, change Change) {
-	if change.List != "" {
-		c.ForgetLists(change.List)
+// follow notes a cursor, or returns why it is not followed: pages that go in a circle, or on and on.
+func (p *listPages[T]) follow(cursor string) error {
+	if p.seen[cursor] {
+		return &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", cursor)}
 	}
-	id, ok := idNumber(subscription)
-	for _, l := range c.listeners(func(l *listener, request int64) bool {
-		return ok && request == id || !ok && request == 0 && l.wants(change)
-	}) {
-		l.changed(change)
+	if len(p.seen) == maxPages || len(p.items) >= maxParts || p.size > maxListSize {
+		return &ProtocolError{fmt.Sprintf("the list goes on after %d pages, %d items and %d bytes",
+			len(p.seen)+1, len(p.items), p.size)}
 	}
+	p.seen[cursor] = true
+	return nil
+}
+
+// markTool keeps the schema of a tool if it marks parameters that HTTP repeats in headers (MCP
+// 2026-07-28, transports, streamable HTTP, custom headers). It reports whether the tool can be used:
+// one with invalid marks is left out, as the protocol demands.
+func (c *Client) markTool(tool *Tool) bool {
+	// Most schemas have no mark, and need not be parsed to know that.
+	if !bytes.Contains(tool.InputSchema, []byte("x-mcp-header")) {
+		c.lists.setMarked(tool.Name, nil)
+		return true
+	}
+	_, err := c.http.ParamHeaders(tool.InputSchema, nil)
+	if err != nil {
+		c.lists.setMarked(tool.Name, nil)
+		c.warnings.warn(tool.Name, fmt.Sprintf("the tool %q is left out: %s", tool.Name, err))
+		return false
+	}
+	c.lists.setMarked(tool.Name, tool.InputSchema)
+	return true
+}
+
+// setMarked keeps a schema with marks, or none.
+func (s *listCache) setMarked(tool string, schema json.RawMessage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if schema == nil {
+		delete(s.marked, tool)
+	} else {
+		s.marked[tool] = schema
+	}
+}
+
+// markedSchema returns the schema of a tool if it has marks, else nil.
+func (s *listCache) markedSchema(tool string) json.RawMessage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.marked[tool]
 }

@@ -240,7 +240,7 @@ func TestNoProgressAfterReturn(t *testing.T) {
 		assert.Assert(t, err != nil || reported.Load())
 		cancel()
 	}
-	assert.Equal(t, len(c.requests), 0)
+	assert.Equal(t, len(c.inFlight.requests), 0)
 }
 
 // TestExpiry: when a request has expired, how its time is extended, and what its error says.
@@ -263,7 +263,7 @@ func TestExpiry(t *testing.T) {
 				Protocol: "2025-11-25", Timeout: time.Minute, MaxTimeout: 150 * time.Second})
 			time.Sleep(100 * time.Second) // the clock runs while there are no requests
 			begun := time.Now()
-			progress := func() { c.progress(json.RawMessage("2"), Progress{}) }
+			progress := func() { c.inFlight.reportProgress(json.RawMessage("2"), Progress{}) }
 			for at := 50 * time.Second; at < test.at; at += 50 * time.Second {
 				time.AfterFunc(at, progress)
 			}
@@ -275,6 +275,19 @@ func TestExpiry(t *testing.T) {
 			assert.DeepEqual(t, timeout, &test.err)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
 		})
+	}
+}
+
+// TestShortestTimeout: a request may expire at once, also the first one, whose timer may ring before anything else
+// has happened.
+func TestShortestTimeout(t *testing.T) {
+	checkLeaks(t)
+	for range races {
+		o := &ClientOptions{Protocol: "2025-11-25", Timeout: time.Nanosecond}
+		_, err := connectOver(t.Context(), newFakeTransport(), o)
+		var timeout *TimeoutError
+		assert.Assert(t, errors.As(err, &timeout), "%v", err)
+		assert.DeepEqual(t, timeout, &TimeoutError{After: time.Nanosecond})
 	}
 }
 
@@ -746,7 +759,7 @@ func FuzzServer(f *testing.F) {
 		close(server.lines)
 		all.Wait()
 		assert.NilError(t, c.Close())
-		assert.Equal(t, len(c.requests)+listens(c)+int(c.asked.Load()), 0)
+		assert.Equal(t, atWork(c), 0)
 	})
 }
 

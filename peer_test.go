@@ -791,13 +791,17 @@ func (s *session) finish() {
 		}
 	}
 	c := s.client
-	if c != nil && len(c.requests)+listens(c)+int(c.asked.Load()) > 0 || s.conn != nil && waiting(s.conn) > 0 {
+	if c != nil && atWork(c) > 0 || s.conn != nil && waiting(s.conn) > 0 {
 		s.events = append(s.events, "! the client has not forgotten what is over")
 	}
 }
 
-// listens is the number of Listens at work.
-func listens(c *Client) int { return len(c.listeners(func(*listener, int64) bool { return true })) }
+// atWork counts the requests, Listens and questions of the server that have no end yet.
+func atWork(c *Client) int {
+	c.inFlight.mu.Lock()
+	defer c.inFlight.mu.Unlock()
+	return len(c.inFlight.requests) + len(c.listeners.all()) + c.inFlight.questions
+}
 
 // end ends whatever is left.
 func (s *session) end() {

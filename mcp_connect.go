@@ -1,0 +1,446 @@
+// mcp_connect.go - how a connection begins: the probe, the handshake, and a session that is renewed.
+// Needs: Go 1.25, json, rpc.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// probeTime is how long the answer to server/discover is waited for before a handshake begins. Some
+// servers of the handshake era never answer a method that they do not know.
+const probeTime = 3 * time.Second
+
+// Connect begins to speak MCP over the transport that start starts, and owns it: a failed Connect
+// has closed it. ctx bounds the beginning; the connection lives until Close. Command.Start and
+// HTTP.Start fit start.
+//
+// With a revision in o.Protocol the server is started once and spoken to in that revision. Without
+// one, Connect finds out the server's era: see probe. On stdio the probe itself can do harm. Some
+// servers end when a request comes before initialize, and some then refuse the handshake. So a
+// server that failed after a probe is started a second time, for a handshake alone:
+//
+//	the first start                                      what is done
+//	-----------------------------------------------      ------------------------------------------
+//	succeeded                                            the connection is returned
+//	failed, and a revision was given                     its error is returned
+//	failed because ctx ended                             its error is returned
+//	failed finally: no other revision can help           its error is returned (see isFinal)
+//	the server ended before it read anything             its error is returned: no probe did that
+//	failed over HTTP, where no request upsets the next   its error is returned
+//	failed in any other way                              a second start, with a handshake alone
+//
+//	the second start                                     what is done
+//	-----------------------------------------------      ------------------------------------------
+//	succeeded                                            the connection is returned, with SkipProbe
+//	failed for the same reason                           its error is returned
+//	failed for another reason                            both errors are returned
+func Connect(
+	ctx context.Context,
+	start func(context.Context) (Transport, error),
+	o *ClientOptions,
+) (*Client, error) {
+	options := *cmp.Or(o, new(ClientOptions))
+	c, err := newClient(ctx, start, options)
+	if err != nil {
+		return nil, err
+	}
+	err = c.begin(ctx)
+	if err == nil {
+		return c, nil
+	}
+	c.Close()
+	if options.Protocol != "" || c.http != nil || ctx.Err() != nil || isFinal(err) || isUnread(err) {
+		return nil, err
+	}
+	options.Protocol = newestHandshake()
+	second, secondErr := Connect(ctx, start, &options)
+	if secondErr == nil {
+		second.SkipProbe = true
+		return second, nil
+	}
+	_, reason, _ := strings.Cut(err.Error(), ": ")
+	if strings.HasSuffix(secondErr.Error(), reason) {
+		return nil, secondErr
+	}
+	return nil, fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)",
+		secondErr, err)
+}
+
+// newestHandshake returns the newest revision that begins with a handshake.
+func newestHandshake() string { return Revisions()[1] }
+
+// isUnread reports whether a server ended before it read anything, as a program does that cannot
+// start.
+func isUnread(err error) bool {
+	var ended interface{ Unread() bool }
+	return errors.As(err, &ended) && ended.Unread()
+}
+
+// newClient starts the server. Nothing is sent yet.
+func newClient(
+	ctx context.Context,
+	start func(context.Context) (Transport, error),
+	options ClientOptions,
+) (*Client, error) {
+	options.setDefaults()
+	c := &Client{
+		options:  options,
+		sessions: sessions{renewing: make(chan struct{}, 1)},
+		lists:    listCache{byMethod: make(map[string]cachedList), marked: make(map[string]json.RawMessage)},
+		warnings: warnings{tell: options.Warn, last: make(map[string]string)},
+	}
+	c.listeners.working = make(map[*listener]int64)
+	err := c.declare()
+	if err != nil {
+		return nil, err
+	}
+	transport, err := start(ctx)
+	if err != nil {
+		return nil, err
+	}
+	overHTTP, ok := transport.(httpTransport)
+	if ok {
+		c.http = overHTTP
+		overHTTP.OnStreamEnd(c.streamEnded)
+	}
+	c.conn = NewConn(transport, Handler{
+		Request: c.serverRequest,
+		// A ping is answered as a sign of life, however many questions wait for a person.
+		Immediate:    func(method string) bool { return method == "ping" },
+		Notification: c.notification,
+		Abandoned:    sendCancelled,
+		Skipped:      options.Skipped,
+		Trace:        options.Trace,
+	})
+	c.inFlight.start(c.conn, options)
+	return c, nil
+}
+
+func (o *ClientOptions) setDefaults() {
+	o.Info.Name = cmp.Or(o.Info.Name, "mcpagent")
+	o.Info.Version = cmp.Or(o.Info.Version, "0")
+	o.Timeout = cmp.Or(o.Timeout, 5*time.Minute)
+	o.MaxTimeout = cmp.Or(o.MaxTimeout, max(o.Timeout, time.Hour))
+	o.Timeout = min(o.Timeout, o.MaxTimeout)
+	o.LogLevel = cmp.Or(o.LogLevel, "info")
+	o.MaxQuestions = cmp.Or(o.MaxQuestions, 50)
+}
+
+// declare makes what the client says of itself: in the handshake era once, in the stateless era in
+// the _meta of each request (MCP 2026-07-28, basic, _meta).
+func (c *Client) declare() error {
+	capabilities := make(map[string]any)
+	for _, answer := range c.options.Answers {
+		capabilities[answer.Capability] = cmp.Or[any](answer.Declare, struct{}{})
+	}
+	var err error
+	c.declared, err = json.Marshal(capabilities)
+	if err != nil {
+		return err
+	}
+	c.meta = members(
+		"io.modelcontextprotocol/protocolVersion", statelessRevision,
+		"io.modelcontextprotocol/clientInfo", c.options.Info,
+		"io.modelcontextprotocol/clientCapabilities", c.declared)
+	if c.options.Log != nil {
+		c.meta = appendString(appendKey(c.meta, "io.modelcontextprotocol/logLevel"), c.options.LogLevel)
+	}
+	return nil
+}
+
+// begin agrees with the server on a revision.
+func (c *Client) begin(ctx context.Context) error {
+	switch c.options.Protocol {
+	case "":
+		return c.probe(ctx)
+	case statelessRevision:
+		server, err := c.discover(ctx)
+		if err != nil && ctx.Err() == nil && !isFinal(err) {
+			return fmt.Errorf("the server does not speak %s: %w", statelessRevision, err)
+		}
+		return c.useStateless(server, err)
+	default:
+		return c.handshake(ctx, c.options.Protocol)
+	}
+}
+
+// useStateless makes the connection one of the stateless era, if server/discover had no error.
+func (c *Client) useStateless(server *ServerInfo, err error) error {
+	if err != nil {
+		return err
+	}
+	c.Server = *server
+	c.stateless.Store(true)
+	return nil
+}
+
+// probe finds out the era of the server. It asks server/discover, which only the stateless era
+// knows (MCP 2026-07-28, transports, stdio, backward compatibility). The table has a row for each
+// answer to it, and to the handshake that may follow.
+//
+//	server/discover                    initialize                         outcome
+//	------------------------------     ------------------------------     ----------------------------
+//	in 3 s: our revision               is not sent                        the stateless era
+//	in 3 s: a final refusal            is not sent                        this refusal
+//	in 3 s: ctx or connection ended    is not sent                        this error
+//	in 3 s: any other refusal          agreed                             the handshake era
+//	                                   refused, as only a stateless       the refusal of discover,
+//	                                   server does                        which names the cause
+//	                                   failed otherwise                   the error of initialize
+//	no answer in 3 s                   agreed                             the handshake era
+//	                                   refused; then, in 3 s more,
+//	                                   discover brings our revision       the stateless era
+//	                                   or a final refusal                 the refusal of discover
+//	                                   failed otherwise                   the error of initialize
+//
+// Where a slow server of both eras has agreed to the handshake, its late answer to server/discover
+// no longer counts, as the server may keep to the revision of initialize.
+func (c *Client) probe(ctx context.Context) error {
+	d := c.startProbing(ctx)
+	defer d.cancel()
+	inTime := d.answersWithin(probeTime)
+	if inTime {
+		ended := ctx.Err() != nil || errors.Is(d.err, ErrClosed)
+		if d.err == nil || isFinal(d.err) || ended {
+			return c.useStateless(d.server, d.err)
+		}
+	}
+	err := c.handshake(ctx, newestHandshake())
+	if err == nil {
+		d.cancel()
+		c.Probed = true
+		// The server answered initialize, and not even meanwhile server/discover: it never will.
+		c.SkipProbe = !inTime && errors.Is(d.err, context.Canceled)
+		return nil
+	}
+	refused := errors.As(err, new(*Error))
+	switch {
+	case refused && inTime && isFinal(err):
+		return d.err
+	case refused && !inTime && d.answersWithin(probeTime) && (d.err == nil || isFinal(d.err)):
+		return c.useStateless(d.server, d.err)
+	}
+	return err
+}
+
+// probing is a server/discover that a goroutine waits for, while a handshake may be under way.
+type probing struct {
+	stop   context.CancelFunc
+	ended  chan struct{} // closed when the next two are set
+	server *ServerInfo
+	err    error
+}
+
+// startProbing begins to ask server/discover. The goroutine ends with the answer or with cancel,
+// one of which the caller has to await.
+func (c *Client) startProbing(ctx context.Context) *probing {
+	ctx, stop := context.WithCancel(ctx)
+	d := &probing{stop: stop, ended: make(chan struct{})}
+	go func() {
+		defer close(d.ended)
+		d.server, d.err = c.discover(ctx)
+	}()
+	return d
+}
+
+// answersWithin waits for the outcome, and reports whether it came in time.
+func (d *probing) answersWithin(limit time.Duration) bool {
+	select {
+	case <-d.ended:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
+// cancel waits no longer for the server, and returns when the outcome is set. If there was none
+// before, the error is context.Canceled.
+func (d *probing) cancel() {
+	d.stop()
+	<-d.ended
+}
+
+// discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery).
+func (c *Client) discover(ctx context.Context) (*ServerInfo, error) {
+	r := &request{method: "server/discover"}
+	raw, err := c.send(ctx, r)
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.Code == CodeUnsupportedVersion {
+		var data struct{ Supported []string }
+		_ = json.Unmarshal(refusal.Data, &data)
+		err = checkRevisions(data.Supported)
+		if err != nil && len(data.Supported) > 0 {
+			return nil, r.wrap(err)
+		}
+		// Some servers list the revision that they have just refused, and accept it the second time.
+		raw, err = c.send(ctx, r)
+	}
+	if err != nil {
+		return nil, r.wrap(err)
+	}
+	var answer struct {
+		ServerInfo
+		SupportedVersions []string
+		Meta              struct {
+			Implementation Implementation `json:"io.modelcontextprotocol/serverInfo"`
+		} `json:"_meta"`
+	}
+	// A member of another type counts as absent: encoding/json decodes the others all the same.
+	_ = json.Unmarshal(raw, &answer)
+	err = checkRevisions(answer.SupportedVersions)
+	if err != nil {
+		return nil, r.wrap(err)
+	}
+	answer.ProtocolVersion = statelessRevision
+	answer.Implementation = answer.Meta.Implementation
+	return &answer.ServerInfo, nil
+}
+
+// checkRevisions returns nil if a server speaks our stateless revision. After a *ProtocolError no
+// revision is left to try; any other error means that a handshake may succeed.
+func checkRevisions(supported []string) error {
+	if slices.Contains(supported, statelessRevision) {
+		return nil
+	}
+	if len(supported) == 0 {
+		// Some servers of the handshake era answer {} to any request.
+		return errors.New("the answer has no supportedVersions")
+	}
+	reason := fmt.Sprintf("the server speaks %s; this client speaks %s",
+		strings.Join(supported, ", "), strings.Join(Revisions(), ", "))
+	isOurs := func(revision string) bool { return slices.Contains(Revisions(), revision) }
+	if slices.ContainsFunc(supported, isOurs) {
+		return errors.New(reason)
+	}
+	return &ProtocolError{reason}
+}
+
+// isFinal reports whether an error of discover or handshake leaves no other revision to try. A
+// server that breaks the protocol is given up. A request that HTTP could not authorise, whose error
+// has the method Status, is not helped by another request. Three codes come only from servers of
+// the stateless era, which refuse any handshake.
+func isFinal(err error) bool {
+	var unauthorised interface{ Status() int }
+	if errors.As(err, new(*ProtocolError)) || errors.As(err, &unauthorised) {
+		return true
+	}
+	var refusal *Error
+	if !errors.As(err, &refusal) {
+		return false
+	}
+	statelessCodes := []int64{CodeHeaderMismatch, CodeMissingCapability, CodeUnsupportedVersion}
+	return slices.Contains(statelessCodes, refusal.Code)
+}
+
+// handshake begins a session of the handshake era (MCP 2025-11-25, basic, lifecycle): a request
+// initialize, a notification that its answer was accepted, and the log level if we want a log.
+func (c *Client) handshake(ctx context.Context, offer string) error {
+	server, err := c.initialize(ctx, offer)
+	if err != nil {
+		return err
+	}
+	err = c.conn.Notify(ctx, "notifications/initialized", nil)
+	if err != nil {
+		return err
+	}
+	if c.options.Log != nil && server.Capabilities["logging"] != nil {
+		// A server that refuses logs as it likes, which is no reason to end the connection.
+		level := members("level", c.options.LogLevel)
+		_, _ = c.attempt(ctx, &request{method: "logging/setLevel", params: level})
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return c.Err()
+}
+
+// initialize offers a revision, and the server answers with the one that it prefers. Both sides
+// exchange identity and capabilities here, once for each session. The first answer of a connection
+// becomes c.Server. A session that is begun anew must keep its revision, as other goroutines read
+// c.Server at any time.
+func (c *Client) initialize(ctx context.Context, offer string) (*ServerInfo, error) {
+	r := &request{method: "initialize", params: members(
+		"capabilities", c.declared,
+		"clientInfo", c.options.Info,
+		"protocolVersion", offer)}
+	raw, err := c.attempt(ctx, r)
+	if err != nil {
+		return nil, r.wrap(err)
+	}
+	var answer ServerInfo
+	// A member of another type counts as absent.
+	_ = json.Unmarshal(raw, &answer)
+	revision, agreedBefore := answer.ProtocolVersion, c.Server.ProtocolVersion
+	switch {
+	case revision == "":
+		return nil, r.wrap(errors.New("the answer has no protocolVersion"))
+	case !slices.Contains(Revisions()[1:], revision):
+		return nil, r.wrap(&ProtocolError{fmt.Sprintf(
+			"the server wants protocol revision %q; this client speaks %s",
+			revision, strings.Join(Revisions(), ", "))})
+	case agreedBefore == "":
+		c.Server = answer
+	case agreedBefore != revision:
+		return nil, r.wrap(&ProtocolError{fmt.Sprintf(
+			"the server has changed from revision %s to %s", agreedBefore, revision)})
+	}
+	return &answer, nil
+}
+
+// sessions counts the sessions of a connection over HTTP. A request that finds its session expired
+// compares the number it was sent in, so that many such requests begin one new session together.
+type sessions struct {
+	current  atomic.Int64  // counts the sessions that followed the first
+	renewing chan struct{} // one slot, taken by whoever begins a session
+}
+
+// renew begins a new session in place of one that has expired: the server dropped it, or was started
+// again (MCP 2025-11-25, transports, session management). Requests that find it expired at the same
+// time begin one together: the first begins it, and the others wait for it.
+func (c *Client) renew(ctx context.Context, expired int64) error {
+	select {
+	case c.sessions.renewing <- struct{}{}:
+		defer func() { <-c.sessions.renewing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if c.sessions.current.Load() != expired {
+		return nil
+	}
+	err := c.handshake(ctx, c.Server.ProtocolVersion)
+	if err != nil {
+		return fmt.Errorf("the session has expired, and a new one could not be begun: %w", err)
+	}
+	number := c.sessions.current.Add(1) + 1
+	c.warnings.warn("", fmt.Sprintf("its session had expired, and session %d was begun", number))
+	c.ForgetLists("")
+	// Subscriptions ended with the session. If the server refuses one now, it sends no more changes
+	// of that resource, and its Listen waits on.
+	for _, l := range c.listeners.all() {
+		for _, uri := range l.URIs {
+			_, _ = c.attempt(ctx, uriRequest("resources/subscribe", uri))
+		}
+	}
+	return nil
+}
+
+// streamEnded runs, on a goroutine of the transport, when the server has ended the stream of its
+// notifications. If that is because the session has expired, a new one is begun, by requests that
+// each have their time limit. Otherwise nobody tells of changes any more, which is worth a warning.
+func (c *Client) streamEnded(err error) {
+	ended := &request{session: c.sessions.current.Load()}
+	err = c.repair(context.Background(), ended, err)
+	if err != nil && c.Err() == nil && c.options.Warn != nil {
+		c.options.Warn(fmt.Sprintf("the server no longer tells of changes: %v", err))
+	}
+}

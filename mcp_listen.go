@@ -1,0 +1,234 @@
+// mcp_listen.go - what a server tells without being asked: changes, progress, its log.
+// Needs: Go 1.25, json, rpc.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// unsubscribeTime bounds the requests that end the subscriptions of a Listen, all together.
+const unsubscribeTime = 500 * time.Millisecond
+
+// errUnsubscribed is why a Listen of the stateless era ends when the server has cancelled it.
+var errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
+
+// Subscription names the changes that a Listen waits for.
+type Subscription struct {
+	Tools     bool     `json:"toolsListChanged,omitempty"`
+	Prompts   bool     `json:"promptsListChanged,omitempty"`
+	Resources bool     `json:"resourcesListChanged,omitempty"`
+	URIs      []string `json:"resourceSubscriptions,omitempty"` // of resources whose contents matter
+}
+
+// Change is one of the changes subscribed to.
+type Change struct {
+	List string // tools, prompts or resources; empty if it is a resource's contents
+	URI  string // of that resource
+}
+
+// listener is one Listen that has not returned.
+type listener struct {
+	Subscription
+	changed func(Change)
+}
+
+// wants reports whether a change was subscribed to. Any URI will do if there is one: a server may
+// also tell of what is below the resource that was named.
+func (l *listener) wants(change Change) bool {
+	switch change.List {
+	case "tools":
+		return l.Tools
+	case "prompts":
+		return l.Prompts
+	case "resources":
+		return l.Resources
+	}
+	return len(l.URIs) > 0
+}
+
+// listeners are the Listens of a connection that have not returned.
+type listeners struct {
+	mu sync.Mutex // guards the following; never held while a listener is told of a change
+
+	// working has the id of each Listen's request. It is 0 in the handshake era, where a Listen is
+	// not a request.
+	working map[*listener]int64
+}
+
+// begin adds a listener. A Listen whose request is sent again has a new id.
+func (s *listeners) begin(l *listener, id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.working[l] = id
+}
+
+func (s *listeners) end(l *listener) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.working, l)
+}
+
+// ofRequest returns the listeners whose request has an id, or with 0 those that have no request.
+func (s *listeners) ofRequest(id int64) []*listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*listener
+	for l, request := range s.working {
+		if request == id {
+			found = append(found, l)
+		}
+	}
+	return found
+}
+
+func (s *listeners) all() []*listener {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*listener
+	for l := range s.working {
+		found = append(found, l)
+	}
+	return found
+}
+
+// Listen tells of changes until ctx ends, whose cause it wraps, or until the server ends the
+// subscription in good order: nil. changed runs on the reader of the connection: it must return soon
+// and must not call the Client.
+func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change)) error {
+	missing := c.Server.missing("resources/subscribe")
+	if missing != "" && len(s.URIs) > 0 {
+		return fmt.Errorf("resources/subscribe: %w", &NotDeclaredError{missing})
+	}
+	l := &listener{s, changed}
+	if c.stateless.Load() {
+		return c.listenByRequest(ctx, l)
+	}
+	return c.listenByURI(ctx, l)
+}
+
+// listenByRequest sends one request that lasts as long as the subscription, and whose id is in every
+// notification that comes of it (MCP 2026-07-28, patterns, subscriptions).
+func (c *Client) listenByRequest(ctx context.Context, l *listener) error {
+	defer c.listeners.end(l)
+	_, err := c.do(ctx, &request{
+		method:   "subscriptions/listen",
+		params:   members("notifications", l.Subscription),
+		listener: l,
+	})
+	return err
+}
+
+// listenByURI subscribes to the contents of resources, one by one. In the handshake era a server
+// tells of changes to its lists without a subscription (MCP 2025-11-25, server, resources,
+// subscriptions).
+func (c *Client) listenByURI(ctx context.Context, l *listener) error {
+	c.listeners.begin(l, 0)
+	subscribed := 0
+	defer func() {
+		c.listeners.end(l)
+		c.unsubscribe(l.URIs[:subscribed])
+	}()
+	for _, uri := range l.URIs {
+		_, err := c.do(ctx, uriRequest("resources/subscribe", uri))
+		if err != nil {
+			return err
+		}
+		subscribed++
+	}
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-c.Done():
+		return c.Err()
+	}
+}
+
+// unsubscribe ends subscriptions to resources. It takes little time, as the ctx of the Listen has
+// ended, and reports no error: notifications that a server goes on sending find no listener. The
+// server knows one subscription to a resource, not how many Listens share it, so the last of them
+// ends it.
+func (c *Client) unsubscribe(uris []string) {
+	ctx, cancel := context.WithTimeout(context.Background(), unsubscribeTime)
+	defer cancel()
+	for _, uri := range uris {
+		sharesIt := func(l *listener) bool { return slices.Contains(l.URIs, uri) }
+		if !slices.ContainsFunc(c.listeners.all(), sharesIt) {
+			_, _ = c.do(ctx, uriRequest("resources/unsubscribe", uri))
+		}
+	}
+}
+
+// notification takes a notification of the server. It runs on the reader, in wire order, so it never
+// waits and never sends.
+func (c *Client) notification(conn *Conn, method string, params json.RawMessage) {
+	// One type for all of them: each method has some of these members.
+	var p struct {
+		Token     json.RawMessage `json:"progressToken"`
+		RequestID json.RawMessage
+		URI       string
+		Meta      struct {
+			Subscription json.RawMessage `json:"io.modelcontextprotocol/subscriptionId"`
+		} `json:"_meta"`
+		Progress
+		LogMessage
+	}
+	if len(params) > 0 && json.Unmarshal(params, &p) != nil {
+		return
+	}
+	switch method {
+	case "notifications/progress":
+		c.inFlight.reportProgress(p.Token, p.Progress)
+	case "notifications/message":
+		if c.options.Log != nil {
+			c.options.Log(p.LogMessage)
+		}
+	case "notifications/cancelled":
+		c.cancelled(conn, p.RequestID)
+	case "notifications/tools/list_changed":
+		c.changed(p.Meta.Subscription, Change{List: "tools"})
+	case "notifications/prompts/list_changed":
+		c.changed(p.Meta.Subscription, Change{List: "prompts"})
+	case "notifications/resources/list_changed":
+		c.changed(p.Meta.Subscription, Change{List: "resources"})
+	case "notifications/resources/updated":
+		c.changed(p.Meta.Subscription, Change{URI: p.URI})
+	}
+}
+
+// cancelled takes the server's word that it no longer waits for our answer to its request, or, in
+// the stateless era, that it ends a Listen: the one request of ours that a server may cancel.
+func (c *Client) cancelled(conn *Conn, requestID json.RawMessage) {
+	conn.CancelRequest(requestID)
+	id, ok := idNumber(requestID)
+	if ok && id != 0 && len(c.listeners.ofRequest(id)) > 0 {
+		conn.Cancel(id, errUnsubscribed)
+	}
+}
+
+// changed forgets a list that has changed, and tells the listeners. In the stateless era a
+// notification names the request of the Listen that it is meant for. In the handshake era it names
+// none, and goes to every listener that wants it.
+func (c *Client) changed(subscription json.RawMessage, change Change) {
+	if change.List != "" {
+		c.ForgetLists(change.List)
+	}
+	id, ok := idNumber(subscription)
+	if ok {
+		for _, l := range c.listeners.ofRequest(id) {
+			l.changed(change)
+		}
+		return
+	}
+	for _, l := range c.listeners.ofRequest(0) {
+		if l.wants(change) {
+			l.changed(change)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+// mcp_questions.go - what a server asks the client: roots, a form for the user, a model's answer.
+// Needs: Go 1.25, json, rpc.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Responder is what the client answers to one method of the server. In the handshake era the method
+// comes as a request of the server, in the stateless era in a result that is input_required.
+type Responder struct {
+	Capability string // declared under this name: roots, elicitation, sampling
+	Declare    any    // the capability's value; nil means {}
+
+	// Reply may be called from several goroutines at once. Its ctx ends with the request. The
+	// server is told its error.
+	Reply func(ctx context.Context, params json.RawMessage) (result any, err error)
+}
+
+// RootsAnswer returns the answer to roots/list, for ClientOptions.Answers.
+func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
+	reply := func(ctx context.Context, _ json.RawMessage) (any, error) {
+		roots, err := list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if roots == nil {
+			// The protocol wants an array, and nil would be null.
+			roots = []Root{}
+		}
+		return map[string]any{"roots": roots}, nil
+	}
+	return Responder{Capability: "roots", Reply: reply}
+}
+
+// serverRequest answers a request of the server, which it may send while the client waits for its
+// own answer. Servers may send a ping even before the handshake.
+func (c *Client) serverRequest(
+	ctx context.Context,
+	_ *Conn,
+	method string,
+	params json.RawMessage,
+) (any, error) {
+	if method == "ping" {
+		return struct{}{}, nil
+	}
+	if c.stateless.Load() {
+		return nil, &Error{
+			Code:    CodeMethodNotFound,
+			Message: "a server of revision " + statelessRevision + " sends no requests",
+		}
+	}
+	return c.answerQuestion(ctx, method, params)
+}
+
+// inputRequired is a result that asks for input first.
+type inputRequired struct {
+	InputRequests map[string]struct {
+		Method string
+		Params json.RawMessage
+	}
+	RequestState *json.RawMessage // the server's own: returned byte for byte; nil if it is null
+}
+
+// answerQuestions answers the questions of a result that is input_required. It returns the members
+// that the request has when it is sent again. The questions are asked one after the other, as there
+// is one user.
+func (c *Client) answerQuestions(
+	ctx context.Context,
+	r *request,
+	result json.RawMessage,
+) ([]byte, error) {
+	var needs inputRequired
+	err := json.Unmarshal(result, &needs)
+	if err != nil {
+		return nil, err
+	}
+	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
+		return nil, &ProtocolError{"the server's input_required result names no input"}
+	}
+	r.questions += len(needs.InputRequests)
+	if r.questions > c.options.MaxQuestions {
+		return nil, &ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d",
+			r.questions, c.options.MaxQuestions)}
+	}
+	answers := make(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
+		question := needs.InputRequests[name]
+		answer, err := c.answerQuestion(ctx, question.Method, question.Params)
+		if err != nil {
+			return nil, fmt.Errorf("the server asks for %s: %w", question.Method, asOurError(err))
+		}
+		answers[name] = answer
+	}
+	var input []byte
+	if len(answers) > 0 {
+		input, err = appendJSON(appendKey(input, "inputResponses"), answers)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if needs.RequestState != nil {
+		input = append(appendKey(input, "requestState"), *needs.RequestState...)
+	}
+	return input, nil
+}
+
+// asOurError turns a refusal that a Responder made for the server into an error of the call. In the
+// stateless era a refusal is not sent, and as an *Error it would pass for one of the server.
+func asOurError(err error) error {
+	var refusal *Error
+	if errors.As(err, &refusal) {
+		return &ProtocolError{refusal.Message}
+	}
+	return err
+}
+
+// answerQuestion answers one question of the server, in either era. Meanwhile the client's requests
+// expire only at MaxTimeout.
+func (c *Client) answerQuestion(
+	ctx context.Context,
+	method string,
+	params json.RawMessage,
+) (any, error) {
+	answer, ok := c.options.Answers[method]
+	if !ok {
+		return nil, &Error{
+			Code:    CodeMethodNotFound,
+			Message: "this client does not offer " + method,
+		}
+	}
+	c.inFlight.questionBegins()
+	defer c.inFlight.questionEnds()
+	return answer.Reply(ctx, params)
+}

@@ -1,0 +1,235 @@
+// mcp_results.go - how results that can be long are read: lists of tools, the texts of a tool.
+// Needs: Go 1.25, json, rpc.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// maxParts bounds the elements of an array, which take memory however short their text is.
+const maxParts = 200_000
+
+var errTooMany = fmt.Errorf("there are more than %d", maxParts)
+
+// parts is an array of which each element is read by itself. An element that cannot be decoded is
+// left out, so that one odd tool does not cost the other hundred. So are those after maxParts.
+type parts[T any] struct {
+	items []T // nil if it is null
+	left  leftOut
+}
+
+// leftOut counts the elements that are left out, and describes the first.
+type leftOut struct {
+	count int
+	first string
+}
+
+func (p *parts[T]) UnmarshalJSON(text []byte) error { return p.readArray(&scanner{text: text}) }
+
+// readArray reads an array, and null as none. For any other value the error says what it is.
+func (p *parts[T]) readArray(s *scanner) error {
+	p.left = leftOut{}
+	if s.peek() != '[' {
+		p.items = nil
+		return json.Unmarshal(s.value(), new([]T))
+	}
+	p.items = p.items[:0]
+	if p.items == nil {
+		p.items = []T{}
+	}
+	begin := s.at
+	s.array(func() {
+		s.peek()
+		p.readElement(s, begin)
+	})
+	return nil
+}
+
+// readElement reads the element at the scanner's place. begin is where its array begins.
+func (p *parts[T]) readElement(s *scanner, begin int) {
+	start, count := s.at, len(p.items)
+	err := errTooMany
+	if count == maxParts {
+		s.value()
+	} else {
+		p.reserve(start-begin, len(s.text)-start)
+		// The element is decoded in its place, as a tool is too large to be copied for nothing.
+		p.items = append(p.items, *new(T))
+		err = decodeElement(s, &p.items[count])
+	}
+	// After a mistake in the text nothing of the array is of use.
+	if err == nil || !s.ok() {
+		return
+	}
+	p.items = p.items[:count]
+	if p.left.count == 0 {
+		p.left.first = fmt.Sprintf("%.80s (%v)", s.text[start:s.at], err)
+	}
+	p.left.count++
+}
+
+// reserve makes room for the next element. read is the length of the text of the elements so far,
+// rest that of what follows. An array that is full grows to what the rest can hold if its elements
+// are as long as those before, so that a long list is moved once or twice, and not twenty times.
+func (p *parts[T]) reserve(read, rest int) {
+	count := len(p.items)
+	if count == 0 || count < cap(p.items) {
+		return
+	}
+	expected := rest/(read/count) + 1
+	p.items = slices.Grow(p.items, min(expected, 7*count, maxParts-count))
+}
+
+// decodeElement decodes an element. Tools and plain texts, which can be long and many, are read by
+// the scanner. All other elements, and what the scanner takes for invalid, are for encoding/json.
+func decodeElement[T any](s *scanner, item *T) error {
+	start := *s
+	if scanElement(s, item) {
+		return nil
+	}
+	*s, *item = start, *new(T)
+	return json.Unmarshal(s.value(), item)
+}
+
+// scanElement reads an element of a type that the scanner can read, and reports whether it did. Why
+// not an interface with a method for it? Each call of the method would have a scanner allocated.
+func scanElement[T any](s *scanner, item *T) bool {
+	switch item := any(item).(type) {
+	case *Tool:
+		return item.scan(s)
+	case *ContentBlock:
+		return item.scanText(s)
+	}
+	return false
+}
+
+func (t *Tool) scan(s *scanner) bool {
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "name":
+			t.Name = s.string()
+		case "title":
+			t.Title = s.string()
+		case "description":
+			t.Description = s.string()
+		case "inputSchema":
+			t.InputSchema = s.value()
+		case "outputSchema":
+			t.OutputSchema = s.value()
+		case "annotations":
+			t.Annotations = s.value()
+		case "icons":
+			t.Icons = s.value()
+		case "execution":
+			t.Execution = s.value()
+		case "_meta":
+			t.Meta = s.value()
+		default:
+			s.value()
+		}
+	})
+	return s.ok()
+}
+
+// scanText reads a block that has a type and a text, and no other member.
+func (b *ContentBlock) scanText(s *scanner) bool {
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "text":
+			b.Text = s.string()
+		case "type":
+			b.Type = "text"
+			if string(s.value()) != `"text"` {
+				s.fail()
+			}
+		default:
+			s.fail()
+		}
+	})
+	return s.ok() && b.Type == "text"
+}
+
+// listPage is one page of a list.
+type listPage[T any] struct {
+	parts[T]
+	member     string  // of the result: where the items are
+	nextCursor *string // nil on the last; "" is a cursor like any other
+	ttlMs      float64 // how long it stays fresh, in milliseconds
+}
+
+// decode reads one page, whose text is valid JSON. The error names the first member that is of
+// another type.
+func (p *listPage[T]) decode(raw json.RawMessage) error {
+	*p = listPage[T]{member: p.member}
+	var mistake error
+	s := scanner{text: raw}
+	s.object(func(key []byte) {
+		err := p.decodeMember(&s, string(key))
+		if err != nil && mistake == nil {
+			mistake = fmt.Errorf("%s: %w", key, err)
+		}
+	})
+	if mistake == nil && !s.end() {
+		return &ProtocolError{"the result is not a list of " + p.member}
+	}
+	return mistake
+}
+
+func (p *listPage[T]) decodeMember(s *scanner, name string) error {
+	switch name {
+	case p.member:
+		return p.readArray(s)
+	case "nextCursor":
+		return json.Unmarshal(s.value(), &p.nextCursor)
+	case "ttlMs":
+		// Of another type it counts as absent.
+		_ = json.Unmarshal(s.value(), &p.ttlMs)
+	default:
+		s.value()
+	}
+	return nil
+}
+
+// toolAnswer is the result of a tool, with room for its content: most results have one block, and
+// then all of it is one allocation.
+type toolAnswer struct {
+	ToolResult
+	first [1]ContentBlock
+	left  leftOut
+}
+
+// decode reads the result of a tool, whose text is valid JSON. Its strings are decoded once; what
+// stays JSON shares the text. A result null has no content, as some servers answer for nothing.
+func (a *toolAnswer) decode(raw json.RawMessage) error {
+	*a = toolAnswer{}
+	content := parts[ContentBlock]{items: a.first[:0]}
+	s := scanner{text: raw}
+	s.object(func(key []byte) {
+		switch string(key) {
+		case "content":
+			if content.readArray(&s) != nil {
+				s.fail()
+			}
+			a.Content = content.items
+		case "structuredContent":
+			a.StructuredContent = s.value()
+		case "isError":
+			// Some servers write "true".
+			a.IsError = string(bytes.Trim(s.value(), `"`)) == "true"
+		case "_meta":
+			a.Meta = s.value()
+		default:
+			s.value()
+		}
+	})
+	a.left = content.left
+	if !s.end() && string(bytes.TrimSpace(raw)) != "null" {
+		return &ProtocolError{"the result is not an object with an array of content"}
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// mcp_time.go - how long a request may take.
+// Needs: Go 1.25, json, rpc.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// minRing is the least time between two looks at the clock. With a Timeout of a nanosecond it would
+// otherwise take a processor for itself.
+const minRing = time.Millisecond
+
+// TimeoutError reports that a request had no answer in time. It wraps context.DeadlineExceeded.
+type TimeoutError struct {
+	After time.Duration // since the request, or its last progress
+	Total bool          // ClientOptions.MaxTimeout was reached, progress or not
+}
+
+func (e *TimeoutError) Error() string {
+	if e.Total {
+		return fmt.Sprintf("not done after %s in all", e.After)
+	}
+	return fmt.Sprintf("no answer and no progress for %s", e.After)
+}
+
+func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+// inFlight holds the requests that wait for their answers, and ends those whose time is up.
+//
+// A request may take Timeout without a sign of life, and MaxTimeout in all. Each progress
+// notification starts Timeout anew (MCP 2025-11-25, basic, lifecycle, timeouts). While the server
+// waits for us, because it has asked a question or because a person has to log in, no request
+// expires by Timeout: the server cannot go on before it has our answer.
+//
+// One timer serves all requests, as one for each would cost more than the rest of a call. It rings
+// at the earliest deadline that is known when it is set, and at the latest after Timeout. A request
+// that is sent in between cannot expire before that, so the timer never rings too late.
+type inFlight struct {
+	conn       *Conn
+	timeout    time.Duration
+	maxTimeout time.Duration
+	waiting    func() bool // ClientOptions.Waiting; may be nil
+
+	// mu guards the following, and the deadlines of the requests. It is never held across I/O or
+	// while a report or waiting runs. It is taken before Conn's.
+	mu        sync.Mutex
+	requests  map[int64]*request // by id, which is also the progress token
+	questions int                // of the server, which are being answered
+	timer     *time.Timer
+	stopped   bool
+}
+
+// start starts the timer, which runs until stop.
+func (f *inFlight) start(conn *Conn, options ClientOptions) {
+	// A timer with a very short time rings before AfterFunc has returned. With mu held, it waits
+	// until f.timer is set (TestShortestTimeout).
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.conn = conn
+	f.timeout, f.maxTimeout = options.Timeout, options.MaxTimeout
+	f.waiting = options.Waiting
+	f.requests = make(map[int64]*request)
+	f.timer = time.AfterFunc(f.timeout, f.ring)
+}
+
+func (f *inFlight) stop() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopped = true
+	f.timer.Stop()
+}
+
+// addRequest starts the time of a request that is about to be sent.
+func (f *inFlight) addRequest(r *request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	r.deadline = now.Add(f.timeout)
+	r.limit = now.Add(f.maxTimeout)
+	f.requests[r.id] = r
+}
+
+// removeRequest ends the time of a request, and returns when no report about it is under way.
+func (f *inFlight) removeRequest(r *request) {
+	f.mu.Lock()
+	delete(f.requests, r.id)
+	f.mu.Unlock()
+	// A report that found the request before it was deleted holds this lock until it is done.
+	r.reporting.Lock()
+	r.reporting.Unlock()
+}
+
+// ring ends the requests whose time is up, and sets the timer to the next deadline. The timer calls
+// it, on a goroutine that nobody waits for: it must not block.
+func (f *inFlight) ring() {
+	personIsWaitedFor := f.waiting != nil && f.waiting()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped {
+		return
+	}
+	serverWaits := f.questions > 0 || personIsWaitedFor
+	now := time.Now()
+	next := now.Add(f.timeout)
+	for id, r := range f.requests {
+		if serverWaits && !r.deadline.After(now) {
+			r.deadline = now.Add(f.timeout)
+		}
+		expires := earlier(r.deadline, r.limit)
+		switch {
+		case expires.After(now):
+			next = earlier(next, expires)
+		case expires.Equal(r.limit):
+			f.conn.Cancel(id, &TimeoutError{After: f.maxTimeout, Total: true})
+		default:
+			f.conn.Cancel(id, &TimeoutError{After: f.timeout})
+		}
+	}
+	f.timer.Reset(max(next.Sub(now), minRing))
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// reportProgress takes a notification of progress, on the reader. It gives the request more time
+// and reports the progress, unless the request has returned meanwhile.
+func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
+	// Servers that write an id as "1" or 1.0 do the same to a progress token.
+	id, _ := idNumber(token)
+	f.mu.Lock()
+	r := f.requests[id]
+	if r == nil {
+		f.mu.Unlock()
+		return
+	}
+	r.deadline = time.Now().Add(f.timeout)
+	// Taken before mu is released, so that removeRequest cannot pass in between.
+	r.reporting.Lock()
+	defer r.reporting.Unlock()
+	f.mu.Unlock()
+	if r.report != nil {
+		r.report(progress)
+	}
+}
+
+// questionBegins stops the time of all requests: the server may wait for this answer with any of
+// them.
+func (f *inFlight) questionBegins() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.questions++
+}
+
+// questionEnds gives all requests their full time, as the server goes on only now.
+func (f *inFlight) questionEnds() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.questions--
+	for _, r := range f.requests {
+		r.deadline = time.Now().Add(f.timeout)
+	}
+}
