@@ -15,56 +15,60 @@ import (
 	"time"
 )
 
-// maxDescription is how many bytes a model reads of a tool's description, or of a server's instructions. It reads
-// them with every request, and no server is to fill the context alone.
+// maxDescription is how many bytes a model reads of a tool's description, or of a server's
+// instructions. It reads them with every request, and no server is to fill the context alone.
 const maxDescription = 8 * 1024
 
-// NameError says that a name stands for nothing, or for several things.
+// NameError reports that a name stands for nothing, or for several things.
 type NameError struct {
-	Kind    string // tool, prompt or resource
-	Name    string
-	Several []string // the full names of what is called so, each of another server; nil if there is nothing
+	Kind string // tool, prompt or resource
+	Name string
+
+	// Several are the full names of all that have the name, each of another server. It is nil if
+	// there is nothing of that name.
+	Several []string
 }
 
 func (e *NameError) Error() string {
 	if e.Several == nil {
 		return fmt.Sprintf("no server has a %s %q", e.Kind, e.Name)
 	}
-	return fmt.Sprintf("several servers have a %s %q; say which: %s", e.Kind, e.Name, strings.Join(e.Several, ", "))
+	return fmt.Sprintf("several servers have a %s %q; say which: %s",
+		e.Kind, e.Name, strings.Join(e.Several, ", "))
 }
 
-// Resolve returns the index of the tool, prompt or resource that a name stands for: the one whose full name it is,
-// or else the only one whose own name it is. own has the names that servers use, full the same with the servers'
-// names: no two of those are equal. The error is a *NameError.
+// Resolve returns the index of the tool, prompt or resource that a name stands for: the one whose
+// full name it is, or else the only one whose own name it is. own has the names that servers use,
+// full the same with the servers' names: no two of those are equal. The error is a *NameError.
 func Resolve(kind, name string, own, full []string) (int, error) {
 	if i := slices.Index(full, name); i >= 0 {
 		return i, nil
 	}
-	found := 0
-	var several []string
+	last := 0
+	var fullNames []string // of all whose own name it is
 	for i := range own {
 		if own[i] == name {
-			found, several = i, append(several, full[i])
+			last = i
+			fullNames = append(fullNames, full[i])
 		}
 	}
-	if len(several) != 1 {
-		return 0, &NameError{kind, name, several}
+	if len(fullNames) != 1 {
+		return 0, &NameError{Kind: kind, Name: name, Several: fullNames}
 	}
-	return found, nil
+	return last, nil
 }
 
 // HostStatus describes the state of one server.
 type HostStatus struct {
 	Name     string
 	Running  bool
-	Starting bool       // a start is under way, or will begin at Retry
-	Retry    time.Time  // no start begins earlier
-	Err      error      // why it is not running, or why its tools could not be listed the last time; nil if all is well
-	Info     ServerInfo // of the last successful start
-	Tools    int        // of the last list that could be read
-	Restarts int        // that were successful
-
-	Took time.Duration // of the last start that is over
+	Starting bool          // a start is under way, or will begin at Retry
+	Retry    time.Time     // no start begins earlier
+	Err      error         // why it is not running, or has no list of tools; nil if all is well
+	Info     ServerInfo    // of the last successful start
+	Tools    int           // of the last list that could be read
+	Restarts int           // successful starts after the first
+	Took     time.Duration // of the last start that is over
 
 	tools []HostTool
 }
@@ -85,8 +89,8 @@ type HostTool struct {
 // slow, does not stop the others. A server is started when it is needed first. All methods may be
 // called from any goroutine.
 type Host struct {
-	// OnProgress, if set, is called as each Call begins. What it returns is called with every report
-	// of the tool's progress, and must return at once. It is set before the first Call.
+	// OnProgress, if set, is called as each Call begins. What it returns is called with every
+	// report of the tool's progress, and must return at once. It is set before the first Call.
 	OnProgress func(call ToolCall) (report func(Progress))
 
 	servers []*hosted
@@ -94,70 +98,35 @@ type Host struct {
 	work    sync.WaitGroup          // goroutines of the servers
 }
 
-// NewHost returns a host of servers, none of which is started yet. options, if not nil, returns the options for each
-// server. The Host lives until Close.
+// NewHost returns a host of servers, none of which is started yet. options, if not nil, returns the
+// options for each server. The Host lives until Close.
 func NewHost(servers []Server, options func(s *Server) ClientOptions) *Host {
 	life, stop := context.WithCancelCause(context.Background())
 	h := &Host{stop: stop}
 	for i, prefix := range FunctionPrefixes(ServerNames(servers)) {
-		s := &hosted{Server: servers[i], prefix: prefix, life: life, work: &h.work}
+		s := &hosted{
+			Server: servers[i],
+			prefix: prefix,
+			life:   life,
+			work:   &h.work,
+		}
 		if options != nil {
 			s.options = options(&s.Server)
 		}
 		if s.Waited != nil {
-			s.options.Waiting = s.waits
+			s.options.Waiting = s.waitsForPerson
 		}
 		h.servers = append(h.servers, s)
 	}
 	return h
 }
 
-// Start starts the servers of these names, or all if there are none, at once. It returns when each is running or has
-// failed, which Status reports. For those that take longer than 10 s it waits only until one of them is running. The
-// starts go on when ctx ends.
+// Start starts the servers of these names, or all if there are none, at once. It returns when each
+// is running or has failed, which Status reports. For those that take longer than 10 s it waits
+// only until one of them is running. The starts go on when ctx ends.
 func (h *Host) Start(ctx context.Context, names ...string) {
-	_ = await(ctx, h.named(names), patience, (*hosted).begin)
-}
-
-// await begins a task of each server, and waits: until all that are worth waiting for are done; or until they have had
-// the patience, and one server is ready. The error is the cause of ctx.
-func await(ctx context.Context, servers []*hosted, patience time.Duration,
-	begin func(*hosted) (task *hostTask, worthWaiting bool)) error {
-	tasks := make(map[*hostTask]bool) // whether they are worth waiting for
-	for _, s := range servers {
-		if task, worthWaiting := begin(s); task != nil {
-			tasks[task] = worthWaiting
-		}
-	}
-	for task, worthWaiting := range tasks {
-		if worthWaiting {
-			inTime, stop := context.WithDeadline(ctx, task.begins.Add(patience))
-			_, _ = task.wait(inTime)
-			stop()
-		}
-	}
-
-	var work sync.WaitGroup
-	defer work.Wait()
-	waiting, stop := context.WithCancel(ctx)
-	defer stop()
-	ended, awaited := make(chan bool, len(tasks)), 0
-	for task, worthWaiting := range tasks { // any of them may be the first
-		if worthWaiting {
-			awaited++
-		}
-		work.Go(func() {
-			_, _ = task.wait(waiting)
-			ended <- worthWaiting
-		})
-	}
-	isReady := func(s *hosted) bool { return s.status().Err == nil }
-	for awaited > 0 && !slices.ContainsFunc(servers, isReady) {
-		if <-ended {
-			awaited--
-		}
-	}
-	return context.Cause(ctx)
+	// The cause of ctx is all that await returns: the caller knows it.
+	_ = await(ctx, h.named(names), patience, (*hosted).beginStarting)
 }
 
 // named returns the servers of these names, or all if there are none.
@@ -165,10 +134,17 @@ func (h *Host) named(names []string) []*hosted {
 	if len(names) == 0 {
 		return h.servers
 	}
-	return slices.DeleteFunc(slices.Clone(h.servers), func(s *hosted) bool { return !slices.Contains(names, s.Name) })
+	var found []*hosted
+	for _, s := range h.servers {
+		if slices.Contains(names, s.Name) {
+			found = append(found, s)
+		}
+	}
+	return found
 }
 
-// Status describes the servers of these names, or all if there are none, in the order in which they were given.
+// Status describes the servers of these names, or all if there are none, in the order in which they
+// were given.
 func (h *Host) Status(names ...string) []HostStatus {
 	servers := h.named(names)
 	status := make([]HostStatus, len(servers))
@@ -178,24 +154,27 @@ func (h *Host) Status(names ...string) []HostStatus {
 	return status
 }
 
-// Tools returns the tools of the servers of these names, or of all if there are none, also those that no model is
-// offered. Lists that changed are read again, and a server that is not running is started. One that fails is left out,
-// and Status says why; its tools can still be called. The error says that no server could be asked.
+// Tools returns the tools of the servers of these names, or of all if there are none, also those
+// that no model is offered. Lists that changed are read again, and a server that is not running is
+// started. One that fails is left out, and Status says why; its tools can still be called. The
+// error says that no server could be asked.
 func (h *Host) Tools(ctx context.Context, names ...string) ([]HostTool, error) {
 	lists, err := h.lists(ctx, h.named(names), noEnd)
 	return slices.Concat(lists...), err
 }
 
-// Functions returns the tools as a model is offered them: without those that Server.Allows leaves out, those that run
-// only as tasks, and those with a schema that cannot be an object's, which ClientOptions.Warn names. A server that
-// needs more than 10 s to start or to answer is left out until it has, if there are others: Status has its state. The
-// error says that there are too many, or is that of Tools.
+// Functions returns the tools as a model is offered them: without those that Server.Allows leaves
+// out, those that run only as tasks, and those with a schema that cannot be an object's, which
+// ClientOptions.Warn names. A server that needs more than 10 s to start or to answer is left out
+// until it has, if there are others: Status has its state. The error says that there are too many,
+// or is that of Tools.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	lists, err := h.lists(ctx, h.servers, patience)
 	if err != nil {
 		return nil, err
 	}
-	functions, counts := []Function{}, make([]string, len(h.servers))
+	functions := []Function{}
+	var counts []string
 	for i, s := range h.servers {
 		before := len(functions)
 		for _, t := range lists[i] {
@@ -203,69 +182,85 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 				functions = append(functions, t.offer)
 			}
 		}
-		counts[i] = fmt.Sprintf("%s has %d", s.Name, len(functions)-before)
+		counts = append(counts, fmt.Sprintf("%s has %d", s.Name, len(functions)-before))
 	}
 	if len(functions) > MaxFunctions {
-		return nil, fmt.Errorf("there are %d tools (%s), and a model can be offered %d: choose with allowedTools or "+
-			"excludedTools in the configuration", len(functions), strings.Join(counts, ", "), MaxFunctions)
+		return nil, fmt.Errorf("there are %d tools (%s), and a model can be offered %d: "+
+			"choose with allowedTools or excludedTools in the configuration",
+			len(functions), strings.Join(counts, ", "), MaxFunctions)
 	}
 	return functions, nil
 }
 
-// lists returns the tools of each of the servers, all of which are asked at once.
-func (h *Host) lists(ctx context.Context, servers []*hosted, patience time.Duration) ([][]HostTool, error) {
-	lists, errs := make([][]HostTool, len(servers)), make([]error, len(servers))
-	if err := await(ctx, servers, patience, (*hosted).read); err != nil {
+// lists returns the tools of each of the servers, all of which are asked at once. A server that
+// has no list now has none, and its error counts only if no server has one.
+func (h *Host) lists(
+	ctx context.Context,
+	servers []*hosted,
+	patience time.Duration,
+) ([][]HostTool, error) {
+	err := await(ctx, servers, patience, (*hosted).beginListing)
+	if err != nil {
 		return nil, err
 	}
+	lists := make([][]HostTool, len(servers))
+	var errs []error
 	for i, s := range servers {
 		status := s.status()
-		if errs[i] = h.about(s, status.Err); status.Err == nil {
+		if status.Err != nil {
+			errs = append(errs, h.about(s, status.Err))
+		} else {
 			lists[i] = status.tools
 		}
 	}
-	if !slices.Contains(errs, nil) {
-		return nil, errors.Join(errs...) // nil if there are no servers
+	if len(errs) == len(servers) {
+		return nil, errors.Join(errs...)
 	}
 	return lists, nil
 }
 
-// Owner returns the name of the server whose functions begin as this one does, whether it has one of that name or not,
-// or nothing, which Start and Tools take for all servers.
-func (h *Host) Owner(function string) (server []string) {
+// Owner returns the name of the server whose functions begin as this one does, whether it has one
+// of that name or not. It is at most one, as no prefix begins with another. If there is none, the
+// list is empty, which Start and Tools take for all servers.
+func (h *Host) Owner(function string) (servers []string) {
 	for _, s := range h.servers {
 		if s.prefix != "" && strings.HasPrefix(function, s.prefix) {
-			server = []string{s.Name} // no prefix begins with another one
-		}
-	}
-	return server
-}
-
-// Missing returns why a function is not offered that there may be: its server is not running, or cannot list its
-// tools. It is nil if that is not the reason.
-func (h *Host) Missing(function string) error {
-	for _, s := range h.servers {
-		if err := s.status().Err; err != nil && strings.HasPrefix(function, s.prefix) {
-			return fmt.Errorf("the server %s, which %.100q may be a tool of, is not available now; "+
-				"go on without it, or try again later: %w", s.Name, function, err)
+			return []string{s.Name}
 		}
 	}
 	return nil
 }
 
-// Tool finds a tool of the last lists: by its function's name, or by its own if no other server has a tool of that
-// name. The error is a *NameError.
+// Missing returns why a function is not offered that there may be: its server is not running, or
+// cannot list its tools. It is nil if that is not the reason.
+func (h *Host) Missing(function string) error {
+	for _, s := range h.servers {
+		err := s.status().Err
+		if err != nil && strings.HasPrefix(function, s.prefix) {
+			return fmt.Errorf("the server %s, which %.100q may be a tool of, is not available "+
+				"now; go on without it, or try again later: %w",
+				s.Name, function, err)
+		}
+	}
+	return nil
+}
+
+// Tool finds a tool of the last lists: by its function's name, or by its own if no other server has
+// a tool of that name. The error is a *NameError.
 func (h *Host) Tool(name string) (HostTool, error) {
-	// A name with the prefix of a server is a function of that server or nothing, even if the server is not running: no
-	// other server can get its calls by a tool that is called so.
 	var tools []HostTool
 	var own, full []string
 	for _, s := range h.servers {
 		for _, t := range s.status().tools {
-			tools, own, full = append(tools, t), append(own, t.Tool.Name), append(full, t.Function)
+			tools = append(tools, t)
+			own = append(own, t.Tool.Name)
+			full = append(full, t.Function)
 		}
 	}
 	if h.Owner(name) != nil {
+		// A name with the prefix of a server is a function of that server or nothing, even if the
+		// server is not running. Otherwise another server could get its calls, by a tool that it
+		// calls so.
 		own = nil
 	}
 	i, err := Resolve("tool", name, own, full)
@@ -288,38 +283,43 @@ func (h *Host) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	return ModelOutput(result), nil
 }
 
-// CallTool runs a tool, which it finds as Tool does; see Client.CallTool. Where no list has it, the servers that may
-// have it are asked for their lists first. A server that ended is started again, but a call that ended it is not made
-// again.
+// CallTool runs a tool, which it finds as Tool does; see Client.CallTool. Where no list has it, the
+// servers that may have it are asked for their lists first. A server that ended is started again,
+// but a call that ended it is not made again.
 func (h *Host) CallTool(
-	ctx context.Context, name string, arguments json.RawMessage, report func(Progress),
+	ctx context.Context,
+	name string,
+	arguments json.RawMessage,
+	report func(Progress),
 ) (*ToolResult, error) {
 	t, err := h.Tool(name)
 	if err != nil {
-		if _, err := h.Tools(ctx, h.Owner(name)...); err != nil {
+		_, err = h.Tools(ctx, h.Owner(name)...)
+		if err != nil {
 			return nil, err
 		}
-		if t, err = h.Tool(name); err != nil {
+		t, err = h.Tool(name)
+		if err != nil {
 			return nil, err
 		}
 	}
-	result, err := t.server.call(ctx, &t.Tool, arguments, report)
+	result, err := t.server.callTool(ctx, &t.Tool, arguments, report)
 	return result, h.about(t.server, err)
 }
 
-// Client returns a client of the server of that name, for all that is not about tools. "" names the only server. If
-// it is not running it is started.
+// Client returns a client of the server of that name, for all that is not about tools. "" names the
+// only server. If it is not running it is started.
 func (h *Host) Client(ctx context.Context, server string) (*Client, error) {
 	s, err := h.server(server)
 	if err != nil {
 		return nil, err
 	}
-	client, err := s.get(ctx)
+	client, err := s.runningClient(ctx)
 	return client, h.about(s, err)
 }
 
-// Restart ends the server of that name, if it is running, and starts it now, without the pause that it may be in.
-// "" names the only server.
+// Restart ends the server of that name, if it is running, and starts it now, without the pause that
+// it may be in. "" names the only server.
 func (h *Host) Restart(ctx context.Context, server string) error {
 	s, err := h.server(server)
 	if err != nil {
@@ -329,20 +329,23 @@ func (h *Host) Restart(ctx context.Context, server string) error {
 	return h.about(s, err)
 }
 
+// server returns the server of that name. "" names the only server.
 func (h *Host) server(name string) (*hosted, error) {
-	for _, s := range h.servers {
-		if s.Name == name || name == "" && len(h.servers) == 1 {
-			return s, nil
-		}
+	if name == "" && len(h.servers) == 1 {
+		return h.servers[0], nil
 	}
 	var names []string
 	for _, s := range h.servers {
+		if s.Name == name {
+			return s, nil
+		}
 		names = append(names, s.Name)
 	}
-	return nil, fmt.Errorf("there is no server %q; the servers are: %s", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("there is no server %q; the servers are: %s",
+		name, strings.Join(names, ", "))
 }
 
-// about says which server the error is about.
+// about adds to an error which server it is about. Where there is only one, everybody knows.
 func (h *Host) about(s *hosted, err error) error {
 	if err == nil || len(h.servers) == 1 {
 		return err
@@ -354,13 +357,16 @@ func (h *Host) about(s *hosted, err error) error {
 func (h *Host) Instructions() string {
 	var parts []string
 	for _, s := range h.servers {
-		text, about := strings.TrimSpace(s.status().Info.Instructions), "The server says of its tools:\n"
+		text := strings.TrimSpace(s.status().Info.Instructions)
+		if text == "" {
+			continue
+		}
+		speaker := "The server says of its tools:\n"
 		if s.prefix != "" {
-			about = fmt.Sprintf("The server %s says of its tools, which begin with %s:\n", s.Name, s.prefix)
+			speaker = fmt.Sprintf("The server %s says of its tools, which begin with %s:\n",
+				s.Name, s.prefix)
 		}
-		if text != "" {
-			parts = append(parts, about+Clip(text, maxDescription))
-		}
+		parts = append(parts, speaker+Clip(text, maxDescription))
 	}
 	return strings.Join(parts, "\n\n")
 }

@@ -204,8 +204,8 @@ func (p *hostPeer) hosted(h *Host) *hosted {
 	return h.servers[slices.IndexFunc(h.servers, func(s *hosted) bool { return s.Name == p.Name })]
 }
 
-// change makes the server tell of other tools, and returns when the host has heard of it: a server's request is
-// answered by the client after it has read what came before.
+// change makes the server tell of other tools, and returns when the host has heard of it: a
+// server's request is answered by the client after it has read what came before.
 func (p *hostPeer) change(t *testing.T, names ...string) {
 	p.mu.Lock()
 	p.names = names
@@ -516,7 +516,8 @@ func TestHostCutsText(t *testing.T) {
 	assert.Assert(t, host.Instructions() == "The server says of its tools:\n"+Clip(long, maxDescription))
 }
 
-// A tool whose schema cannot be one of arguments is left out, and named once; the others are offered.
+// A tool whose schema cannot be one of arguments is left out, and named once; the others are
+// offered.
 func TestHostUnfitTools(t *testing.T) {
 	checkLeaks(t)
 	peer, other := newHostPeer("one"), newHostPeer("two", "b")
@@ -577,7 +578,8 @@ func TestHostListHalf(t *testing.T) {
 	assert.Assert(t, errors.As(err, &unknown) && unknown.Several == nil)
 }
 
-// A list that the caller gave up says nothing about the server, and the end of a start's ctx ends no server that runs.
+// A list that the caller gave up says nothing about the server, and the end of a start's ctx ends
+// no server that runs.
 func TestHostGivenUp(t *testing.T) {
 	checkLeaks(t)
 	reason := errors.New("enough")
@@ -608,8 +610,8 @@ func TestHostGivenUp(t *testing.T) {
 	assert.Assert(t, host.Status()[0].Running)
 }
 
-// Close ends a start that is under way, and a pause before one, for all who wait for them. (synctest looks for
-// goroutines.)
+// Close ends a start that is under way, and a pause before one, for all who wait for them.
+// (synctest looks for goroutines.)
 func TestHostClosesStart(t *testing.T) {
 	for what, failures := range map[string]int{"a start": 0, "a pause": 2} {
 		t.Run(what, func(t *testing.T) {
@@ -734,8 +736,8 @@ func (m *hostModern) seconds(since time.Time) (seconds []int) {
 	return seconds
 }
 
-// In the stateless era a server tells only who listens, and the host does. A list that the server called fresh is
-// read again when it tells of a change.
+// In the stateless era a server tells only who listens, and the host does. A list that the server
+// called fresh is read again when it tells of a change.
 func TestHostListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newHostModern()
@@ -758,8 +760,8 @@ func TestHostListens(t *testing.T) {
 	})
 }
 
-// A subscription that ends, in whatever way, is begun again after a pause. What changed meanwhile is
-// seen.
+// A subscription that ends, in whatever way, is begun again after a pause. What changed meanwhile
+// is seen.
 func TestHostListensAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newHostModern()
@@ -783,8 +785,8 @@ func TestHostListensAgain(t *testing.T) {
 	})
 }
 
-// A server that does not know the subscription it promised is not asked again, nor is one that has ended; and Close
-// ends the pause.
+// A server that does not know the subscription it promised is not asked again, nor is one that has
+// ended; and Close ends the pause.
 func TestHostListensNoMore(t *testing.T) {
 	for what, end := range map[string]any{
 		"unknown": &Error{Code: CodeMethodNotFound},
@@ -871,7 +873,8 @@ func TestHostRepeats(t *testing.T) {
 	assert.Equal(t, hostCall(t.Context(), host, "b-safe"), "done by one")
 }
 
-// A process that crashes in a call ends that call with what it last said; the calls after it have one new process.
+// A process that crashes in a call ends that call with what it last said; the calls after it have
+// one new process.
 func TestHostChildCrashes(t *testing.T) {
 	checkLeaks(t)
 	host := NewHost([]Server{{Name: "child", Command: childCommand("peer-tools")}}, nil)
@@ -896,8 +899,8 @@ func TestHostChildCrashes(t *testing.T) {
 	}
 }
 
-// A program that does not exist, or ends at once, or is mute, does not keep the others, and is named with its last
-// words.
+// A program that does not exist, or ends at once, or is mute, does not keep the others, and is
+// named with its last words.
 func TestHostChildrenFail(t *testing.T) {
 	checkLeaks(t)
 	host := NewHost([]Server{
@@ -916,7 +919,8 @@ func TestHostChildrenFail(t *testing.T) {
 	assert.Assert(t, strings.HasPrefix(hostFunctions(t.Context(), host), "good__echo good__notes_read "))
 }
 
-// TestServerConnect: where an address does not speak Streamable HTTP, HTTP+SSE is tried, unless it cannot be that.
+// TestServerConnect: where an address does not speak Streamable HTTP, HTTP+SSE is tried, unless it
+// cannot be that.
 func TestServerConnect(t *testing.T) {
 	checkLeaks(t)
 	status, code := http.StatusNotFound, 0
@@ -962,8 +966,8 @@ func TestServerConnect(t *testing.T) {
 	}
 }
 
-// TestServerConnectSSE: a server of HTTP+SSE is found behind the refusal that it gives to Streamable HTTP, with a page
-// or with a JSON-RPC error.
+// TestServerConnectSSE: a server of HTTP+SSE is found behind the refusal that it gives to
+// Streamable HTTP, with a page or with a JSON-RPC error.
 func TestServerConnectSSE(t *testing.T) {
 	t.Run("page", func(t *testing.T) { connectOverSSE(t, nil) })
 	t.Run("JSON-RPC", func(t *testing.T) {
@@ -1051,8 +1055,8 @@ func TestServerGlobs(t *testing.T) {
 	}
 }
 
-// TestHostWaits: the time for which a server waits for a person is not that of its start, and meanwhile nothing waits
-// for the server. Then it has the rest of its time.
+// TestHostWaits: the time for which a server waits for a person is not that of its start, and
+// meanwhile nothing waits for the server. Then it has the rest of its time.
 func TestHostWaits(t *testing.T) {
 	for _, test := range []struct {
 		slow time.Duration // the start
@@ -1137,4 +1141,52 @@ func TestHostWaitsForTools(t *testing.T) {
 		}
 		assert.Equal(t, host.Status()[0].Tools, 1)
 	})
+}
+
+// TestHostRestartsStart: a start that another one has replaced leaves nothing behind, neither its
+// error nor its end, while the new one is under way.
+func TestHostRestartsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		peer := newHostPeer("one", "a")
+		peer.slow = 20 * time.Second
+		host := hostOf(t, peer)
+		go host.Start(t.Context())
+		time.Sleep(5 * time.Second)
+		go func() { assert.Check(t, host.Restart(t.Context(), "one")) }()
+		synctest.Wait()
+		status := host.Status()[0]
+		assert.Check(t, is.Equal(status.Err, ErrStarting))
+		assert.Check(t, status.Starting)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		assert.Check(t, host.Status()[0].Running)
+		assert.Check(t, is.Equal(host.Status()[0].Restarts, 0))
+		assert.Check(t, is.Equal(len(peer.starts), 2))
+	})
+}
+
+// TestHostProgress: a call for an agent has its progress reported with the call.
+func TestHostProgress(t *testing.T) {
+	checkLeaks(t)
+	peer := newHostPeer("one", "a")
+	peer.answer = func(ctx context.Context, method string) any {
+		if method == "tools/call" {
+			params := json.RawMessage(`{"progressToken":` + string(requestID(peer.conn, ctx)) + `,"progress":1,"total":2}`)
+			assert.Check(t, peer.conn.Notify(ctx, "notifications/progress", params))
+		}
+		return nil
+	}
+	host := startHost(t, peer)
+	var reports []string
+	host.OnProgress = func(call ToolCall) func(Progress) {
+		return func(p Progress) { reports = append(reports, fmt.Sprint(call.ID, " ", p.Progress, "/", p.Total)) }
+	}
+	output, err := host.Call(t.Context(), ToolCall{ID: "x", Name: "a", Arguments: "{}"})
+	assert.NilError(t, err)
+	assert.Equal(t, output.Text, "done by one")
+	assert.DeepEqual(t, reports, []string{"x 1/2"})
+
+	output, err = host.Call(t.Context(), ToolCall{Name: "b"})
+	assert.ErrorContains(t, err, `no server has a tool "b"`)
+	assert.DeepEqual(t, output, ToolOutput{})
 }

@@ -62,7 +62,7 @@ func Connect(
 	if options.Protocol != "" || c.http != nil || ctx.Err() != nil || isFinal(err) || isUnread(err) {
 		return nil, err
 	}
-	options.Protocol = newestHandshake()
+	options.Protocol = NewestHandshake()
 	second, secondErr := Connect(ctx, start, &options)
 	if secondErr == nil {
 		second.SkipProbe = true
@@ -76,8 +76,9 @@ func Connect(
 		secondErr, err)
 }
 
-// newestHandshake returns the newest revision that begins with a handshake.
-func newestHandshake() string { return Revisions()[1] }
+// NewestHandshake returns the newest revision that begins with a handshake. Offered as
+// ClientOptions.Protocol, it connects without a probe.
+func NewestHandshake() string { return Revisions()[1] }
 
 // isUnread reports whether a server ended before it read anything, as a program does that cannot
 // start.
@@ -215,7 +216,7 @@ func (c *Client) probe(ctx context.Context) error {
 			return c.useStateless(d.server, d.err)
 		}
 	}
-	err := c.handshake(ctx, newestHandshake())
+	err := c.handshake(ctx, NewestHandshake())
 	if err == nil {
 		d.cancel()
 		c.Probed = true

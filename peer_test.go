@@ -731,7 +731,7 @@ func (s *session) connect(ctx context.Context, arguments string) (any, error) {
 	}
 	server := Server{Start: start, NoProbe: s.noProbe}
 	if o.NoProbe {
-		server.skipProbe()
+		server.rememberNoProbe()
 	}
 	client, err := server.Connect(ctx, *options)
 	if _, missing := os.Stat(s.noProbe); (missing == nil) != o.NoProbe {

@@ -1,0 +1,152 @@
+// host_start.go - how long the start of a server may take.
+// Needs: Go 1.25, json, rpc, lines, transport_stdio, transport_http, mcp, mistral, functions.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"sync/atomic"
+	"time"
+)
+
+// StartTimeoutError reports that a server did not start in time. It wraps context.DeadlineExceeded.
+type StartTimeoutError struct {
+	After  time.Duration
+	Stderr string // an excerpt; see Stdio.Stderr
+}
+
+func (e *StartTimeoutError) Error() string {
+	text := fmt.Sprintf("the server did not start within %s", e.After)
+	if e.Stderr != "" {
+		text += ", stderr: " + e.Stderr
+	}
+	return text
+}
+
+func (e *StartTimeoutError) Unwrap() error { return context.DeadlineExceeded }
+
+const (
+	startTime = 30 * time.Second // Server.StartTimeout if 0
+	slowStart = 5 * time.Minute  // the same, for a server that may still be downloaded
+	waitStep  = time.Second      // between two calls of Server.Waited
+)
+
+// stderrOf is what tells of the stderr of a process. Stdio does.
+type stderrOf interface {
+	Stderr() (excerpt string, lastWrite time.Time)
+}
+
+// connect starts the server, in the time that it has for it. s.limitStart measures that time beside
+// the start, and ends the start's ctx when it is over.
+func (s *hosted) connect(ctx context.Context) (*Client, error) {
+	inTime, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	server := s.Server
+	start := server.Start
+	if start == nil && server.URL == "" {
+		start = server.Command.Start
+	}
+	var process atomic.Pointer[stderrOf] // nil until it runs, and for what has no stderr
+	if start != nil {
+		server.Start = func(ctx context.Context) (Transport, error) {
+			transport, err := start(ctx)
+			if child, ok := transport.(stderrOf); ok {
+				process.Store(&child)
+			}
+			return transport, err
+		}
+	}
+	s.work.Go(func() { s.limitStart(inTime, cancel, &process) })
+	return server.Connect(inTime, s.options)
+}
+
+// packageRunner matches the commands that may have to download the server first.
+var packageRunner = regexp.MustCompile(
+	`(^|[/\\])(bunx?|docker|npm|npx|pipx|pnpm|pnpx|podman|uvx?|yarn)(\.\w+)?$`)
+
+// limitStart ends a start that takes too long. A start that has had its time gets more of it where
+// it is likely to succeed; see extendedLimit. limitStart returns when inTime has ended.
+func (s *hosted) limitStart(
+	inTime context.Context,
+	cancel context.CancelCauseFunc,
+	process *atomic.Pointer[stderrOf],
+) {
+	watch := s.stopwatch()
+	limit := cmp.Or(s.StartTimeout, startTime)
+	toldOfSlowStart := false
+	for watch.wait(inTime, limit) {
+		var excerpt string
+		var lastWrite time.Time
+		if child := process.Load(); child != nil {
+			excerpt, lastWrite = (*child).Stderr()
+		}
+		extended := s.extendedLimit(lastWrite.Sub(watch.begun))
+		if extended <= limit {
+			cancel(&StartTimeoutError{limit, excerpt})
+			return
+		}
+		limit = extended
+		if s.OnSlowStart != nil && !toldOfSlowStart {
+			s.OnSlowStart(slowStart)
+			toldOfSlowStart = true
+		}
+	}
+}
+
+// extendedLimit returns how long a start may take in all, once it has had its first time. A package
+// runner may be downloading the server, in silence. A server that writes to stderr, lastWrite after
+// its start began, may be loading something, and has startTime from each line on. The sum is cut to
+// steps of 5 s: nearly every server writes a first line, which is not to extend a start by the
+// moment that it took. A time that the user has set is not extended.
+func (s *hosted) extendedLimit(lastWrite time.Duration) time.Duration {
+	switch {
+	case s.StartTimeout != 0:
+		return s.StartTimeout
+	case packageRunner.MatchString(s.Command.Path):
+		return slowStart
+	}
+	return min(lastWrite+startTime, slowStart).Truncate(5 * time.Second)
+}
+
+// stopwatch measures a time, without that for which a server has waited for a person: somebody who
+// looks for a password for two minutes does not make the server slow.
+type stopwatch struct {
+	begun  time.Time
+	waited func() time.Duration // for a person, since begun
+}
+
+func (s *Server) stopwatch() stopwatch {
+	if s.Waited == nil {
+		return stopwatch{time.Now(), func() time.Duration { return 0 }}
+	}
+	before, _ := s.Waited()
+	return stopwatch{time.Now(), func() time.Duration {
+		total, _ := s.Waited()
+		return total - before
+	}}
+}
+
+// wait waits until so much time has been measured, and reports whether that was before ctx ended.
+// The server cannot say beforehand for how long it will wait for a person, so that once it has
+// begun to, it is asked again and again.
+func (w stopwatch) wait(ctx context.Context, limit time.Duration) bool {
+	for {
+		waited := w.waited()
+		left := limit + waited - time.Since(w.begun)
+		if left <= 0 {
+			return true
+		}
+		if waited > 0 {
+			left = max(left, waitStep)
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
