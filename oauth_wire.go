@@ -1,4 +1,4 @@
-// oauth_wire.go - what OAuth sends and reads: challenges, requests to authorization servers, and their errors.
+// oauth_wire.go - what OAuth sends and reads: challenges, requests of a flow, and errors.
 // Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
@@ -28,8 +28,11 @@ type OAuthClient struct {
 	Issuer      string `json:"issuer"`
 	ID          string `json:"client_id"`
 	Secret      string `json:"client_secret,omitempty"`
-	AuthMethod  string `json:"token_endpoint_auth_method,omitempty"` // empty: basic, post or none, as supported
-	RedirectURI string `json:"redirect_uri,omitempty"`               // that it was registered with; empty: any
+	RedirectURI string `json:"redirect_uri,omitempty"` // of the registration; empty: any
+
+	// AuthMethod is how the client authenticates. Empty: as the server supports it, with basic,
+	// with post, or not at all.
+	AuthMethod string `json:"token_endpoint_auth_method,omitempty"`
 }
 
 // OAuthToken is an access token, and what refreshes it.
@@ -48,7 +51,7 @@ type OAuthToken struct {
 // OAuthState is what is kept for a resource from one run to the next.
 type OAuthState struct {
 	Resource string                 `json:"resource"`
-	Clients  map[string]OAuthClient `json:"clients,omitempty"` // dynamically registered ones, by issuer
+	Clients  map[string]OAuthClient `json:"clients,omitempty"` // registered ones, by issuer
 	Token    *OAuthToken            `json:"token,omitempty"`
 }
 
@@ -65,7 +68,8 @@ type AuthorizationServer struct {
 	ClientMetadataSupported bool     `json:"client_id_metadata_document_supported"`
 }
 
-// AuthorizationError is the error of a request that could not be authorised. The server has not acted on it.
+// AuthorizationError is the error of a request that could not be authorised. The server has not
+// acted on it.
 type AuthorizationError struct{ Err error }
 
 func (e *AuthorizationError) Error() string { return "authorization: " + e.Err.Error() }
@@ -89,7 +93,8 @@ func (e *LoginError) Error() string {
 
 func (e *LoginError) Unwrap() error { return e.Reason }
 
-// OAuthError is a refusal by an authorization server (RFC 6749, 4.1.2.1 and 5.2), or by the server of metadata.
+// OAuthError is a refusal by an authorization server (RFC 6749, 4.1.2.1 and 5.2), or by the server
+// of metadata.
 type OAuthError struct {
 	Endpoint    string // without its query
 	Status      int    // of HTTP; 0: it came with the redirect
@@ -98,14 +103,18 @@ type OAuthError struct {
 }
 
 func (e *OAuthError) Error() string {
-	text := e.Endpoint + " answers " + cmp.Or(e.Code, fmt.Sprint(e.Status))
+	code := e.Code
+	if code == "" {
+		code = fmt.Sprint(e.Status)
+	}
+	text := e.Endpoint + " answers " + code
 	if e.Description != "" {
 		text += ": " + e.Description
 	}
 	return text
 }
 
-// refusalOf returns the code of an OAuthError.
+// refusalOf returns the code of an OAuthError, and "" for any other error or none.
 func refusalOf(err error) string {
 	if refusal := new(OAuthError); errors.As(err, &refusal) {
 		return refusal.Code
@@ -115,56 +124,71 @@ func refusalOf(err error) string {
 
 const (
 	oauthTime      = 15 * time.Second // for one answer in a flow
-	oauthRedirects = 3
-	maxOAuthBody   = 1 << 20
-	maxScopes      = 100
+	oauthRedirects = 3                // of one request for metadata
+	maxOAuthBody   = 1 << 20          // bytes of an answer in a flow
+	maxScopes      = 100              // of which a token is requested
 
 	maxChallengeLine  = 16 << 10 // bytes that are read of a WWW-Authenticate header
 	maxChallengeLines = 16
 )
 
-// challenge is one challenge of a WWW-Authenticate header (RFC 9110, 11.6.1), with its names in lower case.
+// challenge is one challenge of a WWW-Authenticate header (RFC 9110, 11.6.1), with its names in
+// lower case.
 type challenge struct {
 	scheme string
 	params map[string]string // empty if it has a token68 instead
 }
 
 var (
-	// challengePart is a scheme, or a parameter: then it has its second group, and its value is in the third or fourth.
+	// challengePart is a scheme or a parameter. A parameter has the second group, and its value is
+	// in the third group if it is quoted, otherwise in the fourth.
 	challengePart = regexp.MustCompile("^[ \t,]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)" +
 		"([ \t]*=[ \t]*(?:\"((?:[^\"\\\\]|\\\\.)*)\"|([!#$%&'*+.^_`|~0-9A-Za-z-]+)))?")
+	// token68 follows a scheme that has no parameters (RFC 9110, 11.2).
 	token68    = regexp.MustCompile("^[ \t]+[0-9A-Za-z._~+/-]+=*[ \t]*(,|$)")
 	quotedPair = regexp.MustCompile(`\\(.)`)
 )
 
-// parseChallenges reads the challenges of all lines of the header, within bounds. What comes after a fault in a line
-// is left out.
-func parseChallenges(lines []string) (all []challenge) {
-	for _, rest := range lines[:min(len(lines), maxChallengeLines)] {
-		rest, first := rest[:min(len(rest), maxChallengeLine)], len(all)
-		for {
-			part := challengePart.FindStringSubmatch(rest)
-			if part == nil {
-				break
-			}
-			rest = rest[len(part[0]):]
-			if name := strings.ToLower(part[1]); part[2] == "" {
-				all = append(all, challenge{name, make(map[string]string)})
-				rest = rest[len(token68.FindString(rest)):]
-			} else if len(all) > first {
-				all[len(all)-1].params[name] = quotedPair.ReplaceAllString(part[3], "$1") + part[4]
-			}
-		}
+// parseChallenges reads the challenges of all lines of the header, within bounds.
+func parseChallenges(lines []string) (challenges []challenge) {
+	for _, line := range lines[:min(len(lines), maxChallengeLines)] {
+		line = line[:min(len(line), maxChallengeLine)]
+		challenges = append(challenges, parseChallengeLine(line)...)
 	}
-	return all
+	return challenges
 }
 
-// getMetadata reads a JSON object from the first URL that has one. If none has, the error is that of the first.
-func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) (first error) {
+// parseChallengeLine reads the challenges of one line. What comes after a fault is left out. The
+// comma separates challenges as well as parameters, so only the form of a part tells what it is.
+func parseChallengeLine(rest string) (challenges []challenge) {
+	for {
+		part := challengePart.FindStringSubmatch(rest)
+		if part == nil {
+			return challenges
+		}
+		rest = rest[len(part[0]):]
+		name, isParameter := strings.ToLower(part[1]), part[2] != ""
+		switch {
+		case !isParameter:
+			challenges = append(challenges, challenge{name, make(map[string]string)})
+			rest = rest[len(token68.FindString(rest)):]
+		case len(challenges) > 0:
+			last := challenges[len(challenges)-1]
+			last.params[name] = quotedPair.ReplaceAllString(part[3], "$1") + part[4]
+		}
+	}
+}
+
+// getMetadata reads a JSON object from the first URL that has one. If none has, the error is that
+// of the first URL. A server in trouble ends the search: its answer does not say that nothing is
+// there.
+func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) error {
+	var first error
 	for _, at := range urls {
-		missing := new(OAuthError)
 		err := f.call(ctx, at, make(http.Header), nil, value)
-		if !errors.As(err, &missing) || missing.Status >= 500 {
+		refusal := new(OAuthError)
+		isMissing := errors.As(err, &refusal) && refusal.Status < 500
+		if !isMissing {
 			return err
 		}
 		first = cmp.Or(first, err)
@@ -172,53 +196,81 @@ func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) (
 	return first
 }
 
-// post sends a form of a client to the token endpoint, and decodes the answer. A DPoP below keeps the nonce of a
-// refusal for the second request, which has another client assertion, too: each is used once.
-func (f *oauthFlow) post(ctx context.Context, client OAuthClient, form url.Values, answer any) (err error) {
-	if client.AuthMethod == "" && client.Secret != "" {
-		client.AuthMethod = f.authMethod()
-	}
-	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
-	for range 2 {
-		form.Set("client_id", client.ID)
-		switch client.AuthMethod {
-		case "client_secret_basic":
-			form.Del("client_id")
-			login := []byte(url.QueryEscape(client.ID) + ":" + url.QueryEscape(client.Secret))
-			header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString(login))
-			f.tellSecrets(base64.StdEncoding.EncodeToString(login))
-		case "client_secret_post":
-			form.Set("client_secret", client.Secret)
-		case "private_key_jwt":
-			if f.Assert == nil {
-				return errors.New("private_key_jwt needs a private key")
-			}
-			assertion, err := f.Assert(f.metadata.Issuer)
-			if err != nil {
-				return err
-			}
-			form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
-			form.Set("client_assertion", assertion)
-		case "", "none":
-			if client.ID == "" {
-				form.Del("client_id")
-			}
-		default:
-			return fmt.Errorf("a client cannot authenticate with %.200q here", client.AuthMethod)
-		}
-		f.tellSecrets(client.Secret)
-		for _, name := range strings.Fields("assertion client_assertion code refresh_token subject_token") {
-			f.tellSecrets(form.Get(name))
-		}
-		err = f.call(ctx, f.metadata.TokenEndpoint, header, []byte(form.Encode()), answer)
-		if refusalOf(err) != "use_dpop_nonce" {
-			break
-		}
+// post sends a form of a client to the token endpoint, and decodes the answer. Where DPoP is used,
+// the server may refuse the form for a nonce. The DPoP below keeps the nonce, and the form is sent
+// again from here: it needs another client assertion as well, since each is used once.
+func (f *oauthFlow) post(
+	ctx context.Context,
+	client OAuthClient,
+	form url.Values,
+	answer any,
+) error {
+	err := f.postOnce(ctx, client, form, answer)
+	if refusalOf(err) == "use_dpop_nonce" {
+		err = f.postOnce(ctx, client, form, answer)
 	}
 	return err
 }
 
-// authMethod chooses how a client with a secret authenticates (RFC 8414, 2).
+func (f *oauthFlow) postOnce(
+	ctx context.Context,
+	client OAuthClient,
+	form url.Values,
+	answer any,
+) error {
+	header := http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}
+	err := f.authenticate(client, header, form)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{
+		"assertion", "client_assertion", "code", "refresh_token", "subject_token",
+	} {
+		f.tellSecrets(form.Get(name))
+	}
+	return f.call(ctx, f.metadata.TokenEndpoint, header, []byte(form.Encode()), answer)
+}
+
+// authenticate puts into a token request what shows that it comes from a client (RFC 6749, 2.3; RFC
+// 7523, 2.2).
+func (f *oauthFlow) authenticate(client OAuthClient, header http.Header, form url.Values) error {
+	method := client.AuthMethod
+	if method == "" && client.Secret != "" {
+		method = f.authMethod()
+	}
+	f.tellSecrets(client.Secret)
+	form.Set("client_id", client.ID)
+	switch method {
+	case "", "none":
+		// A workload that has an assertion alone is no client.
+		if client.ID == "" {
+			form.Del("client_id")
+		}
+	case "client_secret_basic":
+		form.Del("client_id")
+		login := url.QueryEscape(client.ID) + ":" + url.QueryEscape(client.Secret)
+		encoded := base64.StdEncoding.EncodeToString([]byte(login))
+		f.tellSecrets(encoded)
+		header.Set("Authorization", "Basic "+encoded)
+	case "client_secret_post":
+		form.Set("client_secret", client.Secret)
+	case "private_key_jwt":
+		if f.Assert == nil {
+			return errors.New("private_key_jwt needs a private key")
+		}
+		assertion, err := f.Assert(f.metadata.Issuer)
+		if err != nil {
+			return err
+		}
+		form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+		form.Set("client_assertion", assertion)
+	default:
+		return fmt.Errorf("a client cannot authenticate with %.200q here", method)
+	}
+	return nil
+}
+
+// authMethod returns how a client with a secret authenticates (RFC 8414, 2).
 func (f *oauthFlow) authMethod() string {
 	for _, method := range []string{"client_secret_basic", "client_secret_post", "none"} {
 		if slices.Contains(f.metadata.TokenAuthMethods, method) {
@@ -228,13 +280,21 @@ func (f *oauthFlow) authMethod() string {
 	return "client_secret_basic"
 }
 
-// call sends a request of a flow, and decodes the JSON object that answers it. Without a body it is a GET. A refusal
-// is an *OAuthError. No error holds what is secret, or a whole URL.
-func (f *oauthFlow) call(ctx context.Context, to string, header http.Header, body []byte, answer any) error {
-	if err := checkOAuthURL(to); err != nil {
+// call sends a request of a flow, and decodes the JSON object that answers it. Without a body it is
+// a GET. A refusal is an *OAuthError. No error holds what is secret, or a whole URL.
+func (f *oauthFlow) call(
+	ctx context.Context,
+	to string,
+	header http.Header,
+	body []byte,
+	answer any,
+) error {
+	err := checkOAuthURL(to)
+	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, oauthTime, fmt.Errorf("no answer within %v", oauthTime))
+	late := fmt.Errorf("no answer within %v", oauthTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, oauthTime, late)
 	defer cancel()
 	method := http.MethodGet
 	if body != nil {
@@ -244,18 +304,12 @@ func (f *oauthFlow) call(ctx context.Context, to string, header http.Header, bod
 	if err != nil {
 		return err
 	}
-	request.Header = header
 	header.Set("Accept", "application/json")
-	client := &http.Client{Transport: f.Base, CheckRedirect: func(next *http.Request, via []*http.Request) error {
-		if body != nil || len(via) > oauthRedirects || originOf(next.URL.String()) != originOf(to) {
-			return http.ErrUseLastResponse // which is a refusal
-		}
-		return nil
-	}}
-	response, err := client.Do(request)
+	request.Header = header
+	response, err := f.httpClient(request).Do(request)
 	if err != nil {
-		err = cmp.Or(context.Cause(ctx), errors.Unwrap(err)) // without the *url.Error, which has the whole URL
-		return fmt.Errorf("%s: %w", shownURL(to), err)
+		// The *url.Error around the cause has the whole URL.
+		return failedCall(ctx, to, errors.Unwrap(err))
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxOAuthBody))
@@ -263,29 +317,60 @@ func (f *oauthFlow) call(ctx context.Context, to string, header http.Header, bod
 		err = fmt.Errorf("the answer has %d bytes or more", maxOAuthBody)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", shownURL(to), cmp.Or(context.Cause(ctx), err))
+		return failedCall(ctx, to, err)
 	}
-	return f.decode(&OAuthError{Endpoint: shownURL(to), Status: response.StatusCode}, text, answer)
+	refusal := &OAuthError{Endpoint: shownURL(to), Status: response.StatusCode}
+	return f.decode(refusal, text, answer)
 }
 
-// decode decodes an answer, or completes the refusal that it is.
+// failedCall returns the error of a request that got no answer. Where that is because ctx has
+// ended, its cause says more than the transport.
+func failedCall(ctx context.Context, to string, err error) error {
+	cause := context.Cause(ctx)
+	if cause == nil {
+		cause = err
+	}
+	return fmt.Errorf("%s: %w", shownURL(to), cause)
+}
+
+// httpClient returns the client for one request. It follows redirects of metadata within an origin.
+// A form has secrets, which are for the token endpoint alone. A redirect that is not followed is
+// the response, and its status makes it a refusal.
+func (f *oauthFlow) httpClient(request *http.Request) *http.Client {
+	origin := originOf(request.URL.String())
+	checkRedirect := func(next *http.Request, via []*http.Request) error {
+		isOther := originOf(next.URL.String()) != origin
+		if isOther || request.Method != http.MethodGet || len(via) > oauthRedirects {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	return &http.Client{Transport: f.Base, CheckRedirect: checkRedirect}
+}
+
+// decode decodes an answer. If that is a refusal, decode completes refusal with what it says, and
+// returns it.
 func (f *oauthFlow) decode(refusal *OAuthError, text []byte, answer any) error {
 	var fields struct {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
 	}
-	wrong := new(json.UnmarshalTypeError)
-	switch err := json.Unmarshal(text, &fields); {
-	case refusal.Status/100 != 2:
-		refusal.Code, refusal.Description = f.shown(fields.Code), f.shown(fields.Description)
+	err := json.Unmarshal(text, &fields)
+	wrongType := new(json.UnmarshalTypeError)
+	isJSON := err == nil || errors.As(err, &wrongType)
+	if refusal.Status/100 != 2 {
+		refusal.Code = f.shown(fields.Code)
+		refusal.Description = f.shown(fields.Description)
 		return refusal
-	case err != nil && !errors.As(err, &wrong):
+	}
+	if !isJSON {
 		refusal.Description = "the answer is not JSON"
 		return refusal
 	}
-	if err := json.Unmarshal(text, answer); errors.As(err, &wrong) {
-		return fmt.Errorf("%s answers with a JSON %.20s where %s should be", refusal.Endpoint, wrong.Value,
-			cmp.Or(wrong.Field, "an object"))
+	err = json.Unmarshal(text, answer)
+	if errors.As(err, &wrongType) {
+		return fmt.Errorf("%s answers with a JSON %.20s where %s should be",
+			refusal.Endpoint, wrongType.Value, cmp.Or(wrongType.Field, "an object"))
 	}
 	return nil
 }
@@ -296,7 +381,9 @@ func checkOAuthURL(text string) error {
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
 		return fmt.Errorf("%.200q is not the URL of an endpoint", text)
 	}
-	if isHTTP := u.Scheme == "http"; u.Scheme != "https" && !isHTTP || isHTTP && !IsLoopback(u.Hostname()) {
+	isEncrypted := u.Scheme == "https"
+	isLocal := u.Scheme == "http" && IsLoopback(u.Hostname())
+	if !isEncrypted && !isLocal {
 		return fmt.Errorf("%s is not encrypted: https is needed", shownURL(text))
 	}
 	return nil
@@ -308,15 +395,17 @@ func IsLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
-// splitURL returns the origin of a URL in its shortest form, and its path without a slash at the end.
+// splitURL returns the origin of a URL in its shortest form, and its path without a slash at the
+// end.
 func splitURL(text string) (origin, path string) {
 	u, err := url.Parse(text)
 	if err != nil {
 		return "an invalid URL", ""
 	}
 	scheme := strings.ToLower(u.Scheme)
-	port := map[string]string{"http": ":80", "https": ":443"}[scheme]
-	return scheme + "://" + strings.TrimSuffix(strings.ToLower(u.Host), port), strings.TrimSuffix(u.EscapedPath(), "/")
+	defaultPort := map[string]string{"http": ":80", "https": ":443"}[scheme]
+	host := strings.TrimSuffix(strings.ToLower(u.Host), defaultPort)
+	return scheme + "://" + host, strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
 func originOf(text string) string {
@@ -324,7 +413,7 @@ func originOf(text string) string {
 	return origin
 }
 
-// shownURL returns what is not secret of a URL.
+// shownURL returns what is not secret of a URL: no user, no password, no query.
 func shownURL(text string) string {
 	origin, path := splitURL(text)
 	return brief(origin + path)
@@ -332,48 +421,54 @@ func shownURL(text string) string {
 
 // brief returns a text on one line, and not more than 300 bytes of it.
 func brief(text string) string {
-	words := strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || !unicode.IsGraphic(r) })
-	text = strings.Join(words, " ")
+	isGap := func(r rune) bool { return r == ' ' || !unicode.IsGraphic(r) }
+	text = strings.Join(strings.FieldsFunc(text, isGap), " ")
 	return strings.ToValidUTF8(text[:min(len(text), 300)], "")
 }
 
-// union returns the texts of all lists, each once.
-func union(lists ...[]string) (all []string) {
+// union returns the texts of all lists, each once, and not more than maxScopes.
+func union(lists ...[]string) (texts []string) {
 	for _, text := range slices.Concat(lists...) {
-		if !slices.Contains(all, text) && len(all) < maxScopes {
-			all = append(all, text)
+		if !slices.Contains(texts, text) && len(texts) < maxScopes {
+			texts = append(texts, text)
 		}
 	}
-	return all
+	return texts
 }
 
-// tellSecrets tells of secrets, before they are used.
+// tellSecrets notes secrets before they are used, and hands each to OAuth.Secret.
 func (f *oauthFlow) tellSecrets(secrets ...string) {
 	for _, secret := range secrets {
-		if secret != "" {
-			f.secrets = append(f.secrets, secret, "[secret]")
-			if f.Secret != nil {
-				f.Secret(secret)
-			}
+		if secret == "" {
+			continue
+		}
+		f.secrets = append(f.secrets, secret, "[secret]")
+		if f.Secret != nil {
+			f.Secret(secret)
 		}
 	}
 }
 
-// shown returns a text of a server, which may send back what it got, as it can be shown.
+// shown returns a text of a server as it can be shown. A careless server repeats in an error what
+// it was sent, a refresh token for one.
 func (f *oauthFlow) shown(text string) string {
 	return brief(strings.NewReplacer(f.secrets...).Replace(text))
 }
 
-// withoutSecrets returns an error that can be shown, which is err in all but hostile cases.
+// withoutSecrets returns an error that can be shown. It is err itself unless that has a secret.
 func (f *oauthFlow) withoutSecrets(err error) error {
-	if err == nil || strings.NewReplacer(f.secrets...).Replace(err.Error()) == err.Error() {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if strings.NewReplacer(f.secrets...).Replace(text) == text {
 		return err
 	}
-	return errors.New(f.shown(err.Error()))
+	return errors.New(f.shown(text))
 }
 
-// discardBody reads and closes a body of which nothing is needed, so that its connection can be used
-// again.
+// discardBody reads and closes a body of which nothing is needed, so that its connection can be
+// used again.
 func discardBody(response *http.Response) {
 	_, _ = io.CopyN(io.Discard, response.Body, 4<<10)
 	_ = response.Body.Close()
