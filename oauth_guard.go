@@ -1,4 +1,4 @@
-// oauth_guard.go - a round tripper that a public server's metadata cannot lead to a private address.
+// oauth_guard.go - requests that a public server cannot lead to a private address.
 // Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
@@ -16,32 +16,37 @@ import (
 	"sync/atomic"
 )
 
-// OAuthGuard is an http.RoundTripper for OAuth.Base, or below it. A server tells OAuth where to go: to its metadata,
-// to an authorization server, to the endpoints of that. So a server on the Internet could have its client send
-// requests to this machine, or to its neighbours (MCP 2026-07-28, security best practices, SSRF). OAuthGuard connects
-// to private addresses only if the resource itself is at one. It looks at the addresses that are dialled, save those
-// of proxies.
+// OAuthGuard is an http.RoundTripper for OAuth.Base, or below it. A server tells OAuth where to go:
+// to its metadata, to an authorization server, to the endpoints of that. So a server on the
+// Internet could have its client send requests to this machine, or to its neighbours (MCP
+// 2026-07-28, security best practices, SSRF). OAuthGuard connects to private addresses only if the
+// resource itself is at one.
 //
-// Set the exported fields before the first request.
+// It is not enough to look at the URLs: a name may lead to a private address, and to another one at
+// each look-up. So OAuthGuard checks the address of each connection, before anything is sent over
+// it. The address of a proxy is not checked, as the user has configured it.
+//
+// Set the exported fields before the first request. Any number of requests can be under way at
+// once.
 type OAuthGuard struct {
 	Resource string          // OAuth.Resource
 	Base     *http.Transport // a copy of it makes the requests; nil: http.DefaultTransport
 
 	once    sync.Once
-	guarded *http.Transport // set by once
+	guarded *http.Transport // the copy of Base, set by once
 	host    string          // of Resource, set by once
-	proxies sync.Map        // their hosts
-	public  atomic.Bool     // the resource was found at a public address
-	private atomic.Bool     // the resource was found at a private address
+	proxies sync.Map        // the hosts of the proxies, as keys
+
+	isPublic  atomic.Bool // the resource was found at a public address
+	isPrivate atomic.Bool // the resource was found at a private address
 }
 
-// RoundTrip sends a request.
+// RoundTrip sends a request. It refuses a private address in the URL itself at once: a proxy would
+// be asked for it otherwise, and OAuthGuard sees no address but that of the proxy.
 func (g *OAuthGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	g.once.Do(g.setUp)
 	host := strings.ToLower(r.URL.Hostname())
-	address, err := netip.ParseAddr(host)
-	isPrivate := err == nil && isPrivateAddress(address) || host == "localhost" || strings.HasSuffix(host, ".localhost")
-	if isPrivate && !g.allows(host) { // a proxy would be asked for it, too
+	if isPrivateHost(host) && !g.allows(host) {
 		closeBody(r)
 		return nil, g.refusal(host)
 	}
@@ -54,8 +59,10 @@ func (g *OAuthGuard) CloseIdleConnections() {
 	g.guarded.CloseIdleConnections()
 }
 
+// setUp copies Base, and has the copy note each proxy and check each connection.
 func (g *OAuthGuard) setUp() {
-	if u, err := url.Parse(g.Resource); err == nil {
+	u, err := url.Parse(g.Resource)
+	if err == nil {
 		g.host = strings.ToLower(u.Hostname())
 	}
 	base := g.Base
@@ -84,22 +91,27 @@ func (g *OAuthGuard) setUp() {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// guard lets a connection pass before anything is sent over it.
+// guard returns a dialFunc that checks each connection of dial, and closes those that it refuses.
 func (g *OAuthGuard) guard(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if err != nil {
 			return nil, err
 		}
-		tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
-		isPrivate := ok && isPrivateAddress(tcp.AddrPort().Addr())
 		host, _, _ := net.SplitHostPort(strings.ToLower(address))
 		_, isProxy := g.proxies.Load(host)
-		if host == g.host && !isProxy {
-			g.public.CompareAndSwap(false, !isPrivate)
-			g.private.CompareAndSwap(false, isPrivate)
+		if isProxy {
+			return conn, nil
 		}
-		if isPrivate && !isProxy && !g.allows(host) {
+		tcp, isTCP := conn.RemoteAddr().(*net.TCPAddr)
+		isPrivate := isTCP && isPrivateAddress(tcp.AddrPort().Addr())
+		if host == g.host && isPrivate {
+			g.isPrivate.Store(true)
+		}
+		if host == g.host && !isPrivate {
+			g.isPublic.Store(true)
+		}
+		if isPrivate && !g.allows(host) {
 			conn.Close()
 			return nil, g.refusal(host)
 		}
@@ -107,24 +119,36 @@ func (g *OAuthGuard) guard(dial dialFunc) dialFunc {
 	}
 }
 
-// allows reports whether a host may be at a private address. A name of the resource that is now at a public address,
-// now at a private one, proves nothing.
+// allows reports whether a host may be at a private address: the resource itself, and all others if
+// the resource is at a private address. A name of the resource that is now at a public address, now
+// at a private one, proves nothing.
 func (g *OAuthGuard) allows(host string) bool {
-	return host == g.host || g.private.Load() && !g.public.Load()
+	return host == g.host || g.isPrivate.Load() && !g.isPublic.Load()
 }
 
 func (g *OAuthGuard) refusal(host string) error {
-	at := shownURL(g.Resource)
-	return fmt.Errorf("%.200q is at a private address, to which the public server %s may not lead", host, at)
+	return fmt.Errorf("%.200q is at a private address, to which the public server %s may not lead",
+		host, shownURL(g.Resource))
+}
+
+// isPrivateHost reports whether a host is one at a private address by its name alone.
+func isPrivateHost(host string) bool {
+	address, err := netip.ParseAddr(host)
+	if err == nil {
+		return isPrivateAddress(address)
+	}
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // isPrivateAddress reports whether an address is not one of the Internet.
 func isPrivateAddress(address netip.Addr) bool {
 	address = address.Unmap()
-	if netip.MustParsePrefix("64:ff9b::/96").Contains(address) { // NAT64, RFC 6052
+	// NAT64 has an IPv4 address in the last four bytes (RFC 6052).
+	if netip.MustParsePrefix("64:ff9b::/96").Contains(address) {
 		last := address.As16()
 		address = netip.AddrFrom4([4]byte(last[12:]))
 	}
-	shared := netip.MustParsePrefix("100.64.0.0/10") // RFC 6598
+	// Providers share these addresses among customers (RFC 6598).
+	shared := netip.MustParsePrefix("100.64.0.0/10")
 	return !address.IsGlobalUnicast() || address.IsPrivate() || shared.Contains(address)
 }

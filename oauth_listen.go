@@ -1,4 +1,4 @@
-// oauth_listen.go - where the browser comes back to at the end of a login: a server on this machine.
+// oauth_listen.go - the page on this machine that ends a login in the browser.
 // Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
@@ -21,7 +21,7 @@ import (
 
 const (
 	oauthLoginTime = 10 * time.Minute // for a person to log in
-	oauthPageTime  = time.Second      // for a request of the browser, and for the page that answers it
+	oauthPageTime  = time.Second      // for a request of the browser, and for its answer
 )
 
 // OAuthListener has a person log in with a browser. Its method Listen is an OAuth.Listen: for each
