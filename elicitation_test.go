@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -21,21 +20,15 @@ func elicitForm(properties string, required ...string) *ElicitRequest {
 	return &ElicitRequest{RequestedSchema: schema}
 }
 
-// TestElicitForms plays testdata/elicitation.txt, which says how it is read. With -rewrite it writes what comes out.
+// TestElicitForms plays testdata/elicitation.txt, which says how it is read.
 func TestElicitForms(t *testing.T) {
-	const path = "testdata/elicitation.txt"
-	text, err := os.ReadFile(path)
-	assert.NilError(t, err)
 	unset := regexp.MustCompile(`,"(Title|Description|Format)":""|,"(Required|Many)":false|` +
 		`,"(Default|Min|Max|Options)":null`)
-	var played []string
 	var field Field
 	var form ElicitRequest
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(text), "\n"), "\n") {
-		if strings.HasPrefix(line, "= ") {
-			continue
-		}
-		if played = append(played, line); line != "" && line[0] != '#' {
+	playCases(t, "testdata/elicitation.txt", func(t *testing.T, _ string, given []string) (outcomes [][]string) {
+		for _, line := range given {
+			line = strings.TrimPrefix(line, "* ")
 			value, err := elicitCase(&field, &form, line)
 			outcome := "= " + unset.ReplaceAllString(unescapedJSON(value), "")
 			if what, _, _ := strings.Cut(line, " "); what == "type" {
@@ -45,18 +38,10 @@ func TestElicitForms(t *testing.T) {
 				outcome = "= error: " + err.Error()
 				assert.Assert(t, is.ErrorType(err, &FormError{}), "%s", line)
 			}
-			played = append(played, outcome)
+			outcomes = append(outcomes, []string{outcome})
 		}
-	}
-	if *rewriteTranscripts {
-		assert.NilError(t, os.WriteFile(path, []byte(strings.Join(played, "\n")+"\n"), 0o644))
-		return
-	}
-	wanted := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	assert.Equal(t, len(wanted), len(played))
-	for i, want := range wanted {
-		assert.Assert(t, matches(want, played[i]), "%s:%d:\nwant %s\ngot  %s", path, i+1, want, played[i])
-	}
+		return outcomes
+	})
 }
 
 // elicitCase does what a line says: a schema makes a field, and a request a form, of which the lines after it speak.

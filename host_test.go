@@ -9,7 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -442,23 +441,26 @@ func (p *hostPeer) do(command string, rest []string, last string, begun time.Tim
 	return ""
 }
 
-// TestHost runs the sessions of testdata/host.txt.
+// TestHost plays the sessions of testdata/host.txt.
 func TestHost(t *testing.T) {
-	text, err := os.ReadFile("testdata/host.txt")
-	assert.NilError(t, err)
-	for _, session := range strings.Split(string(text), "\n\n")[1:] {
-		name, commands, _ := strings.Cut(strings.TrimPrefix(session, "# "), "\n")
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &hostSession{t: t}
-				for line := range strings.Lines(commands) {
-					command, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " =")
-					words := strings.Fields(command)
-					assert.Check(t, is.Equal(s.do(words[0], words[1:]), strings.TrimPrefix(want, " ")), line)
+	playCases(t, "testdata/host.txt", func(t *testing.T, _ string, given []string) (outcomes [][]string) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &hostSession{t: t}
+			for _, line := range given {
+				mark, text, _ := strings.Cut(line, " ")
+				if mark == "@" {
+					text = "sleep " + text
 				}
-			})
+				words := strings.Fields(text)
+				var lines []string
+				if outcome := s.do(words[0], words[1:]); outcome != "" {
+					lines = []string{"= " + outcome}
+				}
+				outcomes = append(outcomes, lines)
+			}
 		})
-	}
+		return outcomes
+	})
 }
 
 func TestHostFunctions(t *testing.T) {

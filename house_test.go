@@ -435,7 +435,7 @@ func TestFamilyTable(t *testing.T) {
 	assert.Check(t, strings.Contains(readme, want), "go test -run TestFamilyTable . -table writes:\n%s", want)
 }
 
-func readText(t *testing.T, path string) string {
+func readText(t testing.TB, path string) string {
 	text, err := os.ReadFile(path)
 	assert.NilError(t, err)
 	return string(text)

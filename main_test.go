@@ -406,27 +406,23 @@ func TestSessionErrors(t *testing.T) {
 	}
 }
 
-// TestStderrExcerpt runs testdata/stderr.txt.
+// TestStderrExcerpt plays testdata/stderr.txt.
 func TestStderrExcerpt(t *testing.T) {
-	text, err := os.ReadFile("testdata/stderr.txt")
-	assert.NilError(t, err)
-	cases := strings.Split("\n"+string(text), "\n# ")[1:]
-	assert.Check(t, len(cases) > 20)
 	control := strings.NewReplacer("␛", "\x1b", "␍", "\r", "␇", "\a")
-	for _, c := range cases {
-		name, _, _ := strings.Cut(c, "\n")
-		t.Run(name, func(t *testing.T) {
-			var stderr, want string
-			for line := range strings.Lines(c) {
-				if said, ok := strings.CutPrefix(line, "< "); ok {
-					stderr += control.Replace(said)
-				} else if shown, ok := strings.CutPrefix(line, "> "); ok {
-					want = strings.TrimSuffix(shown, "\n")
-				}
-			}
-			assert.Equal(t, StderrExcerpt(stderr), want)
-		})
-	}
+	count := 0
+	playCases(t, "testdata/stderr.txt", func(t *testing.T, _ string, given []string) [][]string {
+		count++
+		stderr := ""
+		for _, line := range given {
+			stderr += control.Replace(strings.TrimPrefix(line, "<- ")) + "\n"
+		}
+		outcomes := make([][]string, len(given))
+		if excerpt := StderrExcerpt(stderr); excerpt != "" {
+			outcomes[len(given)-1] = []string{"= " + excerpt}
+		}
+		return outcomes
+	})
+	assert.Check(t, count > 20)
 }
 
 // Servers of MCP_SERVER that begin with the same program do not share what is kept of them.

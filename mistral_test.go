@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -27,7 +26,6 @@ import (
 	"unicode/utf8"
 
 	"gotest.tools/v3/assert"
-	"gotest.tools/v3/golden"
 )
 
 func ExampleMistral() {
@@ -249,8 +247,9 @@ func TestMessageRoundTrip(t *testing.T) {
 }
 
 // chatForm says what became of one case of testdata/mistral.txt. A made id is shown as "made".
-func chatForm(t *testing.T, reply chatReply, body string) string {
-	var out, text strings.Builder
+func chatForm(t *testing.T, reply chatReply, body string) (outcome []string) {
+	note := func(format string, args ...any) { outcome = append(outcome, "= "+fmt.Sprintf(format, args...)) }
+	var text strings.Builder
 	m := newChatModel(reply)
 	m.Tries = 1
 	answer, err := m.Complete(t.Context(), chatHello, func(piece string) {
@@ -266,15 +265,15 @@ func chatForm(t *testing.T, reply chatReply, body string) string {
 		assert.Assert(t, errors.As(err, new(*APIError)) || ended)
 		if answer != nil {
 			assert.Equal(t, text.String(), answer.Message.Content.Text())
-			fmt.Fprintf(&out, "so far %s with %d calls, %q\n", answer.Message.Content, len(answer.Message.ToolCalls),
-				answer.FinishReason)
+			note("so far %s with %d calls, %q", answer.Message.Content, len(answer.Message.ToolCalls), answer.FinishReason)
 		}
-		return out.String() + fmt.Sprintf("error %v\n", err)
+		note("error %v", err)
+		return outcome
 	}
 	assert.Equal(t, answer.Message.Role, "assistant")
 	assert.Equal(t, text.String(), answer.Message.Content.Text())
 	assert.Equal(t, string(again.Message.Content), string(answer.Message.Content))
-	fmt.Fprintf(&out, "content %s\n", answer.Message.Content)
+	note("content %s", answer.Message.Content)
 	ids := map[string]bool{}
 	for _, call := range answer.Message.ToolCalls {
 		assert.Assert(t, !ids[call.ID], "id %s twice", call.ID)
@@ -285,45 +284,35 @@ func chatForm(t *testing.T, reply chatReply, body string) string {
 		}
 		assert.Equal(t, call.ExtraHost == "model.test", call.Extra != nil, "%q", call.ExtraHost)
 		line := fmt.Sprintf("call %s %s %q %s", call.ID, call.Name, call.Arguments, call.Extra)
-		fmt.Fprintln(&out, strings.TrimSpace(line))
+		note("%s", strings.TrimSpace(line))
 	}
-	fmt.Fprintf(&out, "end %q %v %q %v\n", answer.FinishReason, answer.CutOff(), answer.Model, answer.Usage)
-	return out.String()
+	note("end %q %v %q %v", answer.FinishReason, answer.CutOff(), answer.Model, answer.Usage)
+	return outcome
 }
 
-// TestMistralForms: every form in which servers answer, whole, in a stream or with an error, and what it becomes.
-// Of testdata/mistral.txt, the lines "server" (status and body) and "event" (data of a stream) are given; -update
-// writes the others.
+// TestMistralForms plays testdata/mistral.txt: every form in which servers answer, whole, in a stream or with an error,
+// and what it becomes.
 func TestMistralForms(t *testing.T) {
-	file, err := os.ReadFile("testdata/mistral.txt")
-	assert.NilError(t, err)
-	var out []string
-	for form := range strings.SplitSeq(strings.TrimSpace(string(file)), "\n\n") {
-		var given, body string
-		status, kind := 200, chatSSE
-		for line := range strings.SplitSeq(form, "\n") {
-			word, text, _ := strings.Cut(line, " ")
-			switch word {
-			case "server":
-				number, rest, _ := strings.Cut(text, " ")
-				status, err = strconv.Atoi(number)
-				assert.NilError(t, err)
-				kind, body = chatJSON, rest
-			case "event":
-				body += "data: " + text + "\n\n"
-			case "#":
-			default:
-				continue
+	playCases(t, "testdata/mistral.txt", func(t *testing.T, _ string, given []string) [][]string {
+		status, kind, body := 200, chatSSE, ""
+		for _, line := range given {
+			text := strings.TrimPrefix(line, "<- ")
+			if data, ok := strings.CutPrefix(text, "data: "); ok {
+				body += "data: " + data + "\n\n"
+			} else if number, err := strconv.Atoi(text); err == nil && kind == chatSSE {
+				status, kind = number, chatJSON
+			} else {
+				body = text
 			}
-			given += line + "\n"
 		}
 		reply := chatSays(status, kind, body, "Mistral-Correlation-Id: c-1", "Location: /elsewhere")
-		out = append(out, given+chatForm(t, reply, body))
-	}
-	golden.Assert(t, strings.Join(out, "\n"), "mistral.txt")
+		outcomes := make([][]string, len(given))
+		outcomes[len(given)-1] = chatForm(t, reply, body)
+		return outcomes
+	})
 	// Mistral's gateway names the request in the body.
 	m := newChatModel(chatSays(401, chatJSON, `{"message":"no","request_id":"r-1"}`))
-	_, err = m.Complete(t.Context(), chatHello, nil)
+	_, err := m.Complete(t.Context(), chatHello, nil)
 	assert.ErrorContains(t, err, "(correlation id r-1)")
 }
 

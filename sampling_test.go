@@ -1,46 +1,22 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"gotest.tools/v3/assert"
-	"gotest.tools/v3/golden"
 )
 
-// sampleLines returns the lines of testdata/sampling.txt, which is a list of cases. A line is a word and a text:
-//
-//	#       the case's name
-//	server  the params of a sampling/createMessage
-//	answer  what the model's API answers, if not "fine" and nothing else
-//	model   each message that the model is sent
-//	with    the rest of the request
-//	result  what the server gets
-//	error   or why it gets none
-func sampleLines(t testing.TB) (lines [][2]string) {
-	file, err := os.Open("testdata/sampling.txt")
-	assert.NilError(t, err)
-	defer file.Close()
-	scanner := bufio.NewScanner(file)
-	for scanner.Scan() {
-		word, text, _ := strings.Cut(scanner.Text(), " ")
-		lines = append(lines, [2]string{word, text})
-	}
-	assert.NilError(t, scanner.Err())
-	return lines
-}
+const sampleMark = "<- sampling/createMessage "
 
 const sampleFine = `{"choices":[{"message":{"role":"assistant","content":"fine"},"finish_reason":"stop"}]}`
 
 // sampleCase answers one request of a server, by a model that gives one answer, and says what came of it.
-func sampleCase(t *testing.T, params, answer string) string {
-	var out strings.Builder
+func sampleCase(t *testing.T, params, answer string) (outcome []string) {
 	r := new(SampleRequest)
 	assert.NilError(t, json.Unmarshal([]byte(params), r))
 	server := newModelServer(t, modelFailure{Status: 200, Body: answer})
@@ -50,51 +26,47 @@ func sampleCase(t *testing.T, params, answer string) string {
 		var messages struct{ Messages []json.RawMessage }
 		assert.NilError(t, json.Unmarshal(request.Body, &messages))
 		for _, message := range messages.Messages {
-			fmt.Fprintf(&out, "model %s\n", message)
+			outcome = append(outcome, "-> model "+string(message))
 		}
 		var rest map[string]json.RawMessage
 		assert.NilError(t, json.Unmarshal(request.Body, &rest))
 		delete(rest, "messages")
 		text, err := json.Marshal(rest)
 		assert.NilError(t, err)
-		fmt.Fprintf(&out, "with %s\n", text)
+		outcome = append(outcome, "-> with "+string(text))
 	}
 	var refusal *Error
-	switch {
-	case err == nil:
+	if err == nil {
 		text, err := json.Marshal(result)
 		assert.NilError(t, err)
-		fmt.Fprintf(&out, "result %s\n", text)
-	case errors.As(err, &refusal): // what the protocol does not allow costs nobody a token
-		assert.Equal(t, len(server.Requests()), 0)
-		fmt.Fprintf(&out, "error %d %s\n", refusal.Code, refusal.Message)
-	default:
-		host := regexp.MustCompile(`127\.0\.0\.1:\d+`)
-		fmt.Fprintf(&out, "error %s\n", host.ReplaceAllString(err.Error(), "model.test"))
+		return append(outcome, "= "+string(text))
 	}
-	return out.String()
+	if errors.As(err, &refusal) { // what the protocol does not allow costs nobody a token
+		assert.Equal(t, len(server.Requests()), 0)
+		return append(outcome, fmt.Sprintf("= error %d %s", refusal.Code, refusal.Message))
+	}
+	host := regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	return append(outcome, "= error "+host.ReplaceAllString(err.Error(), "model.test"))
 }
 
-// TestSample: what a server may send becomes what the API takes, and the model's answer what the server may have.
-// (-update writes the outcomes.)
+// TestSample plays testdata/sampling.txt: what a server may send becomes what the API takes, and the model's answer
+// what the server may have.
 func TestSample(t *testing.T) {
-	var out strings.Builder
-	lines := append(sampleLines(t), [2]string{"#", ""})
-	for i, line := range lines[:len(lines)-1] {
-		switch line[0] {
-		case "#":
-			fmt.Fprintf(&out, "# %s\n", line[1])
-		case "server":
-			fmt.Fprintf(&out, "server %s\n", line[1])
-			answer := sampleFine
-			if next := lines[i+1]; next[0] == "answer" {
-				answer = next[1]
-				fmt.Fprintf(&out, "answer %s\n", answer)
+	playCases(t, "testdata/sampling.txt", func(t *testing.T, _ string, given []string) [][]string {
+		outcomes := make([][]string, len(given))
+		for i, line := range given {
+			params, isRequest := strings.CutPrefix(line, sampleMark)
+			if !isRequest {
+				continue
 			}
-			fmt.Fprintf(&out, "%s\n", sampleCase(t, line[1], answer))
+			last, answer := i, sampleFine
+			if i+1 < len(given) && strings.HasPrefix(given[i+1], "<- answer ") {
+				last, answer = i+1, strings.TrimPrefix(given[i+1], "<- answer ")
+			}
+			outcomes[last] = sampleCase(t, params, answer)
 		}
-	}
-	golden.Assert(t, strings.TrimSuffix(out.String(), "\n"), "sampling.txt")
+		return outcomes
+	})
 }
 
 // TestSampleFails: a request with too many tools costs nobody a token, and the server is told why the model failed.
@@ -112,9 +84,9 @@ func TestSampleFails(t *testing.T) {
 
 // FuzzSample: a request either is refused or keeps to all rules of the API.
 func FuzzSample(f *testing.F) {
-	for _, line := range sampleLines(f) {
-		if line[0] == "server" {
-			f.Add([]byte(line[1]))
+	for line := range strings.Lines(readText(f, "testdata/sampling.txt")) {
+		if params, ok := strings.CutPrefix(line, sampleMark); ok {
+			f.Add([]byte(params))
 		}
 	}
 	f.Fuzz(func(t *testing.T, params []byte) {

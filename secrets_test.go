@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 
@@ -64,43 +63,46 @@ func TestSecretsBase64(t *testing.T) {
 
 // TestSecretsRules: what of a variable, a header, a URL or an argument is secret, as testdata/secrets.txt has it.
 func TestSecretsRules(t *testing.T) {
-	text, err := os.ReadFile("testdata/secrets.txt")
-	assert.NilError(t, err)
 	count := 0
-	for line := range strings.Lines(string(text)) {
-		line = strings.TrimSuffix(line, "\n")
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		count++
-		parts := strings.Split(strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(line), " => ")
-		kind, given, _ := strings.Cut(parts[0], " ")
-		value := given
+	playCases(t, "testdata/secrets.txt", func(t *testing.T, _ string, given []string) (outcomes [][]string) {
 		var s Secrets
-		switch kind {
-		case "variable":
-			name, v, _ := strings.Cut(given, "=")
-			value = v
-			s.AddVariable(name, v)
-		case "header":
-			name, v, _ := strings.Cut(given, ": ")
-			value = v
-			s.AddHeader(name, v)
-		case "url":
-			u, err := url.Parse(given)
-			assert.NilError(t, err)
-			s.AddURL(u)
-		case "arguments":
-			s.AddArguments(strings.Fields(given))
-		default:
-			t.Errorf("no such kind: %s", line)
+		for _, line := range given {
+			kind, text, _ := strings.Cut(strings.TrimPrefix(line, "* "), " ")
+			text = strings.NewReplacer(`\n`, "\n", `\r`, "\r").Replace(text)
+			if kind != "mask" {
+				s = Secrets{}
+				text = addSecret(t, &s, kind, text)
+				count++
+			}
+			masked := strings.NewReplacer("\n", `\n`, "\r", `\r`).Replace(s.Mask(text))
+			outcomes = append(outcomes, []string{"= " + masked})
 		}
-		if len(parts) == 3 {
-			value = parts[1]
-		}
-		assert.Check(t, is.Equal(s.Mask(value), parts[len(parts)-1]), line)
-	}
+		return outcomes
+	})
 	assert.Check(t, count > 60)
+}
+
+// addSecret tells s of something that may be secret, and returns its value.
+func addSecret(t *testing.T, s *Secrets, kind, text string) string {
+	switch kind {
+	case "variable":
+		name, value, _ := strings.Cut(text, "=")
+		s.AddVariable(name, value)
+		return value
+	case "header":
+		name, value, _ := strings.Cut(text, ": ")
+		s.AddHeader(name, value)
+		return value
+	case "url":
+		u, err := url.Parse(text)
+		assert.NilError(t, err)
+		s.AddURL(u)
+	case "arguments":
+		s.AddArguments(strings.Fields(text))
+	default:
+		t.Fatalf("no such kind: %s", kind)
+	}
+	return text
 }
 
 // Whatever the pieces, what is written is what Mask makes of the whole.

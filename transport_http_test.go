@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -29,7 +28,6 @@ import (
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
-	"gotest.tools/v3/golden"
 )
 
 // htMessage is what a scripted server reads of a POST.
@@ -758,7 +756,6 @@ func (p *htPlayer) command(word, text string) (outcome []string) {
 	var err error
 	begun := time.Now()
 	switch word {
-	case "//":
 	case "post", "get", "ready":
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -874,61 +871,62 @@ func htMeaning(text string) (meaning []string) {
 }
 
 // htPlay plays a session, and returns the outcome of each command.
-func htPlay(t *testing.T, kind string, commands []string) (outcomes []string) {
+func htPlay(t *testing.T, kind string, commands []string) (outcomes [][]string) {
 	checkLeaks(t)
 	synctest.Test(t, func(t *testing.T) {
 		p := &htPlayer{T: t, kind: kind, begun: time.Now(), shown: map[string]int{}, given: map[string]bool{}}
 		p.replies, p.given["post"] = map[string][]string{"post": {"202"}}, true
 		p.server, p.client = htInMemory(p.serve)
 		for _, command := range commands {
-			word, text, _ := strings.Cut(command, " ")
+			mark, rest, _ := strings.Cut(command, " ")
+			if mark == "@" {
+				rest = "wait " + rest
+			}
+			word, text, _ := strings.Cut(rest, " ")
 			outcome := p.command(word, text)
 			for i, line := range outcome {
 				if len(line) > 500 {
 					outcome[i] = fmt.Sprintf("%.400s… (%d bytes)", line, len(line))
 				}
 			}
-			outcomes = append(outcomes, strings.Join(outcome, "\n"))
+			outcomes = append(outcomes, outcome)
 		}
 		p.close()
 	})
 	return outcomes
 }
 
-// TestHTTPScripts plays the sessions in testdata/http.txt. The first line of a session has the kinds of server that it
-// is played with, and its name. Each other line is a command, or if it is indented a line of what comes of the command
-// above it, with the kind of the server if it is not the same with all.
+// TestHTTPScripts plays the sessions in testdata/http.txt. The name of a session begins with the kinds of server that
+// it is played with. A line "<-" adds to the replies to come; see htPlayer.replies. What comes of a line has the kind
+// of the server before it if it is not the same with all.
 func TestHTTPScripts(t *testing.T) {
-	script, err := os.ReadFile("testdata/http.txt")
-	assert.NilError(t, err)
-	var out strings.Builder
-	for i, session := range strings.Split(strings.TrimSpace(string(script)), "\n\n") {
-		lines := strings.Split(session, "\n")
-		commands := slices.DeleteFunc(lines[1:], func(line string) bool { return strings.HasPrefix(line, " ") })
-		words, name, _ := strings.Cut(lines[0], ": ")
-		kinds := strings.Fields(words)[1:]
-		outcomes := make(map[string][]string)
+	playCases(t, "testdata/http.txt", func(t *testing.T, name string, given []string) (outcomes [][]string) {
+		words, _, _ := strings.Cut(name, ": ")
+		kinds := strings.Fields(words)
+		byKind := make(map[string][][]string)
 		for _, kind := range kinds {
-			t.Run(name+"/"+kind, func(t *testing.T) { outcomes[kind] = htPlay(t, kind, commands) })
+			t.Run(kind, func(t *testing.T) { byKind[kind] = htPlay(t, kind, given) })
 		}
-		fmt.Fprintf(&out, "%s%s\n", strings.Repeat("\n", min(i, 1)), lines[0])
-		for i, command := range commands {
-			fmt.Fprintln(&out, command)
-			same := !slices.ContainsFunc(kinds, func(kind string) bool { return outcomes[kind][i] != outcomes[kinds[0]][i] })
+		for i := range given {
+			isSame := !slices.ContainsFunc(kinds, func(kind string) bool {
+				return !slices.Equal(byKind[kind][i], byKind[kinds[0]][i])
+			})
+			var outcome []string
 			for _, kind := range kinds {
-				for line := range strings.SplitSeq(outcomes[kind][i], "\n") {
-					if !same {
-						line = kind + ": " + line
-					}
-					fmt.Fprintf(&out, "  %s\n", line)
-				}
-				if same {
+				before := "= "
+				if !isSame {
+					before += kind + ": "
+				} else if kind != kinds[0] {
 					break
 				}
+				for _, line := range byKind[kind][i] {
+					outcome = append(outcome, before+line)
+				}
 			}
+			outcomes = append(outcomes, outcome)
 		}
-	}
-	golden.Assert(t, strings.ReplaceAll(out.String(), "  \n", ""), "http.txt")
+		return outcomes
+	})
 }
 
 // TestHTTPSecrets: no error repeats what may be a key: the query and the user of the URL, and the headers. So it is in
@@ -1408,38 +1406,31 @@ func FuzzHeaderValue(f *testing.F) {
 	})
 }
 
-// TestHTTPParams checks the schemas in testdata/http_params.txt, and makes headers of arguments. The indented lines
-// there are what comes of it.
+// TestHTTPParams plays testdata/http_params.txt: what headers a schema makes of arguments.
 func TestHTTPParams(t *testing.T) {
-	script, err := os.ReadFile("testdata/http_params.txt")
-	assert.NilError(t, err)
-	var out strings.Builder
-	var schema, arguments json.RawMessage
-	for line := range strings.SplitSeq(strings.TrimSpace(string(script)), "\n") {
-		word, text, _ := strings.Cut(line, " ")
-		if strings.HasPrefix(line, " ") {
-			continue
+	playCases(t, "testdata/http_params.txt", func(t *testing.T, _ string, given []string) (outcomes [][]string) {
+		var schema, arguments json.RawMessage
+		for _, line := range given {
+			word, text, _ := strings.Cut(strings.TrimPrefix(line, "* "), " ")
+			assert.Assert(t, json.Valid([]byte(text)), text)
+			if word == "schema" {
+				schema, arguments = json.RawMessage(text), nil
+			} else {
+				arguments = json.RawMessage(text)
+			}
+			headers, err := new(StreamableHTTP).ParamHeaders(schema, arguments)
+			var outcome []string
+			if err != nil {
+				outcome = append(outcome, fmt.Sprintf("= error: %v", err))
+			}
+			for _, name := range slices.Sorted(maps.Keys(headers)) {
+				outcome = append(outcome, fmt.Sprintf("= %s: %s", name, headers[name]))
+			}
+			outcomes = append(outcomes, outcome)
 		}
-		fmt.Fprintln(&out, line)
-		switch word {
-		case "schema":
-			schema, arguments = json.RawMessage(text), nil
-		case "with":
-			arguments = json.RawMessage(text)
-		default:
-			continue
-		}
-		assert.Assert(t, json.Valid([]byte(text)), text)
-		headers, err := new(StreamableHTTP).ParamHeaders(schema, arguments)
-		if err != nil {
-			fmt.Fprintf(&out, "  error: %v\n", err)
-		}
-		for _, name := range slices.Sorted(maps.Keys(headers)) {
-			fmt.Fprintf(&out, "  %s: %s\n", name, headers[name])
-		}
-	}
-	golden.Assert(t, out.String(), "http_params.txt")
-	_, err = new(StreamableHTTP).ParamHeaders(json.RawMessage(`{}`), json.RawMessage(`{`))
+		return outcomes
+	})
+	_, err := new(StreamableHTTP).ParamHeaders(json.RawMessage(`{}`), json.RawMessage(`{`))
 	assert.ErrorContains(t, err, "arguments: ")
 }
 
