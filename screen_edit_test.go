@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -251,6 +253,34 @@ func TestEditComplete(t *testing.T) {
 	line, err := answer()
 	assert.NilError(t, err)
 	assert.Equal(t, line, "/tools @ab:x ")
+}
+
+// While the words for Tab are looked for, which may take a server's time, Ctrl-C breaks off: then nothing is completed.
+func TestEditCompleteBreak(t *testing.T) {
+	terminal, v := editTerminal(40, 8)
+	begun, release, ended := make(chan struct{}), make(chan struct{}), new(atomic.Bool)
+	complete := func(string) []string {
+		close(begun)
+		select {
+		case <-release:
+		case <-time.After(5 * time.Second):
+		}
+		ended.Store(true)
+		return []string{"/tools"}
+	}
+	terminal.Complete.Store(&complete)
+	prompts(t, terminal)
+	var keys sync.WaitGroup
+	keys.Go(func() { terminal.press([]byte("/t\tx")) })
+	<-begun
+	terminal.endLife()
+	assert.Assert(t, !ended.Load(), "Ctrl-C waits for the words")
+	terminal.Break(t.Context())
+	assert.Assert(t, !ended.Load(), "Ctrl-C waits for the words")
+	close(release)
+	keys.Wait()
+	assert.Equal(t, terminal.draft.text(len(terminal.draft.cells)), "")
+	assert.Equal(t, strings.TrimSpace(v.Text()), ">")
 }
 
 // The history is a file that only its owner can read, of some size, without secrets; programs add to it at once.

@@ -194,6 +194,16 @@ func TestNewScreen(t *testing.T) {
 	}
 }
 
+// The secrets of a text are taken out once: what stands in their place stays as it is.
+func TestMaskedOnce(t *testing.T) {
+	s, out := viewScreen(40, true, "planted secret")
+	s.Keep = true
+	s.Secrets.Add("[the key phrase]", "another secret")
+	s.Secrets.Add("[twice]", "key phrase")
+	s.Preview(Look{Style: Faint}, "about", "has another secret\n2\n3\n4\n5\n6")
+	assert.Equal(t, out.takes(), "    has [the key phrase]\n    2\n    3\n    4\n    … 2 more lines: /show 1\n")
+}
+
 // The last texts that were cut are kept, in bounded memory, without their secrets.
 func TestKept(t *testing.T) {
 	s, out := viewScreen(20, true, "my secret phrase")

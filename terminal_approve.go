@@ -107,10 +107,10 @@ func (a *approval) changeText(ctx context.Context, arguments string) (string, er
 // inEditor returns a text as the user leaves it in an editor.
 func (t *Terminal) inEditor(ctx context.Context, command, text string) (string, error) {
 	path, err := SaveFile([]byte(text), "application/json")
-	defer os.Remove(path)
 	if err != nil {
 		return "", err
 	}
+	defer os.Remove(path)
 	if err = t.EditFile(ctx, command, path); err != nil {
 		return "", err
 	}

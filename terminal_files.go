@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +11,9 @@ import (
 )
 
 // ResultFiles saves the images, sounds and embedded bytes of a result, and returns a line about each.
-func ResultFiles(r *ToolResult, save func(data []byte, kind string) (path string, err error)) (lines []string) {
+func ResultFiles(
+	r *ToolResult, save func(data []byte, kind string) (path string, err error),
+) (lines []string) {
 	for _, b := range r.Content {
 		data, kind := b.Data, b.MIMEType
 		if b.Type == "resource" && b.Resource != nil {
@@ -30,18 +31,43 @@ func ResultFiles(r *ToolResult, save func(data []byte, kind string) (path string
 	return lines
 }
 
-// SaveFile writes data to a new file, which only its owner can read. The server has no part in its name.
+// SaveFile writes data to a new file, which only its owner can read. The server has no part in its
+// name: a path, or an ending that something would run, cannot come from it.
 func SaveFile(data []byte, kind string) (path string, err error) {
-	kind, _, _ = strings.Cut(kind, ";")
-	endings := map[string]string{
-		"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg",
-		"audio/wav": "wav", "audio/mpeg": "mp3", "audio/ogg": "ogg", "video/mp4": "mp4", "application/pdf": "pdf",
-		"application/zip": "zip", "application/gzip": "gz", "application/json": "json", "text/csv": "csv",
-	}
-	f, err := os.CreateTemp("", "mcpagent-*."+cmp.Or(endings[kind], "bin"))
+	f, err := os.CreateTemp("", "mcpagent-*."+fileEnding(kind))
 	if err != nil {
 		return "", err
 	}
 	_, err = f.Write(data)
-	return f.Name(), errors.Join(err, f.Close())
+	err = errors.Join(err, f.Close())
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return "", err
+	}
+	return f.Name(), nil
+}
+
+// fileEnding returns the ending for files of a MIME type, "bin" for those that are not known.
+func fileEnding(kind string) string {
+	kind, _, _ = strings.Cut(kind, ";")
+	endings := map[string]string{
+		"image/png":        "png",
+		"image/jpeg":       "jpg",
+		"image/gif":        "gif",
+		"image/webp":       "webp",
+		"image/svg+xml":    "svg",
+		"audio/wav":        "wav",
+		"audio/mpeg":       "mp3",
+		"audio/ogg":        "ogg",
+		"video/mp4":        "mp4",
+		"application/pdf":  "pdf",
+		"application/zip":  "zip",
+		"application/gzip": "gz",
+		"application/json": "json",
+		"text/csv":         "csv",
+	}
+	if ending, ok := endings[kind]; ok {
+		return ending
+	}
+	return "bin"
 }

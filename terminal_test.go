@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -472,6 +473,42 @@ func TestTerminalTypedAhead(t *testing.T) {
 	assert.Equal(t, text, "one")
 	assert.Assert(t, !terminal.Confirm(t.Context(), "the server", "", "let it?"))
 	assert.Check(t, is.Contains(out.takes(), "(ignored, because it was typed before the question: two three four)\n"))
+}
+
+// End may be called from several goroutines, and more than once. What comes after it is not shown.
+func TestViewEnds(t *testing.T) {
+	s, out := viewScreen(60, true)
+	v := viewOf(s)
+	for range 50 {
+		v.Begin("model")
+		report := v.Progress(ToolCall{ID: "1", Name: "read"})
+		v.Text("An answer")
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(v.End)
+			all.Go(func() { report(Progress{Progress: 1}) })
+		}
+		all.Wait()
+		out.takes()
+		v.Text(" and more")
+		v.End()
+		assert.Equal(t, out.takes(), "")
+	}
+	v.Begin("model")
+	v.Text("The next")
+	v.End()
+	assert.Check(t, is.Contains(out.takes(), "The next\n"))
+}
+
+// Begin ends what was begun before: one spinner draws.
+func TestViewBegunTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := viewScreen(60, true)
+		v := viewOf(s)
+		v.Begin("one")
+		v.Begin("two")
+		v.End()
+	})
 }
 
 // Time grows as the text does, in however small pieces it comes, and however much white space it has.

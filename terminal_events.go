@@ -1,0 +1,106 @@
+// terminal_events.go - what is shown of an agent's events: calls that begin and end, and notes.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Observe is for Agent.Observe.
+func (v *View) Observe(e Event) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch e.Kind {
+	case TurnEnded:
+		v.endText()
+		v.wait.began = time.Time{}
+		if e.Err == nil && e.Response.CutOff() {
+			v.line(0, "the model's message was cut off at its length limit")
+		}
+	case CallStarted:
+		if !v.Screen.Live {
+			v.line(maxShownArguments, "> %s %s", e.Call.Name, e.Call.Arguments)
+		}
+	case CallEnded:
+		ended := func(c *viewCall) bool { return c.id == e.Call.ID }
+		v.calls = slices.DeleteFunc(v.calls, ended)
+		if len(v.calls) == 0 { // The model is awaited again.
+			v.wait.began = time.Now()
+		}
+		v.showEnd(e)
+		v.saveFiles(e)
+	case ToolsFailed:
+		v.line(0, "the tools could not be listed again: %v", e.Err)
+	case LastTurn:
+		v.line(0, "%v: asking for an answer without tools", e.Err)
+	}
+}
+
+// line shows a line, cut to so many columns if that is not 0. It needs the lock.
+func (v *View) line(columns int, format string, args ...any) {
+	if !v.Quiet {
+		v.Screen.Show(Look{Max: columns}, fmt.Sprintf(format, args...))
+	}
+}
+
+// showEnd shows the end of a call. Where lines can be drawn again, it is a line as wide as the window,
+// and the reason of a failure, or the beginning of the result, stands below. It needs the lock.
+func (v *View) showEnd(e Event) {
+	if v.Quiet {
+		return
+	}
+	outcome := v.outcome(e)
+	arguments := readableJSON(e.Call.Arguments, false)
+	about := fmt.Sprintf("%s (%s) %s", v.Name(e.Call.Name), outcome, arguments)
+	s := v.Screen
+	switch {
+	case s.Live && e.Err != nil:
+		s.Separate("call")
+		s.Show(Look{Style: Red, Max: s.Columns()}, "✗ "+about)
+		s.Preview(Look{Max: maxShownError}, about, e.Err.Error())
+	case s.Live:
+		s.Separate("call")
+		s.Show(Look{Style: Green, Max: s.Columns()}, "✓ "+about)
+		s.Preview(Look{Style: Faint}, about, e.Output.Text)
+	case e.Err != nil:
+		reason := strings.TrimPrefix(e.Err.Error(), outcome+": ")
+		v.line(maxShownError, "< %s %s: %s", e.Call.Name, outcome, reason)
+	default:
+		v.line(0, "< %s %s%s", e.Call.Name, outcome, s.KeepText(about, e.Output.Text))
+	}
+}
+
+// outcome says how a call has ended. One that took no time has not run.
+func (v *View) outcome(e Event) string {
+	took := e.Took.Round(time.Millisecond).String()
+	switch {
+	case e.Took == 0 && e.Err != nil:
+		return "not run"
+	case e.Took == 0:
+		return "answered by you"
+	case e.Err != nil:
+		return "failed after " + took
+	}
+	outcome := took + ", " + Plural(len(e.Output.Text), "byte")
+	if v.MaxResult > 0 && len(e.Output.Text) > v.MaxResult {
+		outcome += fmt.Sprintf(", the model gets %d", v.MaxResult)
+	}
+	return outcome
+}
+
+// saveFiles saves what a result has for files, also where nothing is shown of it.
+func (v *View) saveFiles(e Event) {
+	result, ok := e.Output.Result.(*ToolResult)
+	if !ok || v.Save == nil {
+		return
+	}
+	for _, file := range ResultFiles(result, v.Save) {
+		if !v.Quiet {
+			v.Screen.Show(Look{Exact: true}, "  "+file)
+		}
+	}
+}
