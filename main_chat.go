@@ -246,11 +246,7 @@ func (c *chat) help(context.Context, string) error {
 }
 
 func (c *chat) show(ctx context.Context, number string) error {
-	about, text, err := c.screen.Kept(number)
-	if err != nil {
-		return err
-	}
-	return c.terminal.Page(ctx, about, text)
+	return c.terminal.PageKept(ctx, number)
 }
 
 // reconnect starts servers again: that of this name, or else those that are not running. It waits a moment for them: a

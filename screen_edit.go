@@ -271,13 +271,6 @@ func (e *editor) expand(words []string) bool {
 	return true
 }
 
-// drawing is what is to be seen of an edited text: rows that leave a column of the window for the cursor.
-type drawing struct {
-	rows   []string
-	row    int    // that of the cursor
-	before string // what stands before it there
-}
-
 // draw returns what a window shows. Of a text that is too tall those rows are left out that are far from the cursor.
 func (e *editor) draw(columns, size int) (d drawing) {
 	e.columns, e.size = columns, size

@@ -21,7 +21,7 @@ import (
 // editTerminal is a terminal that gives its keys, which the test presses, and the window that it is drawn in.
 func editTerminal(columns, rows int) (*Terminal, *vt) {
 	v := newVT(columns, rows)
-	s := &Screen{Secrets: new(Secrets), Live: true, Answers: true, stderr: v, stdout: v, user: v}
+	s := &Screen{Secrets: new(Secrets), Live: true, Answers: true, streams: streams{stderr: v, stdout: v, user: v}}
 	s.Columns, s.Rows = func() int { return v.columns }, func() int { return v.rows }
 	t := NewTerminal(nil, s)
 	t.start.Do(func() {}) // nothing is read
@@ -33,7 +33,7 @@ func editTerminal(columns, rows int) (*Terminal, *vt) {
 func asking(s *Screen) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asking
+	return s.question.open
 }
 
 // prompts opens the chat's prompt, and returns what it gives.
@@ -351,7 +351,7 @@ func FuzzEdit(f *testing.F) {
 	f.Fuzz(func(t *testing.T, columns, rows, piece uint8, in []byte) {
 		terminal, v := editTerminal(int(max(columns, 12)), int(max(rows, 3)))
 		terminal.draft.history.entries = []string{"before", "two\nlines"}
-		terminal.screen.asking, terminal.open = true, terminal.draft
+		terminal.screen.question.open, terminal.open = true, terminal.draft
 		terminal.draft.prompt = "> "
 		in = slices.DeleteFunc(slices.Clone(in), func(b byte) bool { return b == 26 })
 		for part := range slices.Chunk(in, int(max(piece, 1))) {
@@ -363,7 +363,7 @@ func FuzzEdit(f *testing.F) {
 		}
 		terminal.press([]byte{0})
 		fresh := newVT(v.columns, v.rows)
-		s := &Screen{user: fresh, Columns: terminal.screen.Columns}
+		s := &Screen{streams: streams{user: fresh}, Columns: terminal.screen.Columns}
 		s.draw(terminal.draft.draw(v.columns, v.rows))
 		row, column := v.Cursor()
 		freshRow, freshColumn := fresh.Cursor()

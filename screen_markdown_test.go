@@ -17,7 +17,7 @@ import (
 // answerOn shows an answer in a window, in pieces: size returns how long the next one is. Each is written to the view,
 // as the model's are.
 func answerOn(window *vt, color, raw bool, answer string, size func(rest string) int) {
-	s := &Screen{Secrets: new(Secrets), Answers: true, Color: color, stderr: io.Discard, stdout: window}
+	s := &Screen{Secrets: new(Secrets), Answers: true, Color: color, streams: streams{stderr: io.Discard, stdout: window}}
 	s.Columns, s.Rows = func() int { return window.columns }, func() int { return window.rows }
 	v := &View{Screen: s, Raw: raw}
 	v.Begin("model")
@@ -167,7 +167,7 @@ func FuzzMarkdown(f *testing.F) {
 		m := newMarkdown(int(columns), color)
 		for rest := answer; rest != ""; rest = rest[min(7, len(rest)):] {
 			m.write(rest[:min(7, len(rest))], false)
-			held := len(m.rest) + len(m.rows) + m.word.Len()
+			held := len(m.rest) + len(m.rows) + m.word.text.Len()
 			assert.Assert(t, held <= maxSpan+maxTable+maxWord+7, "%d", held)
 		}
 	})

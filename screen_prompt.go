@@ -185,29 +185,6 @@ func (p *Prompter) AskText(ctx context.Context, question string) (string, error)
 	return p.ask(ctx, p.screen.render(Look{}, question), new(editor))
 }
 
-// Page shows a text, as much of it at once as the window has room for. about stands above it.
-func (p *Prompter) Page(ctx context.Context, about, text string) error {
-	ctx, release := p.Take(ctx)
-	defer release()
-	rows := p.screen.rows([]Paragraph{
-		{Look{Style: Bold, Max: maxNote}, about},
-		{Look{Frame: LineMark, Exact: true}, text},
-	})
-	size := max(p.screen.Rows()-1, 1)
-	for ; len(rows) > size; rows = rows[size:] {
-		more := "(" + Plural(len(rows)-size, "more row") + ": Enter, or !stop)"
-		_, err := p.askOnce(ctx, above(rows[:size], rendered(more)), false)
-		if err == ErrDeclined || err == io.EOF {
-			return nil // the user has seen enough
-		}
-		if err != nil {
-			return err
-		}
-	}
-	p.screen.showLines(p.screen.user, above(rows, ""))
-	return nil
-}
-
 // above puts rows and a question into one text, so that nothing else comes between them.
 func above(rows []string, question rendered) rendered {
 	return rendered(strings.Join(append(slices.Clip(rows), string(question)), "\n"))

@@ -15,7 +15,7 @@ import (
 type Stream struct {
 	screen *Screen
 	raw    bool        // nothing is laid out
-	masked *MaskWriter // takes the secrets out of what is written, before layOut gets it
+	masked *MaskWriter // takes the secrets out of what is added, before maskedText gets it
 	kept   []byte      // the end so far: white space, not shown if nothing follows, or half a character
 	layout *markdown   // nil until the text begins
 }
@@ -23,7 +23,7 @@ type Stream struct {
 // NewStream returns a text that is empty so far. With raw it goes out as it comes.
 func (s *Screen) NewStream(raw bool) *Stream {
 	t := &Stream{screen: s, raw: raw || !s.Answers}
-	t.masked = s.Secrets.Writer(streamLayout{t})
+	t.masked = s.Secrets.Writer(maskedText{t})
 	return t
 }
 
@@ -33,42 +33,72 @@ func (t *Stream) Begun() bool { return t.layout != nil }
 // Add adds a piece. What may be the beginning of a secret is kept back.
 func (t *Stream) Add(piece string) { _, _ = io.WriteString(t.masked, piece) }
 
-// Close shows the rest, and ends the line.
+// Close shows the rest, and ends the line. What was kept back may be all of the text.
 func (t *Stream) Close() {
-	_ = t.masked.Close() // which may begin the text
+	_ = t.masked.Close()
 	if t.layout != nil {
-		t.show(string(bytes.TrimSpace(t.kept)), true)
+		t.screen.stream(t.layout, string(bytes.TrimSpace(t.kept)), true)
 	}
 }
 
-// streamLayout gets the text without its secrets.
-type streamLayout struct{ *Stream }
+// maskedText is what a stream's MaskWriter writes to.
+type maskedText struct{ *Stream }
 
-func (t streamLayout) Write(piece []byte) (int, error) {
+// Write shows a piece up to the white space at its end, and as far as its characters are whole.
+//
+// Of white space alone nothing is looked at again, so that much of it takes no more time than other text
+// (TestViewSmallPieces).
+func (t maskedText) Write(piece []byte) (int, error) {
+	const white = " \r\n\t"
 	t.kept = append(t.kept, piece...)
-	if len(bytes.TrimRight(piece, " \r\n\t")) == 0 {
+	if len(bytes.TrimRight(piece, white)) == 0 {
 		return len(piece), nil
 	}
-	end := len(bytes.TrimRight(t.kept, " \r\n\t"))
-	for i := end - 1; i >= max(end-utf8.UTFMax, 0); i-- {
-		if utf8.RuneStart(t.kept[i]) && !utf8.FullRune(t.kept[i:end]) {
-			end = i // the character has not come whole
-		}
-	}
+	end := wholeCharacters(bytes.TrimRight(t.kept, white))
 	text := string(t.kept[:end])
 	t.kept = bytes.Clone(t.kept[end:])
 	if t.layout == nil && text != "" {
-		t.layout = newMarkdown(t.screen.Columns(), t.screen.Color)
-		t.layout.raw = t.raw
-		t.screen.Status("")
-		t.screen.Separate("text")
+		t.begin()
 		text = strings.TrimLeft(text, "\r\n")
 	}
 	if text != "" {
-		t.show(text, false)
+		t.screen.stream(t.layout, text, false)
 	}
 	return len(piece), nil
 }
 
-// show writes a piece of the text, without its secrets; end is for the last.
-func (t *Stream) show(text string, end bool) { t.screen.stream(t.layout, text, end) }
+// begin begins the paragraph in which the text is shown.
+func (t *Stream) begin() {
+	t.layout = newMarkdown(t.screen.Columns(), t.screen.Color)
+	t.layout.raw = t.raw
+	t.screen.Status("")
+	t.screen.Separate("text")
+}
+
+// wholeCharacters returns the size of a text without the character at its end that is not whole.
+func wholeCharacters(text []byte) int {
+	for i := len(text) - 1; i >= max(len(text)-utf8.UTFMax, 0); i-- {
+		if utf8.RuneStart(text[i]) && !utf8.FullRune(text[i:]) {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// stream writes a piece of a text without secrets to stdout, laid out by m; end is for the last.
+func (s *Screen) stream(m *markdown, text string, end bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Answers {
+		text = Visible(text)
+	}
+	m.columns = s.Columns()
+	if !s.open {
+		m.resume()
+	}
+	text = m.write(text, end)
+	if end {
+		text += "\n"
+	}
+	s.hold(s.stdout, rendered(text))
+}

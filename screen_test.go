@@ -41,7 +41,7 @@ func (b *viewBuffer) takes() string {
 // viewScreen is a screen of which the test sees all that it writes.
 func viewScreen(columns int, live bool, secrets ...string) (*Screen, *viewBuffer) {
 	out := new(viewBuffer)
-	s := &Screen{Secrets: new(Secrets), Live: live, Answers: live, stderr: out, stdout: out, user: out}
+	s := &Screen{Secrets: new(Secrets), Live: live, Answers: live, streams: streams{stderr: out, stdout: out, user: out}}
 	s.Columns, s.Rows = func() int { return columns }, func() int { return 24 }
 	s.Secrets.Add("[key]", secrets...)
 	return s, out
@@ -217,15 +217,15 @@ func TestKept(t *testing.T) {
 		assert.Check(t, is.Contains(out.takes(), fmt.Sprintf("\n    … more: /show %d\n", i)))
 	}
 	for number, want := range map[string]int{"": maxKept + 5, "6": 6, "25": 25} {
-		about, text, err := s.Kept(number)
+		kept, err := s.kept.find(number)
 		assert.NilError(t, err)
-		assert.Equal(t, about+": "+text, fmt.Sprintf("about %d: %[1]d [key], and much more", want))
+		assert.Equal(t, kept.about+": "+kept.text, fmt.Sprintf("about %d: %[1]d [key], and much more", want))
 	}
 	for _, number := range []string{"5", "26", "0", "-1", "one"} {
-		_, _, err := s.Kept(number)
+		_, err := s.kept.find(number)
 		assert.ErrorContains(t, err, "the last number is 25", number)
 	}
 	s.Preview(Look{Style: Faint}, "large", strings.Repeat("x", 2*maxKeptText))
-	_, text, _ := s.Kept("")
-	assert.Check(t, len(text) < maxKeptText+100)
+	kept, _ := s.kept.find("")
+	assert.Check(t, len(kept.text) < maxKeptText+100)
 }
