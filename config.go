@@ -1,4 +1,4 @@
-// config.go - the servers of a .mcp.json, as the hosts write it.
+// config.go - the servers of a .mcp.json, as the hosts write it, or of a command line.
 // SPDX-License-Identifier: 0BSD
 
 package main

@@ -1,4 +1,4 @@
-// secrets.go - what is secret: the rules, and the texts that are known to be.
+// secrets.go - what is secret, and texts without it.
 // SPDX-License-Identifier: 0BSD
 
 package main
