@@ -971,49 +971,33 @@ func TestServerConnect(t *testing.T) {
 // TestServerConnectSSE: a server of HTTP+SSE is found behind the refusal that it gives to
 // Streamable HTTP, with a page or with a JSON-RPC error.
 func TestServerConnectSSE(t *testing.T) {
-	t.Run("page", func(t *testing.T) { connectOverSSE(t, nil) })
-	t.Run("JSON-RPC", func(t *testing.T) {
-		connectOverSSE(t, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusMethodNotAllowed)
-			io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Method not allowed."},"id":null}`)
+	const failure = `{"jsonrpc":"2.0","error":{"code":-32000,"message":"Method not allowed."},"id":null}`
+	for name, refusal := range map[string]string{
+		"page":     "405 text/plain\n\nMethod Not Allowed",
+		"JSON-RPC": "405 application/json\n\n" + failure,
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			old := htOld("/post", func(w http.ResponseWriter, m htMessage, send func(events ...string)) {
+				if m.ID != nil {
+					result := `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"protocolVersion":"2024-11-05"}}`
+					send(htEvent(result))
+				}
+				htAccepted(w)
+			})
+			server := htServe(t, func(w http.ResponseWriter, r *http.Request, m htMessage) {
+				if r.Method == http.MethodPost && r.URL.Path == "/sse" {
+					htReply(refusal)(w, r, m)
+					return
+				}
+				old(w, r, m)
+			})
+			client, err := (&Server{URL: server.URL + "/sse"}).Connect(t.Context(), ClientOptions{})
+			assert.NilError(t, err)
+			assert.Equal(t, client.Server.ProtocolVersion, "2024-11-05")
+			assert.NilError(t, client.Close())
 		})
-	})
-}
-
-func connectOverSSE(t *testing.T, refuse http.HandlerFunc) {
-	checkLeaks(t)
-	events := make(chan string, 10)
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /sse", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		event := "event: endpoint\ndata: /post\n\n"
-		for r.Context().Err() == nil {
-			_, _ = io.WriteString(w, event)
-			_ = http.NewResponseController(w).Flush()
-			select {
-			case event = <-events:
-			case <-r.Context().Done():
-			}
-		}
-	})
-	if refuse != nil {
-		mux.HandleFunc("POST /sse", refuse)
 	}
-	mux.HandleFunc("POST /post", func(w http.ResponseWriter, r *http.Request) {
-		var m struct{ ID json.RawMessage }
-		_ = json.NewDecoder(r.Body).Decode(&m)
-		if m.ID != nil {
-			events <- `data: {"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"protocolVersion":"2024-11-05"}}` + "\n\n"
-		}
-		w.WriteHeader(http.StatusAccepted)
-	})
-	server := httptest.NewServer(mux)
-	defer server.Close()
-	client, err := (&Server{URL: server.URL + "/sse"}).Connect(t.Context(), ClientOptions{})
-	assert.NilError(t, err)
-	assert.Equal(t, client.Server.ProtocolVersion, "2024-11-05")
-	assert.NilError(t, client.Close())
 }
 
 func TestServerGlobs(t *testing.T) {

@@ -476,57 +476,30 @@ func TestManyQuestions(t *testing.T) {
 	}
 }
 
-// expiringServer is a server of the handshake era whose sessions are numbered from 1, and of which it knows the last.
-type expiringServer struct {
-	mu      sync.Mutex // guards the following
-	session int
-	known   bool
-	asked   map[string]int // how often, by method and session
-}
-
-func (s *expiringServer) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	answer := &http.Response{StatusCode: http.StatusMethodNotAllowed, Header: make(http.Header), Body: http.NoBody}
-	if r.Method != http.MethodPost {
-		return answer, nil
-	}
-	var m wireRequest
-	if err := json.NewDecoder(r.Body).Decode(&m); err != nil {
-		return nil, err
-	}
-	session := r.Header.Get("Mcp-Session-Id")
-	result := `{"content":[]}`
-	if s.asked[m.Method+" "+session]++; m.Method == "initialize" {
-		s.session++
-		s.known = true
-		answer.Header.Set("Mcp-Session-Id", fmt.Sprint("s", s.session))
-		result = initializeResult("2025-11-25")
-	} else if !s.known || session != fmt.Sprint("s", s.session) {
-		answer.StatusCode = http.StatusNotFound
-		return answer, nil
-	}
-	if answer.StatusCode = http.StatusAccepted; m.ID != nil {
-		answer.StatusCode = http.StatusOK
-		answer.Header.Set("Content-Type", "application/json")
-		answer.Body = io.NopCloser(strings.NewReader(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + result + `}`))
-	}
-	return answer, nil
-}
-
 // TestSessionRenewed: a session that has expired is begun anew once for all calls that find it so, and each of them
 // is made again.
 func TestSessionRenewed(t *testing.T) {
 	checkLeaks(t)
-	server := &expiringServer{asked: make(map[string]int)}
-	start := (&HTTP{URL: "http://memory/", Client: &http.Client{Transport: server}}).Start
+	var sessions, known atomic.Int64 // the number of sessions, and the one that has not expired; 0 if it has
+	server, memory := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
+		if m.Method == "initialize" {
+			known.Store(sessions.Add(1))
+		}
+		session := fmt.Sprint("s", known.Load())
+		if r.Method == http.MethodPost && m.Method != "initialize" && r.Header.Get("Mcp-Session-Id") != session {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		htSession(session, nil, htReply(htJSON(`{"jsonrpc":"2.0","id":$id,"result":{"content":[]}}`)))(w, r, m)
+	})
+	start := (&HTTP{URL: "http://memory/", Client: memory}).Start
 	client, err := Connect(t.Context(), start, &ClientOptions{Protocol: "2025-11-25"})
 	assert.NilError(t, err)
 	defer client.Close()
 	for session := range 20 {
-		server.mu.Lock()
-		server.known = session == 0
-		server.mu.Unlock()
+		if session > 0 {
+			known.Store(0)
+		}
 		var calls sync.WaitGroup
 		for range 20 {
 			calls.Go(func() {
@@ -536,9 +509,13 @@ func TestSessionRenewed(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		assert.Equal(t, server.asked["initialize "], session+1)
-		assert.Equal(t, server.asked[fmt.Sprint("notifications/initialized s", session+1)], 1)
-		assert.Equal(t, server.asked[fmt.Sprint("tools/call s", session+1)], 20)
+		asked := make(map[string]int) // how often, by method and session
+		for _, r := range server.all() {
+			asked[r.RPC+" "+r.Header.Get("Mcp-Session-Id")]++
+		}
+		assert.Equal(t, asked["initialize "], session+1)
+		assert.Equal(t, asked[fmt.Sprint("notifications/initialized s", session+1)], 1)
+		assert.Equal(t, asked[fmt.Sprint("tools/call s", session+1)], 20)
 	}
 }
 
