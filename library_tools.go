@@ -97,6 +97,8 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 	if strings.TrimSpace(a.Query) == "" {
 		return nil, errors.New("query is missing or empty: give a question or key words")
 	}
+	// A limit outside of the schema's bounds is taken for the nearest one: the model wants few or
+	// many passages, and an error would cost it a turn.
 	limit := int(min(max(a.Limit, 1), 500))
 	least := func(source string) float64 {
 		if !matchesFilter(source, a.SourceFilter) {
@@ -178,6 +180,7 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d",
 			d.Source, d.lines, a.StartLine, end)
 	}
+	// A document may end without a newline, so lines are cut after it and joined as they were.
 	lines := strings.SplitAfter(d.Text, "\n")
 	return strings.Join(lines[a.StartLine-1:end], ""), nil
 }
@@ -202,7 +205,9 @@ func matchesFilter(source, filter string) bool {
 	return whole || last || strings.Contains(strings.ToLower(source), strings.ToLower(filter))
 }
 
-// libraryTools is the list of tools/list.
+// libraryTools is the list of tools/list. It stands here as JSON, as a model gets it: what a
+// model does with a tool depends on these words more than on the code. The hints say that no tool
+// changes anything, so a client need not ask before a call.
 const libraryTools = `[{
 	"name": "search_chunks",
 	"title": "Search",

@@ -83,6 +83,8 @@ func readOfflineRequest(r *http.Request) (*offlineRequest, error) {
 // reply quotes what was found, or else searches for each part of the question. It searches prose
 // first if the tool can do that, and then, without an answer, everything.
 func (r *offlineRequest) reply() ChatMessage {
+	// After a search of prose there is one result for each part of the question, and after a search
+	// of everything there are more. That was the last one.
 	parts, results := r.question()
 	answer, missed := offlineAnswer(parts, results)
 	if answer == "" && len(results) <= len(parts) && string(r.ToolChoice) != `"none"` {
@@ -175,6 +177,7 @@ func offlineParts(text string) (parts []string) {
 		switch {
 		case i == 0:
 			parts = append(parts, cmp.Or(part, "?"))
+		// It has stop words alone, as "and why?", and so no term of the whole text.
 		case offlineAlike(part, text) == 0:
 			parts[len(parts)-1] += " " + part
 		case offlineRefer.MatchString(part):
