@@ -414,7 +414,12 @@ func TestInputForEver(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- oneOfEach()[i](t.Context(), c) }()
 		for round := range maxRounds + 1 {
-			m := <-server.wrote
+			var m Outgoing
+			select {
+			case m = <-server.wrote:
+			case err := <-done:
+				t.Fatalf("%s has returned in round %d: %v", method, round, err)
+			}
 			assert.Equal(t, m.ID, int64(2+round))
 			params := paramsOf(t, m)
 			if round > 0 {
