@@ -42,7 +42,7 @@ func ExampleClient() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(result.IsError, " ", result.Content[0].Text)
+	fmt.Print(result.IsError, " ", result.Text())
 	// Output:
 	// search_chunks
 	// list_documents
@@ -68,7 +68,7 @@ func ExampleHTTP() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Print(result.IsError, " ", result.Content[0].Text)
+	fmt.Print(result.IsError, " ", result.Text())
 	// Output: false The heron waits in shallow water until a fish comes near.
 }
 

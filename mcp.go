@@ -44,7 +44,8 @@ func Revisions() []string {
 	return []string{statelessRevision, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"}
 }
 
-// ProtocolError reports that a server breaks the protocol, or speaks no revision that is known here.
+// ProtocolError reports that a server breaks the protocol, or speaks no revision that is known
+// here.
 type ProtocolError struct{ Reason string }
 
 func (e *ProtocolError) Error() string { return e.Reason }
@@ -136,8 +137,9 @@ func (c *Client) changeStream() int64 {
 }
 
 // CallTool runs a tool with a JSON object of arguments; none means {}. A tool that fails is no
-// error: ToolResult.IsError says so. report, which may be nil, runs on the reader of the connection:
-// it must return soon and must not call the Client. It is not called after CallTool has returned.
+// error: ToolResult.IsError says so. report, which may be nil, runs on the reader of the
+// connection: it must return soon and must not call the Client. It is not called after CallTool
+// has returned.
 func (c *Client) CallTool(
 	ctx context.Context,
 	name string,

@@ -1,4 +1,4 @@
-// mcp_connect.go - how a connection begins: the probe, the handshake, and a session that is renewed.
+// mcp_connect.go - how a connection begins: the probe, the handshake, a session begun anew.
 // Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
@@ -25,43 +25,44 @@ const probeTime = 3 * time.Second
 // HTTP.Start fit start.
 //
 // With a revision in o.Protocol the server is started once and spoken to in that revision. Without
-// one, Connect finds out the server's era: see probe. On stdio the probe itself can do harm. Some
-// servers end when a request comes before initialize, and some then refuse the handshake. So a
+// one, Connect finds out what the server speaks: see probe. On stdio the probe itself can do harm.
+// Some servers end when a request comes before initialize, and some then refuse the handshake. So a
 // server that failed after a probe is started a second time, for a handshake alone:
 //
-//	the first start                                      what is done
-//	-----------------------------------------------      ------------------------------------------
-//	succeeded                                            the connection is returned
-//	failed, and a revision was given                     its error is returned
-//	failed because ctx ended                             its error is returned
-//	failed finally: no other revision can help           its error is returned (see isFinal)
-//	the server ended before it read anything             its error is returned: no probe did that
-//	failed over HTTP, where no request upsets the next   its error is returned
-//	failed in any other way                              a second start, with a handshake alone
+//	the first start                              what is done
+//	-----------------------------------------    -----------------------------------------
+//	succeeded                                    return the connection
+//	failed with a given revision                 return the error
+//	failed over HTTP                             return the error: no request upsets the next
+//	failed because ctx ended                     return the error
+//	failed finally, see isFinal                  return the error: no handshake would help
+//	the server ended before it read anything     return the error: it was not the probe
+//	failed in any other way                      start a second time
 //
-//	the second start                                     what is done
-//	-----------------------------------------------      ------------------------------------------
-//	succeeded                                            the connection is returned, with SkipProbe
-//	failed for the same reason                           its error is returned
-//	failed for another reason                            both errors are returned
+//	the second start                             what is done
+//	-----------------------------------------    -----------------------------------------
+//	succeeded                                    return the connection, with SkipProbe
+//	failed for the same reason                   return its error
+//	failed for another reason                    return both errors
 func Connect(
 	ctx context.Context,
 	start func(context.Context) (Transport, error),
 	o *ClientOptions,
 ) (*Client, error) {
 	options := *cmp.Or(o, new(ClientOptions))
-	c, err := newClient(ctx, start, options)
+	first, err := newClient(ctx, start, options)
 	if err != nil {
 		return nil, err
 	}
-	err = c.begin(ctx)
+	err = first.begin(ctx)
 	if err == nil {
-		return c, nil
+		return first, nil
 	}
-	c.Close()
-	if options.Protocol != "" || c.http != nil || ctx.Err() != nil || isFinal(err) || isUnread(err) {
+	first.Close()
+	if options.Protocol != "" || !first.mayBeUpset(ctx, err) {
 		return nil, err
 	}
+	// With a revision given, Connect starts the server only once, so this does not go on for ever.
 	options.Protocol = NewestHandshake()
 	second, secondErr := Connect(ctx, start, &options)
 	if secondErr == nil {
@@ -72,20 +73,24 @@ func Connect(
 	if strings.HasSuffix(secondErr.Error(), reason) {
 		return nil, secondErr
 	}
-	return nil, fmt.Errorf("%w (at the second start, without server/discover; the first, with it: %w)",
-		secondErr, err)
+	const both = "%w (at the second start, without server/discover; the first, with it: %w)"
+	return nil, fmt.Errorf(both, secondErr, err)
+}
+
+// mayBeUpset reports whether the probe may be why the beginning failed: the last row of the first
+// table of Connect.
+func (c *Client) mayBeUpset(ctx context.Context, err error) bool {
+	if c.http != nil || ctx.Err() != nil || isFinal(err) {
+		return false
+	}
+	var ended interface{ Unread() bool }
+	readNothing := errors.As(err, &ended) && ended.Unread()
+	return !readNothing
 }
 
 // NewestHandshake returns the newest revision that begins with a handshake. Offered as
 // ClientOptions.Protocol, it connects without a probe.
 func NewestHandshake() string { return Revisions()[1] }
-
-// isUnread reports whether a server ended before it read anything, as a program does that cannot
-// start.
-func isUnread(err error) bool {
-	var ended interface{ Unread() bool }
-	return errors.As(err, &ended) && ended.Unread()
-}
 
 // newClient starts the server. Nothing is sent yet.
 func newClient(
@@ -94,13 +99,13 @@ func newClient(
 	options ClientOptions,
 ) (*Client, error) {
 	options.setDefaults()
-	c := &Client{
-		options:  options,
-		sessions: sessions{renewing: make(chan struct{}, 1)},
-		lists:    listCache{byMethod: make(map[string]cachedList), marked: make(map[string]json.RawMessage)},
-		warnings: warnings{tell: options.Warn, last: make(map[string]string)},
-	}
+	c := &Client{options: options}
+	c.sessions.renewing = make(chan struct{}, 1)
+	c.lists.byMethod = make(map[string]cachedList)
+	c.lists.marked = make(map[string]json.RawMessage)
 	c.listeners.working = make(map[*listener]int64)
+	c.warnings.tell = options.Warn
+	c.warnings.last = make(map[string]string)
 	err := c.declare()
 	if err != nil {
 		return nil, err
@@ -154,7 +159,8 @@ func (c *Client) declare() error {
 		"io.modelcontextprotocol/clientInfo", c.options.Info,
 		"io.modelcontextprotocol/clientCapabilities", c.declared)
 	if c.options.Log != nil {
-		c.meta = appendString(appendKey(c.meta, "io.modelcontextprotocol/logLevel"), c.options.LogLevel)
+		level := members("io.modelcontextprotocol/logLevel", c.options.LogLevel)
+		c.meta = joinMembers(c.meta, level)
 	}
 	return nil
 }
@@ -189,47 +195,56 @@ func (c *Client) useStateless(server *ServerInfo, err error) error {
 // knows (MCP 2026-07-28, transports, stdio, backward compatibility). The table has a row for each
 // answer to it, and to the handshake that may follow.
 //
-//	server/discover                    initialize                         outcome
-//	------------------------------     ------------------------------     ----------------------------
-//	in 3 s: our revision               is not sent                        the stateless era
-//	in 3 s: a final refusal            is not sent                        this refusal
-//	in 3 s: ctx or connection ended    is not sent                        this error
-//	in 3 s: any other refusal          agreed                             the handshake era
-//	                                   refused, as only a stateless       the refusal of discover,
-//	                                   server does                        which names the cause
-//	                                   failed otherwise                   the error of initialize
-//	no answer in 3 s                   agreed                             the handshake era
-//	                                   refused; then, in 3 s more,
-//	                                   discover brings our revision       the stateless era
-//	                                   or a final refusal                 the refusal of discover
-//	                                   failed otherwise                   the error of initialize
+//	server/discover          initialize                       outcome
+//	---------------------    -----------------------------    ------------------------------
+//	in 3 s:
+//	  it speaks 2026-07-28   is not sent                      the stateless era
+//	  a final refusal        is not sent                      this refusal
+//	  ctx or conn. ended     is not sent                      this error
+//	  any other refusal      agreed                           the handshake era
+//	  any other refusal      a final refusal of the server    the refusal of server/discover
+//	  any other refusal      any other failure                the failure of initialize
+//	not in 3 s               agreed                           the handshake era
+//	then in 3 s more:
+//	  it speaks 2026-07-28   refused by the server            the stateless era
+//	  a final refusal        refused by the server            the refusal of server/discover
+//	not at all               refused by the server            the failure of initialize
+//	any                      any other failure                the failure of initialize
 //
-// Where a slow server of both eras has agreed to the handshake, its late answer to server/discover
-// no longer counts, as the server may keep to the revision of initialize.
+// A final refusal is one that isFinal knows. Where initialize is refused in a way that only a
+// stateless server has, the refusal of server/discover tells more of the cause. Where a slow server
+// of both eras has agreed to a handshake, its late answer to server/discover no longer counts: the
+// server may keep to the revision of initialize.
 func (c *Client) probe(ctx context.Context) error {
-	d := c.startProbing(ctx)
-	defer d.cancel()
-	inTime := d.answersWithin(probeTime)
+	p := c.startProbing(ctx)
+	defer p.cancel()
+	inTime := p.answersWithin(probeTime)
 	if inTime {
-		ended := ctx.Err() != nil || errors.Is(d.err, ErrClosed)
-		if d.err == nil || isFinal(d.err) || ended {
-			return c.useStateless(d.server, d.err)
+		ended := ctx.Err() != nil || errors.Is(p.err, ErrClosed)
+		if ended || p.isDecided() {
+			return c.useStateless(p.server, p.err)
 		}
 	}
 	err := c.handshake(ctx, NewestHandshake())
 	if err == nil {
-		d.cancel()
+		p.cancel()
 		c.Probed = true
 		// The server answered initialize, and not even meanwhile server/discover: it never will.
-		c.SkipProbe = !inTime && errors.Is(d.err, context.Canceled)
+		c.SkipProbe = !inTime && errors.Is(p.err, context.Canceled)
 		return nil
 	}
 	refused := errors.As(err, new(*Error))
-	switch {
-	case refused && inTime && isFinal(err):
-		return d.err
-	case refused && !inTime && d.answersWithin(probeTime) && (d.err == nil || isFinal(d.err)):
-		return c.useStateless(d.server, d.err)
+	if !refused {
+		return err
+	}
+	if inTime {
+		if isFinal(err) {
+			return p.err
+		}
+		return err
+	}
+	if p.answersWithin(probeTime) && p.isDecided() {
+		return c.useStateless(p.server, p.err)
 	}
 	return err
 }
@@ -246,29 +261,33 @@ type probing struct {
 // one of which the caller has to await.
 func (c *Client) startProbing(ctx context.Context) *probing {
 	ctx, stop := context.WithCancel(ctx)
-	d := &probing{stop: stop, ended: make(chan struct{})}
+	p := &probing{stop: stop, ended: make(chan struct{})}
 	go func() {
-		defer close(d.ended)
-		d.server, d.err = c.discover(ctx)
+		defer close(p.ended)
+		p.server, p.err = c.discover(ctx)
 	}()
-	return d
+	return p
 }
 
 // answersWithin waits for the outcome, and reports whether it came in time.
-func (d *probing) answersWithin(limit time.Duration) bool {
+func (p *probing) answersWithin(limit time.Duration) bool {
 	select {
-	case <-d.ended:
+	case <-p.ended:
 		return true
 	case <-time.After(limit):
 		return false
 	}
 }
 
+// isDecided reports whether the answer alone says what the server is, so that no handshake can tell
+// more.
+func (p *probing) isDecided() bool { return p.err == nil || isFinal(p.err) }
+
 // cancel waits no longer for the server, and returns when the outcome is set. If there was none
 // before, the error is context.Canceled.
-func (d *probing) cancel() {
-	d.stop()
-	<-d.ended
+func (p *probing) cancel() {
+	p.stop()
+	<-p.ended
 }
 
 // discover asks the server which revisions it speaks (MCP 2026-07-28, server, discovery).
@@ -283,7 +302,8 @@ func (c *Client) discover(ctx context.Context) (*ServerInfo, error) {
 		if err != nil && len(data.Supported) > 0 {
 			return nil, r.wrap(err)
 		}
-		// Some servers list the revision that they have just refused, and accept it the second time.
+		// Some servers list the revision that they have just refused, and accept it the second
+		// time.
 		raw, err = c.send(ctx, r)
 	}
 	if err != nil {
@@ -405,9 +425,9 @@ type sessions struct {
 	renewing chan struct{} // one slot, taken by whoever begins a session
 }
 
-// renew begins a new session in place of one that has expired: the server dropped it, or was started
-// again (MCP 2025-11-25, transports, session management). Requests that find it expired at the same
-// time begin one together: the first begins it, and the others wait for it.
+// renew begins a new session in place of one that has expired: the server dropped it, or was
+// started again (MCP 2025-11-25, transports, session management). Requests that find it expired at
+// the same time begin one together: the first begins it, and the others wait for it.
 func (c *Client) renew(ctx context.Context, expired int64) error {
 	select {
 	case c.sessions.renewing <- struct{}{}:

@@ -24,7 +24,7 @@ type Subscription struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
 	Resources bool     `json:"resourcesListChanged,omitempty"`
-	URIs      []string `json:"resourceSubscriptions,omitempty"` // of resources whose contents matter
+	URIs      []string `json:"resourceSubscriptions,omitempty"` // whose contents matter
 }
 
 // Change is one of the changes subscribed to.
@@ -99,8 +99,8 @@ func (s *listeners) all() []*listener {
 }
 
 // Listen tells of changes until ctx ends, whose cause it wraps, or until the server ends the
-// subscription in good order: nil. changed runs on the reader of the connection: it must return soon
-// and must not call the Client.
+// subscription in good order: nil. changed runs on the reader of the connection: it must return
+// soon and must not call the Client.
 func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change)) error {
 	missing := c.Server.missing("resources/subscribe")
 	if missing != "" && len(s.URIs) > 0 {
@@ -113,8 +113,8 @@ func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change
 	return c.listenByURI(ctx, l)
 }
 
-// listenByRequest sends one request that lasts as long as the subscription, and whose id is in every
-// notification that comes of it (MCP 2026-07-28, patterns, subscriptions).
+// listenByRequest sends one request that lasts as long as the subscription, and whose id is in
+// every notification that comes of it (MCP 2026-07-28, patterns, subscriptions).
 func (c *Client) listenByRequest(ctx context.Context, l *listener) error {
 	defer c.listeners.end(l)
 	_, err := c.do(ctx, &request{
@@ -165,8 +165,8 @@ func (c *Client) unsubscribe(uris []string) {
 	}
 }
 
-// notification takes a notification of the server. It runs on the reader, in wire order, so it never
-// waits and never sends.
+// notification takes a notification of the server. It runs on the reader, in wire order, so it
+// never waits and never sends.
 func (c *Client) notification(conn *Conn, method string, params json.RawMessage) {
 	// One type for all of them: each method has some of these members.
 	var p struct {

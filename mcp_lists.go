@@ -70,8 +70,8 @@ type cachedList struct {
 	stream int64     // on which the server would tell; see Client.changeStream
 }
 
-// isFresh reports whether a list need not be asked for again. stream is the one that is open now: if
-// it is another one than then, a change may have been missed.
+// isFresh reports whether a list need not be asked for again. stream is the one that is open now:
+// if it is another one than then, a change may have been missed.
 func (l *cachedList) isFresh(stream int64) bool {
 	if l.until.IsZero() {
 		return l.stream == stream
@@ -128,8 +128,8 @@ func list[T any](ctx context.Context, c *Client, method, member string) ([]T, er
 	}
 	c.warnLeftOut(r, pages.left)
 	fresh := cachedList{items: pages.items, until: pages.until, stream: stream}
-	// In the handshake era a server that declared it tells of changes on its stream. No server tells
-	// of templates.
+	// In the handshake era a server that declared it tells of changes on its stream. No server
+	// tells of templates.
 	if stream != 0 && !c.stateless.Load() && c.Server.ListChanged(member) {
 		fresh.until = time.Time{}
 	}
@@ -199,7 +199,8 @@ func (p *listPages[T]) addPage(page *listPage[T], size int, sent time.Time) {
 	}
 }
 
-// follow notes a cursor, or returns why it is not followed: pages that go in a circle, or on and on.
+// follow notes a cursor, or returns why it is not followed: pages that go in a circle, or on and
+// on.
 func (p *listPages[T]) follow(cursor string) error {
 	if p.seen[cursor] {
 		return &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", cursor)}
@@ -213,8 +214,8 @@ func (p *listPages[T]) follow(cursor string) error {
 }
 
 // markTool keeps the schema of a tool if it marks parameters that HTTP repeats in headers (MCP
-// 2026-07-28, transports, streamable HTTP, custom headers). It reports whether the tool can be used:
-// one with invalid marks is left out, as the protocol demands.
+// 2026-07-28, transports, streamable HTTP, custom headers). It reports whether the tool can be
+// used: one with invalid marks is left out, as the protocol demands.
 func (c *Client) markTool(tool *Tool) bool {
 	// Most schemas have no mark, and need not be parsed to know that.
 	if !bytes.Contains(tool.InputSchema, []byte("x-mcp-header")) {

@@ -29,7 +29,7 @@ type request struct {
 	listener  *listener       // of a subscriptions/listen, which never expires; else nil
 
 	mayAsk    bool   // the server may ask for input before it answers
-	questions int    // that the server then asked, in all rounds
+	questions int    // how many the server then asked, in all rounds
 	input     []byte // more members of params: the answers to the questions of the last round
 
 	// The following belong to one sending. A request is sent again only after it has failed.
@@ -164,8 +164,8 @@ func (c *Client) attempt(ctx context.Context, r *request) (json.RawMessage, erro
 	return c.conn.Do(ctx, m)
 }
 
-// paramHeaders returns the headers that repeat parameters of a tool call over HTTP, which the schema
-// of the tool marks (MCP 2026-07-28, transports, streamable HTTP, custom headers).
+// paramHeaders returns the headers that repeat parameters of a tool call over HTTP, which the
+// schema of the tool marks (MCP 2026-07-28, transports, streamable HTTP, custom headers).
 func (c *Client) paramHeaders(r *request) (map[string]string, error) {
 	if c.http == nil || !r.isToolCall() {
 		return nil, nil
@@ -209,9 +209,9 @@ func (r *request) appendMeta(b []byte) []byte {
 // repeatableKey is the key of the mark that Repeatable sets.
 type repeatableKey struct{}
 
-// Repeatable marks calls with that ctx as safe to repeat. In the stateless era, where streams cannot
-// be resumed, such a call is sent once more if its answer is lost. Requests that only read or list
-// need no mark.
+// Repeatable marks calls with that ctx as safe to repeat. In the stateless era, where streams
+// cannot be resumed, such a call is sent once more if its answer is lost. Requests that only read
+// or list need no mark.
 func Repeatable(ctx context.Context) context.Context {
 	return context.WithValue(ctx, repeatableKey{}, true)
 }

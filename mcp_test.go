@@ -325,6 +325,20 @@ func TestHints(t *testing.T) {
 	}
 }
 
+// TestToolResultText: the text of a result is that of its text blocks.
+func TestToolResultText(t *testing.T) {
+	for content, want := range map[string]string{
+		``:                               "",
+		`{"type":"text","text":"alone"}`: "alone",
+		`{"type":"text","text":"a\n"},{"type":"image","data":"AQ=="},{"type":"text","text":"b"}`: "a\n\nb",
+		`{"type":"resource","resource":{"uri":"u","text":"not a text block"}}`:                   "",
+	} {
+		result, _, err := decodeToolResult(json.RawMessage(`{"content":[` + content + `]}`))
+		assert.NilError(t, err)
+		assert.Equal(t, result.Text(), want, content)
+	}
+}
+
 // TestUnencodable: what a program declares or answers has to be JSON.
 func TestUnencodable(t *testing.T) {
 	checkLeaks(t)

@@ -11,7 +11,13 @@ import (
 	"strings"
 )
 
-// The error codes of MCP 2026-07-28, basic, error codes, which only a server of that era sends; and an older one.
+// The types of this file have the fields of the protocol's schema (MCP 2026-07-28, schema), which
+// is the same for all revisions but for what is absent in older ones. Members that only a program
+// for people could show, such as icons, stay JSON. Whatever a server says of itself is a claim,
+// not a fact: names, annotations, instructions.
+
+// The error codes of MCP 2026-07-28, basic, error codes, which only a server of that era sends, and
+// an older one.
 const (
 	CodeHeaderMismatch     = -32020
 	CodeMissingCapability  = -32021
@@ -29,15 +35,16 @@ type Implementation struct {
 // ServerInfo is what a server says of itself: its answer to initialize, or to server/discover.
 type ServerInfo struct {
 	ProtocolVersion string                     // the negotiated revision
-	Capabilities    map[string]json.RawMessage // by name: tools, resources, prompts, logging, completions, …
-	Implementation  Implementation             `json:"serverInfo"` // self-reported; for display only
+	Capabilities    map[string]json.RawMessage // by name: tools, resources, prompts, logging, …
+	Implementation  Implementation             `json:"serverInfo"` // for display only
 	Instructions    string                     // how to use the server, for a model; may be empty
 }
 
 // Stateless reports whether the server speaks the revision without a handshake.
 func (s *ServerInfo) Stateless() bool { return s.ProtocolVersion == statelessRevision }
 
-// ListChanged reports whether the server declared that it tells of changes to a list: tools, prompts or resources.
+// ListChanged reports whether the server declared that it tells of changes to a list: tools,
+// prompts or resources.
 func (s *ServerInfo) ListChanged(list string) bool { return s.declares(list, "listChanged") }
 
 // declares reports whether a capability has a member that is true.
@@ -46,32 +53,42 @@ func (s *ServerInfo) declares(capability, member string) bool {
 	return json.Unmarshal(s.Capabilities[capability], &members) == nil && members[member] == true
 }
 
-// missing returns the capability that a method needs and the server did not declare, or "". Any known tool is called.
+// missing returns the capability that a method needs and the server did not declare, or "". A
+// client must not use what was not declared (MCP 2025-11-25, basic, lifecycle, operation). A tool
+// that is known is called all the same: there are servers that have tools and declare nothing.
 func (s *ServerInfo) missing(method string) string {
 	kind, verb, _ := strings.Cut(method, "/")
+	capability := kind
 	switch {
-	case kind == "completion" && s.ProtocolVersion != "2024-11-05": // which has no such capability
-		kind = "completions"
-	case method == "tools/call" || kind != "tools" && kind != "prompts" && kind != "resources":
+	case method == "tools/call":
+		return ""
+	case kind == "tools" || kind == "prompts" || kind == "resources":
+	case kind == "completion" && s.ProtocolVersion != "2024-11-05":
+		// The first revision has completion without a capability for it.
+		capability = "completions"
+	default:
 		return ""
 	}
-	switch declared := string(s.Capabilities[kind]); {
-	case declared == "" || declared == "null":
-		return kind
-	case verb == "subscribe" && !s.declares(kind, verb):
+	declared := string(s.Capabilities[capability])
+	if declared == "" || declared == "null" {
+		return capability
+	}
+	if verb == "subscribe" && !s.declares(capability, verb) {
 		return "resources.subscribe"
 	}
 	return ""
 }
 
-// NotDeclaredError reports that a request was not sent, because the server did not declare the capability for it.
+// NotDeclaredError reports that a request was not sent, because the server did not declare the
+// capability for it.
 type NotDeclaredError struct{ Capability string }
 
 func (e *NotDeclaredError) Error() string {
 	return "the server did not declare the capability " + e.Capability
 }
 
-// Whole is a whole number for display: some servers write 1024.0. A value of another type counts as 0.
+// Whole is a whole number for display: some servers write 1024.0. A value of another type counts
+// as 0.
 type Whole int64
 
 func (w *Whole) UnmarshalJSON(text []byte) error {
@@ -87,43 +104,62 @@ type Tool struct {
 	Description  string          `json:"description,omitempty"`
 	InputSchema  json.RawMessage `json:"inputSchema"` // JSON Schema of the arguments, byte for byte
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-	Annotations  json.RawMessage `json:"annotations,omitempty"` // readOnlyHint, …: claims of the server, not facts
+	Annotations  json.RawMessage `json:"annotations,omitempty"` // readOnlyHint, …
 	Icons        json.RawMessage `json:"icons,omitempty"`
 	Execution    json.RawMessage `json:"execution,omitempty"`
 	Meta         json.RawMessage `json:"_meta,omitempty"`
 }
 
-// TaskOnly reports whether a tool runs only as a task (2025-11-25, tasks), which this client does not support.
+// TaskOnly reports whether a tool runs only as a task (MCP 2025-11-25, tasks), which this client
+// does not support.
 func (t *Tool) TaskOnly() bool {
 	var execution struct{ TaskSupport string }
 	return json.Unmarshal(t.Execution, &execution) == nil && execution.TaskSupport == "required"
 }
 
-// Repeatable reports whether the server says that a call changes nothing, or a second one no more than the first.
+// Repeatable reports whether the server says that a call changes nothing, or that a second call
+// changes no more than the first.
 func (t *Tool) Repeatable() bool {
 	var hints struct{ ReadOnlyHint, IdempotentHint bool }
-	return json.Unmarshal(t.Annotations, &hints) == nil && (hints.ReadOnlyHint || hints.IdempotentHint)
+	err := json.Unmarshal(t.Annotations, &hints)
+	return err == nil && (hints.ReadOnlyHint || hints.IdempotentHint)
 }
 
 // ToolResult is what a tool gave back (schema: CallToolResult).
 type ToolResult struct {
 	Content           []ContentBlock  `json:"content"`
-	StructuredContent json.RawMessage `json:"structuredContent,omitempty"` // nil if the tool gave none
-	IsError           bool            `json:"isError,omitempty"`           // the tool failed; Content says how
+	StructuredContent json.RawMessage `json:"structuredContent,omitempty"` // nil if there is none
+	IsError           bool            `json:"isError,omitempty"`           // Content says why
 	Meta              json.RawMessage `json:"_meta,omitempty"`
 }
 
-// ContentBlock is one piece of a result or a message. Its type says which fields are set; of an unknown one only Raw.
+// Text returns the texts of a result, one block after the other, with a line break between two
+// blocks. Blocks of other types, such as images and links, are not in it.
+func (r *ToolResult) Text() string {
+	var texts []string
+	for _, block := range r.Content {
+		if block.Type == "text" {
+			texts = append(texts, block.Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// ContentBlock is one piece of a result or a message. Its type says which fields are set. Of a type
+// that is not known here only Raw is set.
 type ContentBlock struct {
-	Type        string            `json:"type"` // text, image, audio, resource_link, resource, tool_use, tool_result
-	Text        string            `json:"text,omitempty"`
-	Data        []byte            `json:"data,omitempty"` // of an image or audio, decoded
-	MIMEType    string            `json:"mimeType,omitempty"`
-	URI         string            `json:"uri,omitempty"` // of a resource_link, like the next four
-	Name        string            `json:"name,omitempty"`
-	Title       string            `json:"title,omitempty"`
-	Description string            `json:"description,omitempty"`
-	Size        Whole             `json:"size,omitempty"`     // bytes; 0 if unknown
+	Type     string `json:"type"` // text, image, audio, resource_link, resource, …
+	Text     string `json:"text,omitempty"`
+	Data     []byte `json:"data,omitempty"` // of an image or audio, decoded
+	MIMEType string `json:"mimeType,omitempty"`
+
+	// The next five belong to a resource_link.
+	URI         string `json:"uri,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description,omitempty"`
+	Size        Whole  `json:"size,omitempty"` // bytes; 0 if unknown
+
 	Resource    *ResourceContents `json:"resource,omitempty"` // an embedded resource
 	Annotations json.RawMessage   `json:"annotations,omitempty"`
 	Meta        json.RawMessage   `json:"_meta,omitempty"`
@@ -195,7 +231,8 @@ type PromptMessage struct {
 	Content ContentBlock `json:"content"`
 }
 
-// Reference names what is to be completed: a prompt by its name, or a resource template by its URI template.
+// Reference names what is to be completed: a prompt by its name, or a resource template by its URI
+// template.
 type Reference struct {
 	Name string `json:"name,omitempty"`
 	Type string `json:"type"` // ref/prompt or ref/resource
@@ -218,7 +255,7 @@ type Progress struct {
 
 // LogMessage is a server's message for its log.
 type LogMessage struct {
-	Level  string          `json:"level"` // debug, info, notice, warning, error, critical, alert, emergency
+	Level  string          `json:"level"` // from debug to emergency, as in syslog (RFC 5424)
 	Logger string          `json:"logger,omitempty"`
 	Data   json.RawMessage `json:"data"` // any JSON value
 }
@@ -231,22 +268,25 @@ type Root struct {
 
 // UnmarshalJSON decodes a block of a known type, and keeps each as it came.
 func (b *ContentBlock) UnmarshalJSON(text []byte) error {
-	type fields ContentBlock // without this method
 	*b = ContentBlock{Raw: slices.Clone(text)}
-	var t struct{ Type string }
-	err := json.Unmarshal(text, &t)
-	switch b.Type = t.Type; b.Type {
+	var block struct{ Type string }
+	err := json.Unmarshal(text, &block)
+	b.Type = block.Type
+	switch b.Type {
 	case "text", "image", "audio", "resource_link", "resource":
+		// The same type without this method, which would call itself.
+		type fields ContentBlock
 		err = json.Unmarshal(text, (*fields)(b))
 	}
 	return err
 }
 
-// MarshalJSON writes a block of an unknown type as it came.
+// MarshalJSON writes a block of an unknown type as it came. The text of a text block is required,
+// be it empty, while other blocks have none.
 func (b ContentBlock) MarshalJSON() ([]byte, error) {
 	type fields ContentBlock
 	switch b.Type {
-	case "text": // its text is required, be it empty
+	case "text":
 		return json.Marshal(struct {
 			fields
 			Text string `json:"text"`
