@@ -1,339 +1,146 @@
-// main_ask.go - the agent of the command line: a question, its report, and who decides on its calls.
+// main_ask.go - a question to the model.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
-	"net/http"
 	"os"
-	"slices"
 	"strings"
-	"time"
 )
 
-// ask is a question to the model.
-func (p *program) ask(ctx context.Context, question string) error {
-	chat := question == "" && p.terminal.Interactive()
-	if p.output == "-" || chat && (p.json || p.output != "") {
-		return usageError("-o takes a file; it and -json go with a question: give that as an argument or on stdin")
+// conversation is the use of the program without a command: a question, or a chat.
+type conversation struct {
+	settings   *settings
+	output     *output
+	terminal   *Terminal
+	input      *textInput
+	model      *modelChoice
+	servers    *servers
+	requests   *serverRequests
+	agents     *agents
+	catalog    *catalog
+	interrupts *interrupts
+}
+
+// run asks a question. Without one, it is read from stdin, or a person on a terminal gets a chat.
+func (a *conversation) run(ctx context.Context, question string) error {
+	isChat := question == "" && a.terminal.Interactive()
+	file := a.settings.output.file
+	if file == "-" || isChat && (a.settings.output.json || file != "") {
+		return usageError("-o takes a file; it and -json go with a question: " +
+			"give that as an argument or on stdin")
 	}
-	if !chat && (question == "" || isPiped()) {
-		text, err := p.readAll(ctx, os.Stdin)
+	if !isChat {
+		var err error
+		question, err = a.withStdin(ctx, question)
 		if err != nil {
 			return err
 		}
-		if question = strings.TrimSpace(question + "\n\n" + strings.Trim(text, "\r\n")); question == "" {
-			return usageError("the question on stdin is empty")
-		}
 	}
-	model := p.mistral()
-	if _, err := model.Endpoint(); err != nil { // before the servers are started
+	model := a.model.current()
+	if _, err := model.Endpoint(); err != nil {
+		// This costs nothing, so it comes before the servers are started.
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
-	p.chatting = chat
-	session, release, err := p.resume(ctx)
+	a.servers.stayBeside(isChat)
+	kept, err := openSession(ctx, a.settings.asking.session, a.output)
 	if err != nil {
 		return err
 	}
-	defer release()
-	host, done, err := p.host(ctx)
+	defer kept.close()
+	closeServers, err := a.servers.open(ctx)
 	if err != nil {
 		return err
 	}
-	defer done()
-	if !chat {
-		if err := p.startServers(ctx, host); err != nil {
+	defer closeServers()
+	if !isChat {
+		if err := a.servers.start(ctx); err != nil {
 			return err
 		}
 	}
 	if model.Model == offline {
-		p.note("no MISTRAL_API_KEY: the built-in stand-in answers, which is no language model")
+		a.output.note("no MISTRAL_API_KEY: the built-in stand-in answers, " +
+			"which is no language model")
 	}
-	if chat {
-		return p.chat(ctx, host, session)
+	if isChat {
+		return a.newChat(kept).run(ctx)
 	}
-	view := p.newView(host)
-	agent, report := p.newAgent(host, view)
-	agent.History, p.report = session.History, report
-	if p.screen.Live && p.screen.Answers && !p.json {
+	return a.answer(ctx, question, kept)
+}
+
+// withStdin returns a question with the text on stdin, if that is a pipe or a file, or if there is
+// nothing else to ask.
+func (a *conversation) withStdin(ctx context.Context, question string) (string, error) {
+	if question != "" && !isPiped() {
+		return question, nil
+	}
+	text, err := a.input.all(ctx, os.Stdin)
+	if err != nil {
+		return "", err
+	}
+	question = strings.TrimSpace(question + "\n\n" + strings.Trim(text, "\r\n"))
+	if question == "" {
+		return "", usageError("the question on stdin is empty")
+	}
+	return question, nil
+}
+
+// answer asks one question, and prints its answer or its report. Whatever fails, what can still be
+// kept and printed is.
+func (a *conversation) answer(ctx context.Context, question string, kept *keptSession) error {
+	view := a.agents.newView()
+	agent, report := a.agents.newAgent(view)
+	agent.History = kept.session.History
+	a.output.report = report
+	screen, wantsJSON := a.output.screen, a.settings.output.json
+	if screen.Live && screen.Answers && !wantsJSON {
 		agent.OnText = view.Text
 	}
-	view.Begin(model.Model)
+	view.Begin(a.model.current().Model)
 	answer, err := agent.Chat(ctx, question)
 	view.End()
-	report.Answer, report.Usage = answer, agent.Usage
-	if p.output != "" && p.saved == 0 {
-		p.unsaved = exitWith(exitTool, "-o: no result has an image, or other bytes")
+	report.finish(answer, agent.Usage, err)
+	saved := a.save(kept, agent)
+	if err == nil && wantsJSON {
+		printed := a.output.printJSON(report)
+		if saved != nil {
+			return saved
+		}
+		return printed
 	}
-	saved := cmp.Or(p.keep(session, agent), p.unsaved)
-	if err == nil && p.json {
-		return cmp.Or(saved, p.printJSON(report))
-	}
-	if agent.OnText == nil && answer != "" && !p.json { // else it was printed as it came
-		saved = cmp.Or(p.screen.Print(Look{Exact: true}, answer+"\n"), saved)
+	// On a terminal the view has printed it as it came.
+	isPrinted := agent.OnText != nil
+	if !isPrinted && answer != "" && !wantsJSON {
+		if err := a.output.print(answer + "\n"); err != nil {
+			saved = err
+		}
 	}
 	if err != nil {
-		if slices.Contains([]string{"", "stop", "tool_calls"}, report.FinishReason) { // it is an earlier answer's
-			report.FinishReason = "error"
-		}
-		return errors.Join(p.agentError(err), saved)
+		return errors.Join(a.agents.agentError(err), saved)
 	}
-	turns, calls := Plural(report.Turns, "turn"), Plural(len(report.Calls), "call")
-	if agent.Usage != (Usage{}) { // the server counted them
-		calls += ", " + tokens(agent.Usage)
-	}
-	p.note("%s: %s, %s", report.Model, turns, calls)
+	a.noteCost(report)
 	return saved
 }
 
-func tokens(u Usage) string {
-	return fmt.Sprintf("%d tokens (%d in, %d out)", u.TotalTokens, u.PromptTokens, u.CompletionTokens)
-}
-
-// agentError gives an error of Agent.Chat its exit status, if it has none: the servers can have failed, too.
-func (p *program) agentError(err error) error {
-	if errors.As(err, new(*exitError)) {
+// save keeps the conversation, and reports whether the files of -o could be written.
+func (a *conversation) save(kept *keptSession, agent *Agent) error {
+	err := kept.keep(agent, a.model.current().Model)
+	if err != nil {
 		return err
 	}
-	return &exitError{exitModel, p.explain(err)}
-}
-
-// newAgent returns the agent of a conversation, and the report of its calls. view shows them.
-func (p *program) newAgent(host *Host, view *View) (*Agent, *report) {
-	report := &report{Model: p.mistral().Model, Calls: []callReport{}}
-	host.OnProgress = view.Progress
-	agent := &Agent{
-		Model:      chosen{p},
-		Tools:      toolbox{p, host},
-		System:     p.systemPrompt(host),
-		MaxTurns:   p.maxTurns,
-		MaxRepeats: p.maxRepeats,
-		MaxResult:  p.maxResult,
-		Missing:    func(name string) error { return p.masked(host.Missing(name)) },
-		Decide:     func(ctx context.Context, call ToolCall) Decision { return p.decide(ctx, host, call) },
-		Observe: func(e Event) {
-			report.add(e, host)
-			view.Observe(e)
-		},
+	if a.settings.output.file != "" && a.output.files.count == 0 {
+		return exitWith(exitTool, "-o: no result has an image, or other bytes")
 	}
-	return agent, report
+	return a.output.files.failed
 }
 
-// systemPrompt is the system prompt with what the servers that have been started say of themselves.
-func (p *program) systemPrompt(host *Host) string {
-	return strings.TrimSpace(p.system + "\n\n" + host.Instructions())
-}
-
-const sessionWait = 5 * time.Minute // for a session that another process has locked
-
-// resume locks and returns the conversation of -session, an empty one if there is no such file yet. It waits for
-// another program that has locked it.
-func (p *program) resume(ctx context.Context) (session *Session, release func(), err error) {
-	if p.session == "" {
-		return new(Session), func() {}, nil
+// noteCost tells the user what an answer took. Some servers do not count tokens.
+func (a *conversation) noteCost(r *report) {
+	calls := Plural(len(r.Calls), "call")
+	if r.Usage != (Usage{}) {
+		calls += ", " + tokenCount(r.Usage)
 	}
-	note := time.AfterFunc(moment, func() {
-		p.note("waiting for another mcpagent, which has the session %s open", p.session)
-	})
-	defer note.Stop()
-	waiting, cancel := context.WithTimeout(ctx, sessionWait)
-	defer cancel()
-	if release, err = LockSession(waiting, p.session); err != nil {
-		return nil, nil, cmp.Or(context.Cause(ctx), fmt.Errorf("-session: %w", err))
-	}
-	session, err = LoadSession(p.session)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return new(Session), release, nil
-	case err != nil:
-		release()
-		return nil, nil, fmt.Errorf("-session: %w", err)
-	}
-	return session, release, nil
-}
-
-// keep puts the agent's conversation into the session, and that into -session, unless the file has it already.
-func (p *program) keep(session *Session, agent *Agent) error {
-	same := func(a, b ChatMessage) bool { return string(a.Content) == string(b.Content) }
-	unchanged := p.session == "" || slices.EqualFunc(session.History, agent.History, same)
-	session.Model, session.History = p.mistral().Model, agent.History
-	session.Usage.Add(agent.Usage)
-	if unchanged {
-		return nil
-	}
-	if err := SaveSession(p.session, session); err != nil {
-		return fmt.Errorf("-session: %w", err)
-	}
-	return nil
-}
-
-// report is what ask -json prints.
-type report struct {
-	Answer       string       `json:"answer"`
-	FinishReason string       `json:"finish_reason"` // of the answer, as the API gave it; error if it gave none
-	Calls        []callReport `json:"calls"`         // in the order in which they ended
-	Turns        int          `json:"turns"`
-	Usage        Usage        `json:"usage"`
-	Model        string       `json:"model"`
-
-	context int // tokens of the last request and its answer
-}
-
-type callReport struct {
-	Name      string          `json:"name"`             // as the model knows it
-	Server    string          `json:"server,omitempty"` // none if there is no such tool
-	Arguments json.RawMessage `json:"arguments"`
-	Bytes     int             `json:"bytes"` // of the result
-	Seconds   float64         `json:"seconds"`
-	Error     string          `json:"error,omitempty"`
-}
-
-// failed is what -json prints of an error, with the report of the question if there was one.
-type failed struct {
-	Error string `json:"error"`
-	*report
-}
-
-// add adds what happened.
-func (r *report) add(e Event, host *Host) {
-	switch e.Kind {
-	case TurnEnded:
-		r.Turns++
-		r.context = e.Response.Usage.TotalTokens
-		r.Model, r.FinishReason = cmp.Or(e.Response.Model, r.Model), e.Response.FinishReason
-	case CallEnded:
-		tool, _ := host.Tool(e.Call.Name)
-		call := callReport{Name: e.Call.Name, Server: tool.Server, Arguments: json.RawMessage(e.Call.Arguments),
-			Bytes: len(e.Output.Text), Seconds: e.Took.Seconds()}
-		if e.Err != nil {
-			call.Error = e.Err.Error()
-		}
-		r.Calls = append(r.Calls, call)
-	}
-}
-
-// toolbox is the host as the agent sees it: logins are waited for, the state of the servers is told,
-// and errors are explained and without secrets.
-type toolbox struct {
-	*program
-	host *Host
-}
-
-func (t toolbox) Functions(ctx context.Context) ([]Function, error) {
-	var functions []Function
-	err := t.withLogins(ctx, t.host, func() (err error) { functions, err = t.host.Functions(ctx); return err })
-	if err != nil {
-		return nil, &exitError{exitStart, t.explain(err)} // the servers have failed, not the model
-	}
-	t.tell(t.host.Status())
-	return functions, nil
-}
-
-func (t toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
-	output, err := t.host.Call(ctx, call)
-	return output, t.masked(t.explain(err))
-}
-
-// masked returns an error without secrets, as the model reads it. (A tool's own text goes to the model as it is: what
-// the model reads it may write back.)
-func (p *program) masked(err error) error {
-	if err == nil {
-		return nil
-	}
-	return errors.New(p.secrets.Mask(err.Error()))
-}
-
-// decide lets the user decide on a call. The built-in library only reads what is public.
-func (p *program) decide(ctx context.Context, host *Host, call ToolCall) Decision {
-	tool, _ := host.Tool(call.Name)
-	switch {
-	case p.builtIn || p.approve == "always":
-		return Decision{}
-	case p.approve == "never":
-		return Decision{Refuse, "the user allows no calls"}
-	case slices.ContainsFunc(p.servers, func(s Server) bool {
-		return s.Name == tool.Server && s.Approves(tool.Tool.Name)
-	}):
-		return Decision{}
-	case !p.terminal.Interactive():
-		p.approval.Do(func() {
-			p.screen.Show(Look{}, "calls are refused, as without a terminal there is no user to ask; "+
-				"MCP_APPROVE=always allows them")
-		})
-		return Decision{Refuse, "there is no user to allow it"}
-	}
-	return p.terminal.Approve(ctx, tool.Server, tool.Tool.Name, call)
-}
-
-// elicit lets the user answer a question of a server.
-func (p *program) elicit(ctx context.Context, s *Server, r *ElicitRequest) (*ElicitResult, error) {
-	if !p.terminal.Interactive() {
-		p.note("%s asks %q: declined, as without a terminal there is no user to ask", p.theServer(s), r.Message)
-		return &ElicitResult{Action: "decline"}, nil
-	}
-	return p.terminal.Elicit(ctx, p.theServer(s), r)
-}
-
-// sample lets a server use the model, if the user allows it. Where no user can, the client does not offer sampling.
-func (p *program) sample(ctx context.Context, s *Server, r *SampleRequest) (*SampleResult, error) {
-	count := int(p.samples.Add(1))
-	what := fmt.Sprintf("%s asks the model (%d of %d)", p.theServer(s), count, p.maxSamples)
-	switch {
-	case count > p.maxSamples:
-		if count == p.maxSamples+1 { // the server may go on asking
-			p.note("%s: refused (MCP_MAX_SAMPLES)", what)
-		}
-		limit := &LimitError{p.maxSamples, "sampling requests per question"}
-		return nil, &Error{Code: -1, Message: limit.Error()}
-	case p.approve == "always":
-		p.note("%s", what)
-	case !p.terminal.Confirm(ctx, what, strings.Join(r.Parts(), "\n"), "let it?"):
-		// The code: MCP 2025-11-25, client, sampling, error handling.
-		return nil, &Error{Code: -1, Message: "the user said no"}
-	}
-	return SampleWith(p.mistral())(ctx, r)
-}
-
-// theServer names a server in a sentence.
-func (p *program) theServer(s *Server) string {
-	if len(p.servers) == 1 {
-		return "the server"
-	}
-	return "the server " + s.Name
-}
-
-const (
-	ollama  = "ollama:" // before the name of a model of Ollama, as mcphost writes it
-	offline = "offline" // the name of the stand-in
-)
-
-// mistral returns the chosen model, with the server that has it.
-func (p *program) mistral() *Mistral {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	m := &Mistral{BaseURL: p.baseURL, Key: p.key, Model: p.model, OnRetry: func(err error, wait time.Duration) {
-		p.note("%v; trying again in %s", err, wait.Round(time.Millisecond))
-	}}
-	if name, ok := strings.CutPrefix(p.model, ollama); ok {
-		m.BaseURL, m.Key, m.Model = p.ollamaURL, "", name
-	} else if p.key == "" && p.baseURL == "" {
-		m.Client, m.Model = &http.Client{Transport: Offline{}}, offline
-	}
-	if p.tracer != nil && m.Client == nil {
-		m.Client = &http.Client{Transport: modelTrace(p.tracer)}
-	}
-	return m
-}
-
-// choose chooses another model.
-func (p *program) choose(model string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.model = model
+	a.output.note("%s: %s, %s", r.Model, Plural(r.Turns, "turn"), calls)
 }

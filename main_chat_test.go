@@ -18,11 +18,12 @@ func chatOf(t *testing.T, replies ...modelReply) (*chat, *modelServer, *viewBuff
 	model := newModelServer(t, replies...)
 	model.Models = `{"data":[{"id":"mistral-test"}]}`
 	s, out := viewScreen(80, true)
-	p := &program{screen: s, secrets: s.Secrets, baseURL: model.URL, model: "mistral-test", reported: map[string]string{}}
-	p.session = filepath.Join(t.TempDir(), "session.json")
-	c := &chat{program: p, view: &View{Screen: s}, session: new(Session)}
-	c.agent, c.answers = p.newAgent(NewHost(nil, nil), c.view)
-	return c, model, out
+	p := assemble()
+	p.settings.model = modelSettings{baseURL: model.URL, name: "mistral-test"}
+	p.output.screen = s
+	p.servers.host = NewHost(nil, nil)
+	kept := &keptSession{session: new(Session), path: filepath.Join(t.TempDir(), "session.json")}
+	return p.conversation.newChat(kept), model, out
 }
 
 // turnsOf is a history of turns: a question, and an answer of so many bytes, from a tool if the turn is odd.
@@ -65,7 +66,7 @@ func TestCompact(t *testing.T) {
 		assert.Equal(t, after[1].Content.Text(), "Herons, all of them.")
 		assert.DeepEqual(t, after[2:], before[len(before)-test.kept:])
 		assert.Check(t, is.Contains(out.takes(), "Herons, all of them.\n(a summary of about 5 tokens is in place of "))
-		saved, err := LoadSession(c.program.session)
+		saved, err := LoadSession(c.kept.path)
 		assert.NilError(t, err)
 		assert.DeepEqual(t, saved.History, after)
 		assert.Equal(t, saved.Usage.TotalTokens, 15)
@@ -105,13 +106,13 @@ func TestCompactFails(t *testing.T) {
 		c.agent.History = slices.Clone(before)
 		assert.Check(t, is.Regexp("(?s)"+test.want, c.compact(test.ctx, "").Error()))
 		assert.DeepEqual(t, c.agent.History, before)
-		_, err := LoadSession(c.program.session)
+		_, err := LoadSession(c.kept.path)
 		assert.ErrorContains(t, err, "no such file")
 	}
 	c, _, _ := chatOf(t)
 	c.agent.History = turnsOf(100)
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "too short: what a summary would replace has about 25 tokens")
-	c.baseURL = "" // the stand-in
+	c.model.settings.baseURL = "" // the stand-in
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "cannot write a summary")
 }
 
@@ -149,8 +150,8 @@ func TestCompactOffered(t *testing.T) {
 		answer.Usage.TotalTokens = used
 		c, model, out := chatOf(t, answer, modelText("Herons."))
 		model.Models = `{"data":[{"id":"mistral-test","max_context_length":8000}]}`
-		c.host = hostOf(t, newHostPeer("web", "a"))
-		assert.NilError(t, c.send(t.Context(), "Sure?"))
+		c.servers.host = hostOf(t, newHostPeer("web", "a"))
+		assert.NilError(t, c.send(t.Context(), "Sure?", nil))
 		offer := strings.Contains(out.takes(), "(the conversation takes 7000 of the model's 8000 tokens: /compact ")
 		assert.Check(t, is.Equal(offer, offered))
 		c.agent.History = turnsOf(100_000)
@@ -165,13 +166,13 @@ func TestChatCompletes(t *testing.T) {
 	c, _, _ := chatOf(t)
 	library := NewLibrary(fstest.MapFS{"herons.md": {Data: []byte("wade")}, "a@b.md": {Data: []byte("mail")}})
 	synctest.Test(t, func(t *testing.T) {
-		c.host = NewHost([]Server{{Name: "notes", Start: func(context.Context) (Transport, error) {
+		c.servers.host = NewHost([]Server{{Name: "notes", Start: func(context.Context) (Transport, error) {
 			here, there := memoryPair()
 			go func() { _ = library.Serve(t.Context(), there) }()
 			return here, nil
 		}}}, nil)
-		defer c.host.Close()
-		c.host.Start(t.Context())
+		defer c.servers.host.Close()
+		c.servers.host.Start(t.Context())
 		assert.DeepEqual(t, c.complete(t.Context(), "what of @n"), []string{"@notes:library:///herons.md"})
 		assert.DeepEqual(t, c.complete(t.Context(), "/re"), []string{"/reconnect", "/resource"})
 		assert.Equal(t, len(c.complete(t.Context(), "see /re")), 0)

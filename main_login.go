@@ -20,9 +20,20 @@ import (
 	"time"
 )
 
+// logins are the authorizations of a run, one for each server that may ask for one; and the
+// commands about them.
+type logins struct {
+	config     *configuration
+	output     *output
+	terminal   *Terminal
+	besideChat bool // a chat goes on while somebody logs in, and reads the address at the end
+
+	all map[string]*login // by the server's name
+}
+
 // login is the authorization at one server.
 type login struct {
-	*program
+	logins *logins
 	server *Server
 	oauth  *OAuth
 	asking atomic.Pointer[question] // what a person is asked, until that login has ended; nil if nothing
@@ -30,48 +41,69 @@ type login struct {
 	failed atomic.Pointer[error]    // why the last login failed: there is no other one before /reconnect
 }
 
-// addLogins makes the authorization of each server that may ask for one.
-func (p *program) addLogins() {
-	p.logins = make(map[string]*login)
-	for i := range p.servers {
-		s, c := &p.servers[i], cmp.Or(p.oauth[p.servers[i].Name], new(OAuthConfig))
-		if s.Err != nil || s.URL == "" || s.Header.Get("Authorization") != "" || c.Never {
+// add makes the authorization of each server that may ask for one. Where there is no home, a login
+// lasts for this run.
+func (p *logins) add() {
+	p.all = make(map[string]*login)
+	addSecret := func(text string) { p.output.screen.Secrets.Add("[secret]", text) }
+	for i := range p.config.servers {
+		s := &p.config.servers[i]
+		c := cmp.Or(p.config.oauth[s.Name], new(OAuthConfig))
+		isAuthorized := s.Header.Get("Authorization") != ""
+		if s.Err != nil || s.URL == "" || isAuthorized || c.Never {
 			continue
 		}
-		l := &login{program: p, server: s}
-		guard := &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()}
-		l.oauth = &OAuth{Resource: s.URL, Base: guard, Client: c.Client, MetadataURL: c.MetadataURL,
-			ClientName: "mcpagent", ExtraScopes: c.Scopes, Secret: func(text string) { p.secrets.Add("[secret]", text) }}
-		if file, err := newLoginFile(s.URL, c); err == nil { // a machine may have no home: then it is for this run
+		l := &login{logins: p, server: s}
+		l.oauth = &OAuth{
+			Resource:    s.URL,
+			Base:        &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()},
+			Client:      c.Client,
+			MetadataURL: c.MetadataURL,
+			ClientName:  "mcpagent",
+			ExtraScopes: c.Scopes,
+			Secret:      addSecret,
+		}
+		file, err := newLoginFile(s.URL, c)
+		if err == nil {
 			l.oauth.Store = file
 		}
-		if p.onTerminal() {
+		if p.isAttended() {
 			l.oauth.Listen = l.listen
 		}
-		if s.Err = l.setGrant(c); s.Err == nil {
-			p.logins[s.Name], s.Client, s.Waited = l, &http.Client{Transport: l.oauth}, l.waited
+		s.Err = l.setGrant(c)
+		if s.Err == nil {
+			p.all[s.Name] = l
+			s.Client = &http.Client{Transport: l.oauth}
+			s.Waited = l.waited
 		}
 	}
 }
 
-// setGrant sets what logs in without a person, and keys.
-func (l *login) setGrant(c *OAuthConfig) (err error) {
-	o, key := l.oauth, []byte(c.Key)
+// setGrant sets keys, and what logs in without a person.
+func (l *login) setGrant(c *OAuthConfig) error {
+	o := l.oauth
+	key := []byte(c.Key)
 	if c.KeyFile != "" {
-		if key, err = os.ReadFile(c.KeyFile); err != nil {
+		var err error
+		key, err = os.ReadFile(c.KeyFile)
+		if err != nil {
 			return fmt.Errorf("oauth privateKeyFile: %w", err)
 		}
-		l.secrets.AddVariable("privateKey", string(key))
+		l.logins.output.screen.Secrets.AddVariable("privateKey", string(key))
 	}
 	if len(key) > 0 {
-		if o.Assert, err = PrivateKeyJWT(c.Client.ID, key, ""); err != nil {
-			err = fmt.Errorf("oauth privateKey: %w", err)
+		assert, err := PrivateKeyJWT(c.Client.ID, key, "")
+		if err != nil {
+			return fmt.Errorf("oauth privateKey: %w", err)
 		}
+		o.Assert = assert
 	}
 	if c.DPoP {
 		bound := &DPoP{Base: o.Base}
-		if bound.Key, _ = ECKey(key); bound.Key == nil { // whose error is that of PrivateKeyJWT
-			o.Store = nil // a token without its key is of no use to the next run
+		bound.Key, _ = ECKey(key) // fails only without a key, as PrivateKeyJWT did not
+		if bound.Key == nil {
+			// The key is made for this run, and a token without its key is of no use to the next.
+			o.Store = nil
 		}
 		o.Base = bound
 	}
@@ -85,41 +117,81 @@ func (l *login) setGrant(c *OAuthConfig) (err error) {
 	case "jwt_bearer":
 		o.Grant = JWTBearer(read)
 	case "token_exchange":
-		provider := &IdentityProvider{TokenEndpoint: c.Provider, Client: c.ProviderClient, Subject: read,
-			Base: NewHTTPTransport(), Secret: o.Secret} // which the configuration names, and not the server
+		// The configuration names the provider, and not the server: it needs no guard.
+		provider := &IdentityProvider{
+			TokenEndpoint: c.Provider,
+			Client:        c.ProviderClient,
+			Subject:       read,
+			Base:          NewHTTPTransport(),
+			Secret:        o.Secret,
+		}
 		o.Grant = provider.Grant
 	}
-	return err
+	return nil
 }
 
-// onTerminal reports whether there is a person, who sees all that is written and wants to.
-func (p *program) onTerminal() bool {
-	return !p.quiet && p.screen.Answers && p.terminal.Interactive() && IsTerminal(os.Stderr)
+// isAttended reports whether there is a person, who sees all that is written and wants to.
+func (p *logins) isAttended() bool {
+	if p.output.settings.quiet || !p.output.screen.Answers {
+		return false
+	}
+	return p.terminal.Interactive() && IsTerminal(os.Stderr)
 }
 
-func (p *program) closeLogins() {
-	for _, l := range p.logins {
+func (p *logins) close() {
+	for _, l := range p.all {
 		_ = l.oauth.Close()
 		l.oauth.CloseIdleConnections()
 	}
 }
 
-// withLogins does what needs servers, and does it again after each login that somebody was asked for meanwhile, when
-// the server has its tools. A chat goes on without.
-func (p *program) withLogins(ctx context.Context, host *Host, do func() error) error {
+// retry does what needs servers, and does it again after each login that somebody was asked for
+// meanwhile, when the server has its tools. In a chat the user goes on without the server.
+func (p *logins) retry(ctx context.Context, host *Host, do func() error) error {
 	err := do()
-	for _, l := range p.logins {
-		if q := l.asking.Load(); q != nil && !p.chatting {
-			select {
-			case <-q.ended:
-				_, _ = host.Tools(ctx, l.server.Name)
-				return p.withLogins(ctx, host, do)
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
+	if p.besideChat {
+		return err
+	}
+	for _, l := range p.all {
+		q := l.asking.Load()
+		if q == nil {
+			continue
+		}
+		select {
+		case <-q.ended:
+			_, _ = host.Tools(ctx, l.server.Name)
+			return p.retry(ctx, host, do)
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
 	return err
+}
+
+// nameOf returns what the user calls the server of a resource, or "" if it has no login.
+func (p *logins) nameOf(resource string) string {
+	for _, l := range p.all {
+		if l.server.URL == resource {
+			return l.name()
+		}
+	}
+	return ""
+}
+
+// askAgain shows once more what a person is asked for the login to a server, and reports whether
+// there is such a question. Without one, the server may ask for a login again after one has failed.
+func (p *logins) askAgain(server string) bool {
+	l := p.all[server]
+	if l == nil {
+		return false
+	}
+	q := l.asking.Load()
+	if q != nil {
+		p.output.screen.Show(Look{}, q.text)
+		return true
+	}
+	l.failed.Store(nil)
+	return false
 }
 
 // waited is Server.Waited.
@@ -132,7 +204,7 @@ func (l *login) waited() (total time.Duration, now bool) {
 }
 
 // name is what the user calls the server.
-func (l *login) name() string { return cmp.Or(l.program.server, l.server.Name) }
+func (l *login) name() string { return cmp.Or(l.logins.config.only, l.server.Name) }
 
 // listen is OAuth.Listen. After a login that has failed there is no other one before /reconnect.
 func (l *login) listen(ctx context.Context, redirectURI string) (Redirect, error) {
@@ -146,7 +218,7 @@ func (l *login) listen(ctx context.Context, redirectURI string) (Redirect, error
 		Resource:    l.oauth.Resource,
 		RedirectURI: l.oauth.Client.RedirectURI,
 		Show:        r.show,
-		Mask:        func(text string) string { return Visible(l.secrets.Mask(text)) },
+		Mask:        func(text string) string { return Visible(l.logins.output.screen.Secrets.Mask(text)) },
 	}
 	var err error
 	r.Redirect, err = listener.Listen(ctx, redirectURI)
@@ -175,13 +247,13 @@ type question struct {
 // elsewhere, whose last address is pasted here. In a chat the chat reads it.
 func (r *loginRedirect) show(ctx context.Context, asked *OAuthQuestion) {
 	l := r.login
-	isRead := l.terminal.Interactive()
+	isRead := l.logins.terminal.Interactive()
 	host := asked.Address
 	if u, err := url.Parse(asked.Address); err == nil {
 		host = u.Host
 	}
 	text := fmt.Sprintf("%s asks for a login at %s. Open this address", l.name(), host)
-	if l.onTerminal() && browse(asked.Address) {
+	if l.logins.isAttended() && browse(asked.Address) {
 		text += ", if a browser does not by itself"
 	}
 	text += ":\n" + asked.Address
@@ -194,16 +266,16 @@ func (r *loginRedirect) show(ctx context.Context, asked *OAuthQuestion) {
 	if before != nil {
 		l.asked.Add(int64(q.since.Sub(before.since)))
 	}
-	l.screen.Show(Look{}, text)
-	if !isRead || l.chatting {
+	l.logins.output.screen.Show(Look{}, text)
+	if !isRead || l.logins.besideChat {
 		return
 	}
 	for {
-		line, err := l.terminal.Prompt(ctx, "address:")
-		if err != nil || l.pasted(line) {
+		line, err := l.logins.terminal.Prompt(ctx, "address:")
+		if err != nil || l.logins.pasted(line) {
 			return
 		}
-		l.screen.Show(Look{}, "(that is not where this login ends)")
+		l.logins.output.screen.Show(Look{}, "(that is not where this login ends)")
 	}
 }
 
@@ -223,19 +295,19 @@ func (r *loginRedirect) Close(err error) {
 	close(r.ended)
 	r.Redirect.Close(err)
 	switch {
-	case !l.chatting || errors.Is(err, context.Canceled):
+	case !l.logins.besideChat || errors.Is(err, context.Canceled):
 		// The chat is at its end where the login is cancelled.
 	case err == nil:
-		l.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", l.name()))
+		l.logins.output.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", l.name()))
 	default:
-		l.screen.Show(Look{}, fmt.Sprintf(
+		l.logins.output.screen.Show(Look{}, fmt.Sprintf(
 			"the login to %s has failed: %v; /reconnect begins another", l.name(), err))
 	}
 }
 
-// giveUpLogins ends the logins that somebody is asked for, and reports whether there were any.
-func (p *program) giveUpLogins() (any bool) {
-	for _, l := range p.logins {
+// giveUp ends the logins that somebody is asked for, and reports whether there were any.
+func (p *logins) giveUp() (any bool) {
+	for _, l := range p.all {
 		q := l.asking.Load()
 		if q != nil && q.GiveUp() {
 			any = true
@@ -245,8 +317,8 @@ func (p *program) giveUpLogins() (any bool) {
 }
 
 // pasted takes a line that is where a login ends, and reports whether it was one.
-func (p *program) pasted(line string) bool {
-	for _, l := range p.logins {
+func (p *logins) pasted(line string) bool {
+	for _, l := range p.all {
 		q := l.asking.Load()
 		if q != nil && q.Answer(line) {
 			return true
@@ -255,8 +327,8 @@ func (p *program) pasted(line string) bool {
 	return false
 }
 
-// browse opens an address, which is one of http or https, in the user's browser, and reports whether it could: not
-// where that would be another machine's.
+// browse opens an address, which is one of http or https, in the user's browser, and reports
+// whether it could: not where that would be another machine's.
 func browse(address string) bool {
 	words := []string{"sh", "-c", `trap "" INT HUP; exec xdg-open "$0"`} // Ctrl-C is not for the browser
 	switch runtime.GOOS {
@@ -277,51 +349,68 @@ func browse(address string) bool {
 	return true
 }
 
-// remote returns the server that the argument of a command names, by its URL or by its name in the configuration; and
-// the file of its login.
-func (p *program) remote(ctx context.Context, command string, args []string) (*Server, *OAuthFile, error) {
+// remote returns the server that the argument of a command names, by its URL or by its name in the
+// configuration; and the file of its login.
+func (p *logins) remote(
+	ctx context.Context,
+	command string,
+	args []string,
+) (*Server, *OAuthFile, error) {
 	if len(args) != 1 {
 		return nil, nil, usageError("%s takes the URL or the name of a server", command)
 	}
-	if strings.HasPrefix(args[0], "https://") || strings.HasPrefix(args[0], "http://") {
-		p.server = args[0]
+	name := args[0]
+	read := p.config.read
+	if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
+		read = func(context.Context) error { return p.config.readOnly(name) }
 	}
-	if err := p.configure(ctx); err != nil {
+	if err := read(ctx); err != nil {
 		return nil, nil, err
 	}
-	for i := range p.servers {
-		if s := &p.servers[i]; s.URL != "" && (s.Name == args[0] || s.URL == args[0]) {
-			file, err := newLoginFile(s.URL, p.oauth[s.Name])
-			return s, file, cmp.Or(s.Err, err)
+	for i := range p.config.servers {
+		s := &p.config.servers[i]
+		if s.URL == "" || s.Name != name && s.URL != name {
+			continue
 		}
+		if s.Err != nil {
+			return nil, nil, s.Err
+		}
+		file, err := newLoginFile(s.URL, p.config.oauth[s.Name])
+		return s, file, err
 	}
-	return nil, nil, usageError("%s takes the URL of a server, or its name if it is configured with a url; %q is neither",
-		command, args[0])
+	return nil, nil, usageError("%s takes the URL of a server, or its name if it is configured with a "+
+		"url; %q is neither", command, name)
 }
 
 // logIn is the command login.
-func (p *program) logIn(ctx context.Context, args []string) error {
+func (p *logins) logIn(ctx context.Context, args []string) error {
 	s, _, err := p.remote(ctx, "login", args)
 	if err != nil {
 		return err
 	}
-	p.addLogins()
-	defer p.closeLogins()
-	l := p.logins[s.Name]
+	p.add()
+	defer p.close()
+	if s.Err != nil {
+		return s.Err
+	}
+	l := p.all[s.Name]
 	if l == nil {
-		return cmp.Or(s.Err, fmt.Errorf("%s has \"oauth\": false, or a header Authorization: no login is used", s.Name))
-	} else if l.oauth.Store == nil {
+		return fmt.Errorf("%s has \"oauth\": false, or a header Authorization: no login is used",
+			s.Name)
+	}
+	if l.oauth.Store == nil {
 		return fmt.Errorf("%s has \"dpop\": true, and no privateKey: a login lasts for one run", s.Name)
 	}
 	l.oauth.Listen = l.listen
 	if _, err = l.oauth.Login(ctx); err == nil {
-		p.note("logged in to %s", s.URL)
+		p.output.note("logged in to %s", s.URL)
 	}
 	return err
 }
 
-// logOut is the command logout. The authorization server is not told: a token is of use until it expires.
-func (p *program) logOut(ctx context.Context, args []string) error {
+// logOut is the command logout. The authorization server is not told: a token is of use until it
+// expires.
+func (p *logins) logOut(ctx context.Context, args []string) error {
 	_, file, err := p.remote(ctx, "logout", args)
 	if err != nil {
 		return err
@@ -332,14 +421,14 @@ func (p *program) logOut(ctx context.Context, args []string) error {
 	}
 	defer unlock()
 	if err = os.Remove(file.Path); errors.Is(err, fs.ErrNotExist) {
-		p.note("there was no login to %s", args[0])
+		p.output.note("there was no login to %s", args[0])
 		return nil
 	}
 	return err
 }
 
 // whoAmI is the command whoami. It prints what a person may know of the logins.
-func (p *program) whoAmI(_ context.Context, args []string) error {
+func (p *logins) whoAmI(_ context.Context, args []string) error {
 	if len(args) > 0 {
 		return usageError("whoami takes no arguments: it shows all logins")
 	}
@@ -358,7 +447,7 @@ func (p *program) whoAmI(_ context.Context, args []string) error {
 			continue
 		}
 		if u, err := url.Parse(l.Resource); err == nil {
-			p.secrets.AddURL(u)
+			p.output.screen.Secrets.AddURL(u)
 		}
 		scopes, until, refresh := append([]string{}, l.Token.GrantedScopes...), "not known", l.Token.Refresh != ""
 		list = append(list, map[string]any{"server": l.Resource, "issuer": l.Token.Issuer, "scopes": scopes,
@@ -373,10 +462,10 @@ func (p *program) whoAmI(_ context.Context, args []string) error {
 			strings.Join(scopes, " "), until)
 	}
 	if len(list) == 0 {
-		p.note("there are no logins")
+		p.output.note("there are no logins")
 	}
-	if p.json {
-		return p.printJSON(list)
+	if p.output.settings.json {
+		return p.output.printJSON(list)
 	}
-	return p.screen.Print(Look{}, text)
+	return p.output.screen.Print(Look{}, text)
 }

@@ -68,12 +68,15 @@ func loginTo(t *testing.T, s *Server, c *OAuthConfig) *login {
 	assert.NilError(t, err)
 	t.Cleanup(func() { null.Close() })
 	screen := NewScreen(null, null)
-	p := &program{screen: screen, secrets: screen.Secrets, terminal: NewTerminal(null, screen), servers: []Server{*s}}
-	p.oauth = map[string]*OAuthConfig{s.Name: c}
-	p.addLogins()
-	assert.NilError(t, p.servers[0].Err)
-	t.Cleanup(p.closeLogins)
-	return p.logins[s.Name]
+	p := &logins{
+		config:   &configuration{servers: []Server{*s}, oauth: map[string]*OAuthConfig{s.Name: c}},
+		output:   &output{settings: new(outputSettings), screen: screen},
+		terminal: NewTerminal(null, screen),
+	}
+	p.add()
+	assert.NilError(t, p.config.servers[0].Err)
+	t.Cleanup(p.close)
+	return p.all[s.Name]
 }
 
 // askLogin begins to ask for a login, and returns the redirect and what becomes of it.
@@ -98,7 +101,7 @@ func TestLoginPage(t *testing.T) {
 	checkLeaks(t)
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
 	for _, failure := range []error{nil, errors.New("planted-token <script>alert(1)</script> \x1b[31m&c")} {
-		l.secrets.Add("[secret]", "planted-token")
+		l.logins.output.screen.Secrets.Add("[secret]", "planted-token")
 		r, answers := askLogin(t, l, "")
 		assert.Check(t, is.Regexp(`^http://127\.0\.0\.1:\d+/callback$`, r.URI()))
 		origin, _, _ := strings.Cut(r.URI(), "/callback")
@@ -240,9 +243,9 @@ func TestLoginWithoutPath(t *testing.T) {
 	page, _, err := visit("http://127.0.0.1:"+port+"/?state=wrong", true)
 	assert.NilError(t, err)
 	assert.Check(t, is.Contains(page, "400"))
-	assert.Assert(t, l.pasted("http://localhost:"+port+"/?state=right"))
+	assert.Assert(t, l.logins.pasted("http://localhost:"+port+"/?state=right"))
 	assert.DeepEqual(t, <-answers, url.Values{"state": {"right"}})
-	assert.Check(t, !l.giveUpLogins(), "the person has done their part")
+	assert.Check(t, !l.logins.giveUp(), "the person has done their part")
 	r.Close(nil)
 }
 
@@ -398,12 +401,12 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 
 // A server that waits for a person, or that lists its tools after that, is not one that is not running.
 func TestAbsent(t *testing.T) {
-	p := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil).program
-	p.reported = make(map[string]string)
+	logins := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil).logins
+	s := &servers{config: logins.config, logins: logins}
 	for _, err := range []error{nil, ErrStarting, ErrWaiting, ErrListing} {
-		assert.Check(t, p.absent([]HostStatus{{Name: "web", Err: err}}))
+		assert.Check(t, s.noneRunning([]HostStatus{{Name: "web", Err: err}}))
 	}
-	assert.ErrorContains(t, p.absent([]HostStatus{{Name: "web", Err: ErrClosed}}), "server web: ")
+	assert.ErrorContains(t, s.noneRunning([]HostStatus{{Name: "web", Err: ErrClosed}}), "server web: ")
 }
 
 // What a configuration says about a login, in the form of each host; and what has to be written in the place of what
@@ -519,10 +522,10 @@ func TestWithLogins(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrNoProgress)
-	assert.ErrorIs(t, l.withLogins(ctx, host, do), io.ErrNoProgress)
-	count, l.chatting = 0, true
-	assert.Error(t, l.withLogins(t.Context(), host, do), "error 1, 0 tools")
-	count, l.chatting = 0, false
+	assert.ErrorIs(t, l.logins.retry(ctx, host, do), io.ErrNoProgress)
+	count, l.logins.besideChat = 0, true
+	assert.Error(t, l.logins.retry(t.Context(), host, do), "error 1, 0 tools")
+	count, l.logins.besideChat = 0, false
 	go func() { close(r.ended) }()
-	assert.Error(t, l.withLogins(t.Context(), host, do), "error 2, 1 tools")
+	assert.Error(t, l.logins.retry(t.Context(), host, do), "error 2, 1 tools")
 }

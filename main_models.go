@@ -8,91 +8,120 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 )
 
-// modelInfo describes the chosen model, as far as the list of its API does. The list is read once, and waited for
-// once: an API that does not answer must not hold up each question.
-func (p *program) modelInfo(ctx context.Context) ModelInfo {
-	model := p.mistral()
-	known, ok := p.lists.Load(model.BaseURL)
+const (
+	ollama  = "ollama:" // before the name of a model of Ollama, as mcphost writes it
+	offline = "offline" // the name of the stand-in
+)
+
+// modelChoice is the model that the user has chosen: that of the settings, until a chat chooses
+// another one. It is the Model of an Agent, which so needs no new one. Servers may use the model at
+// the same time.
+type modelChoice struct {
+	settings *modelSettings
+	output   *output
+	trace    *trace
+	lists    sync.Map // the models of each API, as []ModelInfo, by its address
+
+	mu     sync.Mutex // guards chosen
+	chosen string     // in a chat; "" for the model of the settings
+}
+
+// name returns the model as the user names it, which may begin with ollama.
+func (c *modelChoice) name() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return cmp.Or(c.chosen, c.settings.name)
+}
+
+func (c *modelChoice) choose(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.chosen = name
+}
+
+// current returns the chosen model, with the API that has it.
+func (c *modelChoice) current() *Mistral {
+	onRetry := func(err error, wait time.Duration) {
+		c.output.note("%v; trying again in %s", err, wait.Round(time.Millisecond))
+	}
+	m := &Mistral{
+		BaseURL: c.settings.baseURL,
+		Key:     c.settings.key,
+		Model:   c.name(),
+		OnRetry: onRetry,
+	}
+	name, isOllama := strings.CutPrefix(m.Model, ollama)
+	switch {
+	case isOllama:
+		m.BaseURL, m.Key, m.Model = c.settings.ollamaURL, "", name
+	case m.Key == "" && m.BaseURL == "":
+		m.Client = &http.Client{Transport: Offline{}}
+		m.Model = offline
+	}
+	if c.trace.isOpen() && m.Client == nil {
+		m.Client = &http.Client{Transport: modelTrace{c.trace.write}}
+	}
+	return m
+}
+
+// info describes the chosen model, as far as the list of its API does. The list is read once, and
+// waited for once: an API that does not answer must not hold up each question. Where there is no
+// list, what needs it does without.
+func (c *modelChoice) info(ctx context.Context) ModelInfo {
+	model := c.current()
+	if model.Model == offline {
+		return ModelInfo{}
+	}
+	known, isKnown := c.lists.Load(model.BaseURL)
 	models, _ := known.([]ModelInfo)
-	if !ok && model.Model != offline {
-		var err error // what needs only the list does without
-		if models, err = ListModels(ctx, model); err == nil || errors.Is(err, context.DeadlineExceeded) {
-			p.lists.Store(model.BaseURL, models)
+	if !isKnown {
+		var err error
+		models, err = ListModels(ctx, model)
+		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+			c.lists.Store(model.BaseURL, models)
 		}
 	}
 	info, _ := FindModel(models, model.Model)
 	return info
 }
 
-// chosen is the model that the user has chosen, as an Agent has it. It gets the images of the conversation if it is
-// known to take some, and does without them where the API refuses them: one that is damaged must not end all.
-type chosen struct{ *program }
-
-func (c chosen) Complete(ctx context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
-	model, request, most, why := c.mistral(), *r, 0, "this model is not known to take images"
-	request.Temperature, request.MaxTokens = cmp.Or(r.Temperature, c.temperature), cmp.Or(r.MaxTokens, c.maxTokens)
+// Complete asks the chosen model. It gets the images of the conversation if it is known to take
+// images. Where the API refuses them, it is asked again without: one image that is damaged must not
+// end the whole conversation.
+func (c *modelChoice) Complete(
+	ctx context.Context,
+	r *ChatRequest,
+	onText func(string),
+) (*ChatResponse, error) {
+	model := c.current()
+	request := *r
+	request.Temperature = cmp.Or(r.Temperature, c.settings.temperature)
+	request.MaxTokens = cmp.Or(r.MaxTokens, c.settings.maxTokens)
+	most, why := 0, "this model is not known to take images"
 	hasImages := func(m ChatMessage) bool { return len(m.Images) > 0 }
-	if slices.ContainsFunc(r.Messages, hasImages) && c.modelInfo(ctx).Vision {
+	if slices.ContainsFunc(r.Messages, hasImages) && c.info(ctx).Vision {
 		most, why = MaxImages, fmt.Sprintf("only the last %d are sent", MaxImages)
 	}
 	request.Messages = ShowImages(r.Messages, most, why)
 	answer, err := model.Complete(ctx, &request, onText)
-	var refused *APIError
-	if most > 0 && errors.As(err, &refused) && slices.Contains([]int{400, 413, 415, 422}, refused.Status) {
-		c.note("%v; asking again without the images", err)
+	if most > 0 && isRefused(err) {
+		c.output.note("%v; asking again without the images", err)
 		request.Messages = ShowImages(r.Messages, 0, "the API refused a request with images")
 		return model.Complete(ctx, &request, onText)
 	}
 	return answer, err
 }
 
-// chooseModel chooses a model that the API has, or lists them.
-func (c *chat) chooseModel(ctx context.Context, name string) error {
-	before := c.model
-	c.choose(cmp.Or(name, before))
-	model := c.mistral()
-	if model.Model == offline {
-		c.say(offline + ", the built-in stand-in: another model needs MISTRAL_API_KEY, or MISTRAL_BASE_URL; " +
-			ollama + "NAME needs neither")
-		return nil
-	}
-	endpoint, err := model.Endpoint()
-	if err != nil {
-		return err
-	}
-	models, err := ListModels(ctx, model) // again, as the user may have added one
-	if err == nil {
-		c.lists.Store(model.BaseURL, models)
-	}
-	if _, known := FindModel(models, model.Model); name != "" && !known && len(models) > 0 {
-		c.choose(before)
-		return fmt.Errorf("%s has no model %s; /model lists them", endpoint.Host, model.Model)
-	}
-	c.say(model.Model + " at " + endpoint.Host)
-	if err != nil {
-		c.say("(" + err.Error() + ")")
-	}
-	if name != "" {
-		return nil
-	}
-	var listed []ModelInfo // each once: Mistral lists one under each of its names
-	for _, m := range models {
-		if _, again := FindModel(listed, m.ID); again || m.Hidden {
-			continue
-		}
-		listed = append(listed, m)
-		about := slices.Clone(m.Aliases)
-		if m.Context > 0 {
-			about = append(about, Plural(m.Context, "token"))
-		}
-		if m.Vision {
-			about = append(about, "takes images")
-		}
-		c.screen.Show(Look{}, fmt.Sprintf("  %s  %s", m.ID, strings.Join(about, ", ")))
-	}
-	return nil
+// isRefused reports whether the API refused what it was sent, as it does with an image that it does
+// not take.
+func isRefused(err error) bool {
+	var refused *APIError
+	return errors.As(err, &refused) && slices.Contains([]int{400, 413, 415, 422}, refused.Status)
 }

@@ -142,12 +142,12 @@ func checkLeaks(t testing.TB) {
 	})
 }
 
-// Every variable that main.go reads is in the help, which fits a window, and every command has an example.
+// Every variable that main_settings.go reads is in the help, which fits a window, and every command has an example.
 func TestHelp(t *testing.T) {
 	for line := range strings.Lines(usage()) {
 		assert.Check(t, len([]rune(line)) <= 121, "%d: %s", len(line), line)
 	}
-	source, err := os.ReadFile("main.go")
+	source, err := os.ReadFile("main_settings.go")
 	assert.NilError(t, err)
 	names := regexp.MustCompile(`os\.Getenv\("(\w+)"\)|"(M[A-Z]+_\w+) `).FindAllStringSubmatch(string(source), -1)
 	assert.Check(t, len(names) > 10)
@@ -164,12 +164,13 @@ func TestHelp(t *testing.T) {
 func TestServerLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "logs", "a.log")
 	open := func() (server *Server, written func() int64) {
-		p := &program{secrets: new(Secrets), logs: make(map[string]*serverLog)}
-		p.secrets.Add("[secret]", "planted-secret")
-		server = &Server{Name: "a"}
-		p.openLog(server, path)
-		t.Cleanup(func() { _ = p.logs["a"].file.Close() })
-		return server, p.logs["a"].written.Load
+		secrets := new(Secrets)
+		secrets.Add("[secret]", "planted-secret")
+		log, err := openServerLog(path)
+		assert.NilError(t, err)
+		t.Cleanup(func() { _ = log.file.Close() })
+		server = &Server{Name: "a", Command: Command{Stderr: secrets.Writer(log)}}
+		return server, log.written.Load
 	}
 	logged := func() string {
 		text, err := os.ReadFile(path)
@@ -204,42 +205,41 @@ func TestServerLog(t *testing.T) {
 func TestExplain(t *testing.T) {
 	status := func(code int) error { return &HTTPError{Status: code, Err: io.EOF} }
 	for _, test := range []struct {
-		p    *program
 		err  error
 		want string
 	}{
-		{&program{}, &StartTimeoutError{After: time.Second}, "; MCP_START_TIMEOUT, or \"startTimeout\" in the " +
+		{&StartTimeoutError{After: time.Second}, "; MCP_START_TIMEOUT, or \"startTimeout\" in the " +
 			"configuration, sets how long to wait"},
-		{&program{}, &Error{Message: "no"}, ""},
-		{&program{}, status(500), ""},
-		{&program{}, status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
+		{&Error{Message: "no"}, ""},
+		{status(500), ""},
+		{status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 	} {
 		status := HostStatus{Name: "a", Err: test.err}
-		assert.Check(t, is.Equal(test.p.about(status), test.err.Error()+test.want))
+		assert.Check(t, is.Equal(assemble().servers.reason(status), test.err.Error()+test.want))
 	}
 }
 
 // Headers may be indented, as in a script.
 func TestReadHeaders(t *testing.T) {
-	p := &program{secrets: new(Secrets)}
-	assert.NilError(t, p.readHeaders("\n  A: b\r\n\n  C: d:e\n  "))
-	assert.DeepEqual(t, p.headers, http.Header{"A": {"b"}, "C": {"d:e"}})
+	s := new(serverSettings)
+	assert.NilError(t, s.readHeaders("\n  A: b\r\n\n  C: d:e\n  ", new(Secrets)))
+	assert.DeepEqual(t, s.headers, http.Header{"A": {"b"}, "C": {"d:e"}})
 }
 
 // What is read has a bound, and ends with its context.
 func TestReadAll(t *testing.T) {
-	p := &program{timeout: time.Minute}
-	text, err := p.readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput)))
+	in := &textInput{settings: &serverSettings{timeout: time.Minute}}
+	text, err := in.all(t.Context(), strings.NewReader(strings.Repeat("x", maxInput)))
 	assert.NilError(t, err)
 	assert.Equal(t, len(text), maxInput)
-	_, err = p.readAll(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)))
+	_, err = in.all(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)))
 	assert.Error(t, err, "stdin has more than 4 MiB: give a part of it")
 
 	open, end := io.Pipe()
 	defer end.Close()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrNoProgress)
-	_, err = p.readAll(ctx, open)
+	_, err = in.all(ctx, open)
 	assert.ErrorIs(t, err, io.ErrNoProgress)
 }
 

@@ -13,102 +13,170 @@ import (
 	"time"
 )
 
-// openTrace opens what MCP_TRACE names, and sets tracer: it writes a line about a server, or about the model for no
-// server, with the time, visible, and without secrets.
-func (p *program) openTrace() (file *os.File, err error) {
-	if p.trace == "" || p.trace == "0" {
-		return nil, nil
+// trace writes a line for each message, with the time. Secrets are taken out in one place, where
+// the line is written: by the Screen, or for a file in write. After open, any goroutine may write.
+type trace struct {
+	screen    *Screen
+	file      *os.File // nil for stderr
+	isOn      bool
+	withNames bool // a line about a server begins with its name
+}
+
+// open opens what MCP_TRACE names: 1 for stderr, or a file; "" and 0 are for no trace.
+func (t *trace) open(name string, withNames bool) error {
+	if name == "" || name == "0" {
+		return nil
 	}
-	if p.trace != "1" {
-		file, err = os.OpenFile(p.trace, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-		if err == nil { // an earlier one may be open to others; a device is not ours
-			if info, failed := file.Stat(); failed == nil && info.Mode().IsRegular() {
-				err = file.Chmod(0o600)
-			}
-		}
+	if name != "1" {
+		file, err := createTrace(name)
 		if err != nil {
-			return nil, fmt.Errorf("MCP_TRACE: %w", err)
+			return fmt.Errorf("MCP_TRACE: %w", err)
 		}
+		t.file = file
 	}
-	p.tracer = func(s *Server, line string) {
-		if s == nil {
-			line = "model " + line
-		} else if len(p.servers) > 1 {
-			line = s.Name + " " + line
+	t.withNames, t.isOn = withNames, true
+	return nil
+}
+
+// createTrace creates a file that only its owner can read. An earlier trace in its place may be
+// open to others, and is closed to them; a device, such as /dev/stderr, is not ours to change.
+func createTrace(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err == nil && info.Mode().IsRegular() {
+		if err := file.Chmod(0o600); err != nil {
+			return nil, err
 		}
-		line = time.Now().Format("15:04:05.000 ") + line
-		if file == nil {
-			p.screen.Show(Look{Exact: true}, line)
-			return
-		}
-		fmt.Fprintln(file, Visible(p.secrets.Mask(line)))
 	}
 	return file, nil
 }
 
-type writeFunc func([]byte) (int, error)
+// isOpen reports whether there is a trace, also where t is nil.
+func (t *trace) isOpen() bool { return t != nil && t.isOn }
 
-func (f writeFunc) Write(text []byte) (int, error) { return f(text) }
-
-// traceStderr returns a writer that traces what a server writes to stderr.
-func (p *program) traceStderr(s *Server) io.Writer {
-	return p.secrets.Writer(writeFunc(func(lines []byte) (int, error) {
-		for line := range bytes.Lines(lines) {
-			p.tracer(s, "!! stderr: "+string(bytes.TrimRight(line, "\r\n")))
-		}
-		return len(lines), nil
-	}))
+func (t *trace) close() {
+	if t.file != nil {
+		_ = t.file.Close()
+	}
 }
 
-// modelTrace is a transport that traces the requests to a model, and its answers. The key, in a header, is not shown.
-type modelTrace func(s *Server, line string)
+// message writes a message to or from a server.
+func (t *trace) message(s *Server, sent bool, text []byte) {
+	arrow := "<- "
+	if sent {
+		arrow = "-> "
+	}
+	t.server(s, arrow+string(text))
+}
 
-func (trace modelTrace) RoundTrip(r *http.Request) (*http.Response, error) {
+// server writes a line about a server.
+func (t *trace) server(s *Server, line string) {
+	if t.withNames {
+		line = s.Name + " " + line
+	}
+	t.write(line)
+}
+
+func (t *trace) write(line string) {
+	line = time.Now().Format("15:04:05.000 ") + line
+	if t.file == nil {
+		t.screen.Show(Look{Exact: true}, line)
+		return
+	}
+	fmt.Fprintln(t.file, Visible(t.screen.Secrets.Mask(line)))
+}
+
+// stderrOf returns a writer that traces what a server writes to stderr.
+func (t *trace) stderrOf(s *Server) io.WriteCloser {
+	return &lineWriter{line: func(text []byte) {
+		t.server(s, "!! stderr: "+string(bytes.TrimRight(text, "\r")))
+	}}
+}
+
+// maxTraceLine bounds in bytes a line without an end, of which the trace has the parts.
+const maxTraceLine = 1 << 20
+
+// lineWriter hands over each line that is written to it, without its end. A secret that comes in
+// two pieces is whole in its line, where it is taken out. It is for one goroutine.
+type lineWriter struct {
+	line    func(text []byte)
+	pending []byte // the line that has not ended
+}
+
+func (w *lineWriter) Write(text []byte) (int, error) {
+	for part := range bytes.Lines(text) {
+		w.pending = append(w.pending, part...)
+		if bytes.HasSuffix(part, []byte("\n")) || len(w.pending) > maxTraceLine {
+			_ = w.Close()
+		}
+	}
+	return len(text), nil
+}
+
+// Close hands over the line that has not ended. What is written after it is another line.
+func (w *lineWriter) Close() error {
+	if len(w.pending) > 0 {
+		w.line(bytes.TrimSuffix(w.pending, []byte("\n")))
+	}
+	w.pending = nil
+	return nil
+}
+
+// modelTrace is a transport that traces the requests to a model, and its answers. The key is in a
+// header, which is not traced.
+type modelTrace struct{ write func(line string) }
+
+func (t modelTrace) RoundTrip(r *http.Request) (*http.Response, error) {
 	var sent []byte
 	if r.GetBody != nil {
-		body, _ := r.GetBody() // of a text in memory, as is every one here
+		// All bodies here are texts in memory, of which GetBody never fails.
+		body, _ := r.GetBody()
 		sent, _ = io.ReadAll(body)
 	}
-	trace.line("-> %s %s %s", r.Method, r.URL.Redacted(), sent)
+	t.line("-> %s %s %s", r.Method, r.URL.Redacted(), sent)
 	answer, err := http.DefaultTransport.RoundTrip(r)
 	if err != nil {
-		trace.line("!! %v", err)
+		t.line("!! %v", err)
 		return nil, err
 	}
-	trace.line("<- %s", answer.Status)
-	answer.Body = &tracedBody{ReadCloser: answer.Body, trace: trace}
+	t.line("<- %s", answer.Status)
+	answer.Body = t.body(answer.Body)
 	return answer, nil
+}
+
+// body returns a body that is traced when it is read. Each line of it is an event of a stream, or
+// else all of it is one line.
+func (t modelTrace) body(body io.ReadCloser) io.ReadCloser {
+	return &tracedBody{body, &lineWriter{line: func(text []byte) {
+		text = bytes.TrimSpace(text)
+		if len(text) > 0 {
+			t.line("<- %s", text)
+		}
+	}}}
 }
 
 var longData = regexp.MustCompile(`(base64,[\w+/=]{20})[\w+/=]{40,}`)
 
-func (trace modelTrace) line(format string, args ...any) {
-	trace(nil, longData.ReplaceAllString(fmt.Sprintf(format, args...), "$1…"))
+// line writes a line about the model, with the beginning of each image.
+func (t modelTrace) line(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	t.write("model " + longData.ReplaceAllString(text, "$1…"))
 }
 
-// tracedBody traces each line that is read of an answer: an event of a stream, or else all of it.
+// tracedBody traces the lines that are read of an answer.
 type tracedBody struct {
 	io.ReadCloser
-	trace modelTrace
-	text  []byte // that is not yet traced
+	lines *lineWriter
 }
 
 func (b *tracedBody) Read(into []byte) (int, error) {
 	n, err := b.ReadCloser.Read(into)
-	for part := range bytes.Lines(into[:n]) {
-		if b.text = append(b.text, part...); bytes.HasSuffix(part, []byte("\n")) {
-			b.flush()
-		}
-	}
+	_, _ = b.lines.Write(into[:n])
 	if err != nil {
-		b.flush()
+		_ = b.lines.Close()
 	}
 	return n, err
-}
-
-func (b *tracedBody) flush() {
-	if line := bytes.TrimSpace(b.text); len(line) > 0 {
-		b.trace.line("<- %s", line)
-	}
-	b.text = nil
 }

@@ -98,18 +98,18 @@ func TestModels(t *testing.T) {
 	}
 
 	// The program reads a list once, unless that fails.
-	p := &program{secrets: new(Secrets), baseURL: server.URL + "/v1", key: "k", model: "large-latest"}
+	choice := &modelChoice{settings: &modelSettings{baseURL: server.URL + "/v1", key: "k", name: "large-latest"}}
 	answers(text(404, ""))
-	assert.DeepEqual(t, p.modelInfo(t.Context()), ModelInfo{})
+	assert.DeepEqual(t, choice.info(t.Context()), ModelInfo{})
 	answers(text(200, modelList3))
 	for range 2 {
-		assert.DeepEqual(t, p.modelInfo(t.Context()), large)
+		assert.DeepEqual(t, choice.info(t.Context()), large)
 	}
 	assert.Equal(t, len(requests()), 1)
-	stand := &program{secrets: new(Secrets), model: "chosen"}
-	assert.DeepEqual(t, stand.modelInfo(t.Context()), ModelInfo{})
-	plain := &program{secrets: new(Secrets), baseURL: "http://api.test/v1", key: "k", model: "chosen"}
-	_, err := ListModels(t.Context(), plain.mistral())
+	stand := &modelChoice{settings: &modelSettings{name: "chosen"}}
+	assert.DeepEqual(t, stand.info(t.Context()), ModelInfo{})
+	plain := &modelChoice{settings: &modelSettings{baseURL: "http://api.test/v1", key: "k", name: "chosen"}}
+	_, err := ListModels(t.Context(), plain.current())
 	assert.ErrorContains(t, err, "refusing to send the key over plain http")
 }
 
@@ -120,10 +120,10 @@ func TestModelsHang(t *testing.T) {
 	defer cancel()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
-	knows := func(ctx context.Context) bool { return c.modelInfo(ctx).ID != "" }
+	knows := func(ctx context.Context) bool { return c.model.info(ctx).ID != "" }
 	assert.Check(t, !knows(stopped))
 	assert.Check(t, knows(t.Context()))
-	c.baseURL = strings.Replace(model.URL, "127.0.0.1", "localhost", 1)
+	c.model.settings.baseURL = strings.Replace(model.URL, "127.0.0.1", "localhost", 1)
 	assert.Check(t, !knows(late))
 	assert.Check(t, !knows(t.Context()))
 	assert.NilError(t, c.chooseModel(t.Context(), ""))

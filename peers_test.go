@@ -2625,16 +2625,17 @@ func conformanceLogin(resource, scenario, given string) (*login, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &program{quiet: true, secrets: new(Secrets)}
-	config, err := ParseConfig(text, func(string) (string, bool) { return "", false }, p.secrets)
+	p := assemble()
+	p.settings.output.quiet = true
+	config, err := ParseConfig(text, func(string) (string, bool) { return "", false }, p.output.screen.Secrets)
 	if err != nil {
 		return nil, err
 	}
-	p.servers, p.oauth = config.Servers, config.OAuth
-	p.addLogins()
-	l := p.logins["suite"]
+	p.logins.config.servers, p.logins.config.oauth = config.Servers, config.OAuth
+	p.logins.add()
+	l := p.logins.all["suite"]
 	if l == nil {
-		return nil, p.servers[0].Err
+		return nil, config.Servers[0].Err
 	}
 	if l.oauth.Store = nil; grant == "" {
 		l.oauth.Listen = listenOAuth(http.DefaultTransport)

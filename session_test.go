@@ -113,7 +113,7 @@ func TestSessionWait(t *testing.T) {
 	defer release()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		_, _, err := (&program{session: path, quiet: true}).resume(t.Context())
+		_, err := openSession(t.Context(), path, &output{settings: &outputSettings{quiet: true}})
 		assert.ErrorIs(t, err, ErrSessionBusy)
 		assert.Check(t, time.Since(began) >= sessionWait && time.Since(began) < sessionWait+time.Second)
 	})

@@ -1,0 +1,97 @@
+// main_agent.go - the agent of a run: the chosen model, with the tools of the servers.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+)
+
+// agents makes the agent of a question or a chat, of the parts of the run.
+type agents struct {
+	settings *settings
+	output   *output
+	model    *modelChoice
+	servers  *servers
+	approver *approver
+}
+
+// newAgent returns the agent of a conversation, and the report of its calls. view shows them.
+func (a *agents) newAgent(view *View) (*Agent, *report) {
+	report := newReport(a.model.current().Model)
+	secrets := a.output.screen.Secrets
+	host := a.servers.host
+	host.OnProgress = view.Progress
+	settings := &a.settings.asking
+	agent := &Agent{
+		Model:      a.model,
+		Tools:      &toolbox{a.servers, secrets},
+		System:     a.systemPrompt(),
+		MaxTurns:   settings.maxTurns,
+		MaxRepeats: settings.maxRepeats,
+		MaxResult:  settings.maxResult,
+		Missing:    func(name string) error { return maskedError(secrets, host.Missing(name)) },
+		Decide:     a.approver.decide,
+		Observe: func(e Event) {
+			report.observe(e, host)
+			view.Observe(e)
+		},
+	}
+	return agent, report
+}
+
+// newView returns what shows an agent at work.
+func (a *agents) newView() *View {
+	return a.output.newView(a.servers.host, a.settings.asking.maxResult)
+}
+
+// systemPrompt is the system prompt with what the servers that have been started say of themselves.
+func (a *agents) systemPrompt() string {
+	return strings.TrimSpace(a.settings.model.system + "\n\n" + a.servers.host.Instructions())
+}
+
+// agentError gives an error of Agent.Chat its exit status. It has one if the servers have failed,
+// and not the model.
+func (a *agents) agentError(err error) error {
+	if errors.As(err, new(*exitError)) {
+		return err
+	}
+	return &exitError{exitModel, a.servers.explain(err)}
+}
+
+// toolbox is the host as the agent of a run sees it: logins are waited for, the user is told of the
+// state of the servers, and errors say what to do about them.
+type toolbox struct {
+	servers *servers
+	secrets *Secrets
+}
+
+func (t *toolbox) Functions(ctx context.Context) ([]Function, error) {
+	host := t.servers.host
+	var functions []Function
+	err := t.servers.withLogins(ctx, func() (err error) {
+		functions, err = host.Functions(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, &exitError{exitStart, t.servers.explain(err)}
+	}
+	t.servers.tell(host.Status())
+	return functions, nil
+}
+
+func (t *toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
+	output, err := t.servers.host.Call(ctx, call)
+	return output, maskedError(t.secrets, t.servers.explain(err))
+}
+
+// maskedError returns an error without secrets, as the model reads it. A tool's own text goes to
+// the model as it is, for the model may write it back into a file.
+func maskedError(secrets *Secrets, err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(secrets.Mask(err.Error()))
+}

@@ -1,0 +1,42 @@
+// main_approve.go - the approval of a call: which calls of the model are made.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"sync"
+)
+
+// approver decides which calls of the model are made, by MCP_APPROVE, by what the configuration
+// approves, or by the user.
+type approver struct {
+	settings *askingSettings
+	output   *output
+	terminal *Terminal
+	servers  *servers
+	showWhy  sync.Once // shows once why calls are refused
+}
+
+// decide is Agent.Decide. Calls of the built-in library are made without a question, as it only
+// reads what is public.
+func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
+	tool, _ := a.servers.host.Tool(call.Name)
+	config := a.servers.config
+	approves := func(s *Server) bool { return s.Approves(tool.Tool.Name) }
+	switch {
+	case config.builtIn || a.settings.approve == "always":
+		return Decision{}
+	case a.settings.approve == "never":
+		return Decision{Refuse, "the user allows no calls"}
+	case config.has(tool.Server, approves):
+		return Decision{}
+	case !a.terminal.Interactive():
+		a.showWhy.Do(func() {
+			a.output.screen.Show(Look{}, "calls are refused, as without a terminal there is "+
+				"no user to ask; MCP_APPROVE=always allows them")
+		})
+		return Decision{Refuse, "there is no user to allow it"}
+	}
+	return a.terminal.Approve(ctx, tool.Server, tool.Tool.Name, call)
+}

@@ -1,0 +1,321 @@
+// main_catalog.go - what the servers have: tools, prompts and resources, by their names.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// catalog reads what the servers of a run have, for commands and for the chat.
+type catalog struct {
+	output  *output
+	config  *configuration
+	servers *servers
+}
+
+// entry is something that a server has: a tool, a prompt, a resource or a template of resources.
+type entry struct {
+	server string
+	name   string // the server's own: other servers may have something of this name, too
+	detail string // stands after the name in a list
+	about  string // a description, of which a list has the first line
+	value  any    // a listedTool, Prompt, Resource or ResourceTemplate
+}
+
+// MarshalJSON puts the server before the members of the value.
+func (e entry) MarshalJSON() ([]byte, error) {
+	value, err := PlainJSON(e.value)
+	if err != nil {
+		return nil, err
+	}
+	server := appendString([]byte(`{"server":`), e.server)
+	return joinMembers(server, value[1:]), nil
+}
+
+// listedTool is a tool as tools -json prints it.
+type listedTool struct {
+	Function string `json:"function"`           // the model's name for it
+	Excluded bool   `json:"excluded,omitempty"` // the model is not offered it
+	Tool
+}
+
+// shown is the name of an entry for a user: with its server if there are several.
+func (c *catalog) shown(e entry) string {
+	if c.config.hasSeveral() {
+		return e.server + ":" + e.name
+	}
+	return e.name
+}
+
+// entries asks the servers of these names, or all if there are none, at once for their tools,
+// prompts or resources. One that fails is reported, and the others go on; it is an error if none
+// succeeds.
+func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]entry, error) {
+	if err := c.servers.start(ctx, names...); err != nil {
+		return nil, err
+	}
+	status := c.servers.host.Status(names...)
+	lists := make([][]entry, len(status))
+	var work sync.WaitGroup
+	for i := range status {
+		s := &status[i]
+		canAnswer := s.Err == nil || isStarting(*s) || s.Running && s.Err != ErrWaiting
+		if canAnswer {
+			work.Go(func() { lists[i], s.Err = c.entriesOf(ctx, kind, s.Name) })
+		}
+	}
+	work.Wait()
+	failed := slices.DeleteFunc(status, func(s HostStatus) bool { return s.Err == nil })
+	if len(failed) == len(lists) {
+		text := c.servers.reason(failed[0])
+		if len(failed) > 1 {
+			text = "server " + failed[0].Name + ": " + text
+		}
+		return nil, errors.New(text)
+	}
+	for _, s := range failed {
+		isStateOfServer := !s.Running || kind == "tools"
+		if isStateOfServer {
+			c.servers.tell([]HostStatus{s})
+		} else {
+			c.output.warn("server %s: %s", s.Name, c.servers.reason(s))
+		}
+	}
+	return slices.Concat(lists...), nil
+}
+
+// entriesOf asks one server. A list must not keep the others for as long as a call may take; the
+// host itself bounds the list of tools.
+func (c *catalog) entriesOf(ctx context.Context, kind, server string) ([]entry, error) {
+	client, err := c.servers.host.Client(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	limit := cmp.Or(c.servers.settings.startTimeout, 30*time.Second)
+	soon, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
+	defer cancel()
+	switch kind {
+	case "tools":
+		return c.toolsOf(ctx, server)
+	case "prompts":
+		return promptsOf(soon, client, server)
+	default:
+		return resourcesOf(soon, client, server)
+	}
+}
+
+func (c *catalog) toolsOf(ctx context.Context, server string) ([]entry, error) {
+	var tools []HostTool
+	err := c.servers.withLogins(ctx, func() (err error) {
+		tools, err = c.servers.host.Tools(ctx, server)
+		return err
+	})
+	var entries []entry
+	for _, t := range tools {
+		entries = append(entries, c.toolEntry(&t))
+	}
+	return entries, err
+}
+
+// toolEntry describes a tool by its arguments. Those that are optional have a question mark.
+func (c *catalog) toolEntry(t *HostTool) entry {
+	isHidden := func(s *Server) bool { return !s.Allows(t.Tool.Name) }
+	isExcluded := t.Unfit != nil || t.Tool.TaskOnly() || c.config.has(t.Server, isHidden)
+	schema := ToolSchema(&t.Tool)
+	names := schema.Names()
+	for i := len(schema.Required); i < len(names); i++ {
+		names[i] += "?"
+	}
+	detail := "(" + strings.Join(names, ", ") + ")"
+	if isExcluded {
+		detail += " [not for the model]"
+	}
+	return entry{
+		server: t.Server,
+		name:   t.Tool.Name,
+		detail: detail,
+		about:  cmp.Or(t.Tool.Description, t.Tool.Title),
+		value:  listedTool{t.Function, isExcluded, t.Tool},
+	}
+}
+
+func promptsOf(ctx context.Context, client *Client, server string) ([]entry, error) {
+	prompts, err := client.ListPrompts(ctx)
+	var entries []entry
+	for _, p := range prompts {
+		var names []string
+		for _, a := range p.Arguments {
+			name := a.Name
+			if !a.Required {
+				name += "?"
+			}
+			names = append(names, name)
+		}
+		detail := inBrackets(strings.Join(names, ", "))
+		about := cmp.Or(p.Description, p.Title)
+		entries = append(entries, entry{server, p.Name, detail, about, p})
+	}
+	return entries, unlessUnknown(err)
+}
+
+func resourcesOf(ctx context.Context, client *Client, server string) ([]entry, error) {
+	var entries []entry
+	resources, err := client.ListResources(ctx)
+	for _, r := range resources {
+		about := cmp.Or(r.Description, r.Title, r.Name)
+		entries = append(entries, entry{server, r.URI, inBrackets(r.MIMEType), about, r})
+	}
+	templates, templatesErr := client.ListResourceTemplates(ctx)
+	for _, t := range templates {
+		about := cmp.Or(t.Description, t.Title, t.Name)
+		entries = append(entries, entry{server, t.URITemplate, inBrackets(t.MIMEType), about, t})
+	}
+	if err := unlessUnknown(err); err != nil {
+		return entries, err
+	}
+	return entries, unlessUnknown(templatesErr)
+}
+
+// inBrackets returns what stands after a name in a list.
+func inBrackets(text string) string {
+	if text == "" {
+		return ""
+	}
+	return " (" + text + ")"
+}
+
+// unlessUnknown drops the error of a server that does not know the method of a list.
+func unlessUnknown(err error) error {
+	var refusal *Error
+	if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
+		return nil
+	}
+	return err
+}
+
+// find finds a tool, prompt or resource: by SERVER:NAME, or by its own name if no other server has
+// that, or a tool by the name of its function. Only the servers that can have it are asked.
+func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
+	var asked []string // all if there are none
+	server, _ := c.config.split(name)
+	switch {
+	case kind == "resource":
+		// A URI may begin with a scheme that is also the name of a server.
+	case server != "":
+		asked = []string{server}
+	case kind == "tool":
+		asked = c.servers.host.Owner(name)
+	}
+	all, err := c.entries(ctx, kind+"s", asked)
+	if err != nil {
+		return entry{}, err
+	}
+	var own, full, shown []string
+	for _, e := range all {
+		own = append(own, e.name)
+		full = append(full, e.server+":"+e.name)
+		shown = append(shown, c.shown(e))
+		tool, isTool := e.value.(listedTool)
+		if isTool && tool.Function == name {
+			return e, nil
+		}
+	}
+	i, err := Resolve(kind, name, own, full)
+	if err == nil {
+		return all[i], nil
+	}
+	if len(all) > 0 && !slices.Contains(own, name) {
+		err = fmt.Errorf("%w; there are: %s", err, strings.Join(shown, ", "))
+	}
+	return entry{}, &exitError{exitUsage, err}
+}
+
+// readResource reads a resource, which is named by SERVER:URI, or by its URI alone if only one
+// server lists it. Its contents are those of a tool's result.
+func (c *catalog) readResource(ctx context.Context, name string) (*ToolResult, error) {
+	server, uri, err := c.resourceNamed(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.servers.start(ctx, server); err != nil {
+		return nil, err
+	}
+	client, err := c.servers.host.Client(ctx, server)
+	if err != nil {
+		return nil, err
+	}
+	contents, err := client.ReadResource(ctx, uri)
+	if err != nil {
+		return nil, &exitError{exitTool, c.servers.explain(err)}
+	}
+	result := new(ToolResult)
+	for i := range contents {
+		block := ContentBlock{Type: "resource", Resource: &contents[i]}
+		result.Content = append(result.Content, block)
+	}
+	return result, nil
+}
+
+// resourceNamed returns the server and the URI of a resource.
+func (c *catalog) resourceNamed(ctx context.Context, name string) (server, uri string, err error) {
+	server, uri = c.config.split(name)
+	// Where the rest is no URI, the "server" is the scheme of one.
+	isFullName := server != "" && uriScheme.MatchString(uri)
+	if isFullName {
+		return server, uri, nil
+	}
+	if !c.config.hasSeveral() {
+		return c.config.servers[0].Name, name, nil
+	}
+	e, err := c.find(ctx, "resource", name)
+	if err != nil {
+		return "", "", err
+	}
+	return e.server, e.name, nil
+}
+
+// getPrompt fills in a prompt with KEY=VALUE words. The first word names it: by SERVER:NAME, or by
+// its name alone if only one server has that.
+func (c *catalog) getPrompt(ctx context.Context, words []string) (*PromptResult, error) {
+	arguments, err := pairs(words[1:])
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.find(ctx, "prompt", words[0])
+	if err != nil {
+		return nil, err
+	}
+	client, err := c.servers.host.Client(ctx, e.server)
+	if err != nil {
+		return nil, err
+	}
+	result, err := client.GetPrompt(ctx, e.name, arguments)
+	if err != nil {
+		return nil, &exitError{exitTool, c.servers.explain(err)}
+	}
+	return result, nil
+}
+
+// pairs reads KEY=VALUE words.
+func pairs(words []string) (map[string]string, error) {
+	values := make(map[string]string)
+	for _, word := range words {
+		key, value, isPair := strings.Cut(word, "=")
+		if _, isGiven := values[key]; isGiven {
+			return nil, usageError("%s is given twice", key)
+		}
+		if !isPair || key == "" {
+			return nil, usageError("%q is not of the form KEY=VALUE", word)
+		}
+		values[key] = value
+	}
+	return values, nil
+}

@@ -1,0 +1,286 @@
+// main_chat_commands.go - the commands of a chat, which begin with a slash.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+)
+
+// chatCommand is a command after a slash.
+type chatCommand struct {
+	name, args, what string
+	run              func(ctx context.Context, args string) error
+}
+
+// commands are all commands, as /help lists them.
+func (c *chat) commands() []chatCommand {
+	quit := func(context.Context, string) error { return errQuit }
+	return []chatCommand{
+		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; or show a tool",
+			c.tools},
+		{"servers", "[SERVER]", "show how the servers are", c.showServers},
+		{"reconnect", "[SERVER]", "start a server again, or those that are not running",
+			c.reconnect},
+		{"show", "[N]", "show all of a result that was cut, or of the last one", c.show},
+		{"resource", "[[SERVER:]URI]", "add a resource to the next question, or list them",
+			c.resource},
+		{"prompt", "[NAME KEY=VALUE ...]", "ask with a prompt of a server, or list them", c.prompt},
+		{"model", "[NAME]", "show the model, or choose another", c.chooseModel},
+		{"usage", "", "show the tokens used so far", c.showUsage},
+		{"compact", "", "put a summary in place of the older half of the conversation", c.compact},
+		{"clear", "", "begin a new conversation", c.clear},
+		{"save", "FILE", "write the conversation to a file", c.save},
+		{"load", "FILE", "continue the conversation in a file", c.load},
+		{"help", "", "show this", c.help},
+		{"quit", "", "end the chat, as Ctrl-D does", quit},
+	}
+}
+
+func (c *chat) help(context.Context, string) error {
+	for _, command := range c.commands() {
+		format := "%-28s\t%s"
+		if c.output.screen.Columns() < 64 {
+			format = "%s\n    %s"
+		}
+		usage := "/" + command.name + " " + command.args
+		c.output.screen.Show(Look{}, fmt.Sprintf(format, usage, command.what))
+	}
+	c.output.say("%s", "\n@SERVER:URI in a question adds a resource to it. A backslash at the end "+
+		"of a line and Alt-Enter begin a new one. Tab completes commands and resources, Up and "+
+		"Down show what was said before. A question that begins with a slash needs a space "+
+		"before it.\nCtrl-C cancels what is running and keeps the conversation; twice, it ends "+
+		"the chat.")
+	return nil
+}
+
+// complete returns what the last word of a text may become: a command, or @SERVER:URI of what the
+// servers list within a second.
+func (c *chat) complete(ctx context.Context, text string) []string {
+	word := text[strings.LastIndexAny(text, " \t\n")+1:]
+	var words []string
+	if word == text {
+		for _, command := range c.commands() {
+			words = append(words, "/"+command.name)
+		}
+	}
+	if strings.HasPrefix(word, "@") {
+		words = append(words, c.mentions(ctx)...)
+	}
+	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, word) })
+}
+
+// mentions returns all resources as a question can name them. A template, which has braces, is not
+// the URI of a resource.
+func (c *chat) mentions(ctx context.Context) []string {
+	soon, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
+	var all []string
+	for _, s := range c.servers.host.Status() {
+		if s.Err != nil {
+			continue
+		}
+		resources, _ := c.catalog.entriesOf(soon, "resources", s.Name)
+		for _, r := range resources {
+			text := "@" + s.Name + ":" + r.name
+			if mention.FindString(text) == text && !strings.Contains(text, "{") {
+				all = append(all, text)
+			}
+		}
+	}
+	return all
+}
+
+func (c *chat) tools(ctx context.Context, args string) error {
+	return c.catalog.list(ctx, "tools", strings.Fields(args)...)
+}
+
+func (c *chat) showServers(ctx context.Context, args string) error {
+	return c.catalog.listServers(ctx, strings.Fields(args)...)
+}
+
+func (c *chat) show(ctx context.Context, number string) error {
+	return c.terminal.PageKept(ctx, number)
+}
+
+// reconnect starts servers again: that of this name, or else those that are not running. It waits a
+// moment for them: a start that takes longer goes on beside the chat, and the list says so.
+func (c *chat) reconnect(ctx context.Context, name string) error {
+	var names []string
+	for _, s := range c.servers.host.Status() {
+		isDown := s.Err != nil && !isStarting(s)
+		if s.Name == name || name == "" && isDown {
+			names = append(names, s.Name)
+		}
+	}
+	if names == nil {
+		all := strings.Join(ServerNames(c.servers.config.servers), ", ")
+		return fmt.Errorf("nothing is to be started again: /reconnect takes the name of a server, "+
+			"one of %s, or starts those that are not running", all)
+	}
+	soon, cancel := context.WithTimeout(ctx, glance)
+	defer cancel()
+	for _, name := range names {
+		isAsking := c.servers.logins.askAgain(name)
+		if !isAsking {
+			_ = c.servers.host.Restart(soon, name)
+		}
+	}
+	return c.catalog.listServers(ctx, names...)
+}
+
+func (c *chat) resource(ctx context.Context, name string) error {
+	if name == "" {
+		return c.catalog.list(ctx, "resources")
+	}
+	return c.attach(ctx, name)
+}
+
+// prompt asks with a prompt of a server. Several messages become one question, each with its role.
+func (c *chat) prompt(ctx context.Context, text string) error {
+	words, err := SplitWords(text)
+	if err != nil {
+		return err
+	}
+	if len(words) == 0 {
+		return c.catalog.list(ctx, "prompts")
+	}
+	result, err := c.catalog.getPrompt(ctx, words)
+	if err != nil {
+		return err
+	}
+	var messages []string
+	images := c.attached.images
+	for _, m := range result.Messages {
+		var message string
+		content := &ToolResult{Content: []ContentBlock{m.Content}}
+		message, images = ModelContent(content, images)
+		if len(result.Messages) > 1 {
+			message = m.Role + ": " + message
+		}
+		c.output.screen.Preview(Look{Style: Faint}, words[0], message)
+		messages = append(messages, message)
+	}
+	c.output.screen.Show(Look{}, "")
+	return c.send(ctx, strings.Join(messages, "\n\n"), images)
+}
+
+// chooseModel chooses a model that the API has, or lists them.
+func (c *chat) chooseModel(ctx context.Context, name string) error {
+	before := c.model.name()
+	c.model.choose(cmp.Or(name, before))
+	model := c.model.current()
+	if model.Model == offline {
+		c.output.say("%s, the built-in stand-in: another model needs MISTRAL_API_KEY, or "+
+			"MISTRAL_BASE_URL; %sNAME needs neither", offline, ollama)
+		return nil
+	}
+	endpoint, err := model.Endpoint()
+	if err != nil {
+		return err
+	}
+	// The list is read again, as the user may have added a model to it.
+	models, err := ListModels(ctx, model)
+	if err == nil {
+		c.model.lists.Store(model.BaseURL, models)
+	}
+	_, isKnown := FindModel(models, model.Model)
+	if name != "" && !isKnown && len(models) > 0 {
+		c.model.choose(before)
+		return fmt.Errorf("%s has no model %s; /model lists them", endpoint.Host, model.Model)
+	}
+	c.output.say("%s at %s", model.Model, endpoint.Host)
+	if err != nil {
+		c.output.say("(%v)", err)
+	}
+	if name == "" {
+		c.listModels(models)
+	}
+	return nil
+}
+
+// listModels shows each model once: Mistral lists one under each of its names.
+func (c *chat) listModels(models []ModelInfo) {
+	var listed []ModelInfo
+	for _, m := range models {
+		_, isListed := FindModel(listed, m.ID)
+		if isListed || m.Hidden {
+			continue
+		}
+		listed = append(listed, m)
+		about := slices.Clone(m.Aliases)
+		if m.Context > 0 {
+			about = append(about, Plural(m.Context, "token"))
+		}
+		if m.Vision {
+			about = append(about, "takes images")
+		}
+		line := fmt.Sprintf("  %s  %s", m.ID, strings.Join(about, ", "))
+		c.output.screen.Show(Look{}, line)
+	}
+}
+
+func (c *chat) showUsage(context.Context, string) error {
+	c.output.say("last question: %s\nall questions: %s\nthe conversation: %s",
+		tokenCount(c.agent.Usage),
+		tokenCount(c.kept.session.Usage),
+		Plural(len(c.agent.History), "message"))
+	return nil
+}
+
+func (c *chat) clear(context.Context, string) error {
+	c.agent.History, c.kept.session.History = nil, nil
+	c.attached = attachments{}
+	if c.kept.path == "" {
+		c.output.say("(a new conversation)")
+	} else {
+		c.output.say("(a new conversation; its first answer replaces the one in %s)", c.kept.path)
+	}
+	return nil
+}
+
+// save writes the conversation to a file, which another program may have open as its session. The
+// file of -session is locked by this program already.
+func (c *chat) save(ctx context.Context, path string) error {
+	own, _ := os.Stat(c.kept.path)
+	file, _ := os.Stat(path)
+	if path != c.kept.path && !os.SameFile(file, own) {
+		soon, cancel := context.WithTimeout(ctx, moment)
+		defer cancel()
+		release, err := LockSession(soon, path)
+		if errors.Is(err, ErrSessionBusy) {
+			return err
+		}
+		// Where a file cannot be locked, it is written without.
+		if err == nil {
+			defer release()
+		}
+	}
+	if err := SaveSession(path, c.kept.session); err != nil {
+		return err
+	}
+	c.output.say("(%s in %s)", Plural(len(c.kept.session.History), "message"), path)
+	return nil
+}
+
+// load continues the conversation of a file. With -session this is an error: the next answer would
+// write the other conversation over the one in the file of -session.
+func (c *chat) load(_ context.Context, path string) error {
+	if c.kept.path != "" {
+		return fmt.Errorf("what follows would replace the conversation in %s: "+
+			"leave this chat, and run: mcpagent -session %s", c.kept.path, word(path))
+	}
+	session, err := LoadSession(path)
+	if err != nil {
+		return err
+	}
+	c.kept.session, c.agent.History = session, session.History
+	c.output.say("(%s from %s)", Plural(len(session.History), "message"), path)
+	return nil
+}

@@ -1,0 +1,227 @@
+// main_configuration.go - which servers a run has.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// configuration says which servers a run has: that of MCP_SERVER, or those of a file, or this
+// program itself, which searches its own documentation. It is read once, and not changed later.
+type configuration struct {
+	settings *serverSettings
+	output   *output
+	terminal *Terminal // asks whether a folder is trusted, and for the inputs of servers
+
+	only     string // the command line, or the URL, of the only server; "" for others
+	servers  []Server
+	oauth    map[string]*OAuthConfig // by the server's name
+	disabled []string                // names of servers
+	builtIn  bool                    // the only server is this program
+}
+
+// read reads which servers to use.
+func (c *configuration) read(ctx context.Context) error {
+	if c.settings.only != "" {
+		return c.readOnly(c.settings.only)
+	}
+	file := c.settings.config
+	if file == "" {
+		file = defaultConfig()
+	}
+	if file != "" {
+		return c.readFile(ctx, file)
+	}
+	self, err := os.Executable()
+	c.builtIn = true
+	c.servers = []Server{{Name: "library", Command: Command{Path: self, Args: []string{"serve"}}}}
+	return err
+}
+
+// readFile reads a file of servers. The file is parsed twice. The first time tells which servers
+// there are, which is what the user may have to allow, and which inputs they need. The second time
+// has the values of the inputs.
+func (c *configuration) readFile(ctx context.Context, file string) error {
+	secrets := c.output.screen.Secrets
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("MCP_CONFIG: %w", err)
+	}
+	values := newVariables()
+	lookup := func(name string) (value string, ok bool) {
+		value, ok = values.lookup(name)
+		secrets.AddVariable(name, value)
+		return value, ok
+	}
+	// What the file itself calls a secret is not hidden from the question of trust: so a command
+	// could be hidden.
+	config, err := ParseConfig(text, lookup, new(Secrets))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if c.settings.config == "" && filepath.Dir(file) == "." {
+		folder := folderTrust{c.settings, c.output, c.terminal}
+		if err := folder.check(ctx, file, text, config); err != nil {
+			return err
+		}
+		names := strings.Join(ServerNames(config.Servers), ", ")
+		c.output.note("the servers of %s: %s", file, names)
+	}
+	if c.terminal.Interactive() {
+		if err := c.askInputs(ctx, config.Inputs, values); err != nil {
+			return err
+		}
+	}
+	config, _ = ParseConfig(text, lookup, secrets)
+	for _, warning := range config.Warnings {
+		c.output.note("%s: %s", file, warning)
+	}
+	c.servers, c.oauth, c.disabled = config.Servers, config.OAuth, config.Disabled
+	if len(c.servers) == 0 {
+		return fmt.Errorf("%s has no servers, or none that is enabled", file)
+	}
+	return nil
+}
+
+// variables are those that a file of servers may name, by their names: the environment's, and what
+// VS Code calls workspaceFolder, userHome and input:ID.
+type variables map[string]string
+
+func newVariables() variables {
+	folder, _ := os.Getwd()
+	home, _ := os.UserHomeDir()
+	return variables{"workspaceFolder": folder, "userHome": home}
+}
+
+func (v variables) lookup(name string) (value string, ok bool) {
+	if value, ok := v[name]; ok {
+		return value, true
+	}
+	return os.LookupEnv(name)
+}
+
+// askInputs asks the user for what servers need, once each. What is not chosen from a list may be
+// secret. If the user ends the questions, the servers whose inputs are missing say so when they are
+// started.
+func (c *configuration) askInputs(ctx context.Context, inputs []Input, values variables) error {
+	for _, in := range inputs {
+		if _, isAnswered := values["input:"+in.ID]; isAnswered {
+			continue
+		}
+		f := &Field{Name: in.ID, Title: in.Description, Type: "string", Default: in.Default}
+		for _, option := range in.Options {
+			f.Options = append(f.Options, Option{Value: option})
+		}
+		value, err := c.terminal.Input(ctx, f, in.Password)
+		if err != nil {
+			return context.Cause(ctx)
+		}
+		text, _ := value.(string)
+		values["input:"+in.ID] = text
+		if in.Password {
+			c.output.screen.Secrets.AddHeader("password", text)
+		} else if in.Options == nil {
+			c.output.screen.Secrets.AddHeader(in.ID, text)
+		}
+	}
+	return nil
+}
+
+// defaultConfig returns the file of this folder, or else of the user, or "". A file that cannot be
+// read is returned, too: its reader says why.
+func defaultConfig() string {
+	home, _ := os.UserHomeDir()
+	files := []string{".mcp.json"}
+	for _, name := range []string{".mcp.json", ".mcphost.json", ".mcphost.yml", ".mcphost.yaml"} {
+		files = append(files, filepath.Join(home, name))
+	}
+	for _, file := range files {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			return file
+		}
+	}
+	return ""
+}
+
+var uriScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
+
+// readOnly reads the only server, by its URL, or by its command line.
+func (c *configuration) readOnly(text string) error {
+	c.only = text
+	secrets := c.output.screen.Secrets
+	address := strings.TrimSpace(text)
+	scheme := uriScheme.FindString(address)
+	if scheme != "" && strings.HasPrefix(address, scheme+"//") {
+		u, err := ParseServerURL(address, secrets)
+		if err != nil {
+			return usageError("MCP_SERVER: %w", err)
+		}
+		c.servers = []Server{{Name: u.Hostname(), URL: address, Header: c.settings.headers}}
+		return nil
+	}
+	command, err := ParseCommand(text)
+	if err != nil {
+		return usageError("MCP_SERVER: %w", err)
+	}
+	for _, variable := range command.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		secrets.AddVariable(name, value)
+	}
+	secrets.AddArguments(command.Args)
+	name, _, _ := strings.Cut(filepath.Base(command.Path), " ")
+	c.servers = []Server{{Name: name, Command: command}}
+	return nil
+}
+
+// checkNames reports which of these names is not that of a server.
+func (c *configuration) checkNames(names ...string) error {
+	known := ServerNames(c.servers)
+	for _, name := range names {
+		if slices.Contains(c.disabled, name) {
+			return usageError("the server %q is disabled in the configuration", name)
+		}
+		if !slices.Contains(known, name) {
+			return usageError("there is no server %q; the servers are: %s",
+				name, strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// hasSeveral reports whether a server needs a name for the user to know it from others.
+func (c *configuration) hasSeveral() bool { return len(c.servers) > 1 }
+
+// title names a server in a sentence.
+func (c *configuration) title(s *Server) string {
+	if c.hasSeveral() {
+		return "the server " + s.Name
+	}
+	return "the server"
+}
+
+// split splits a name of the form SERVER:NAME. The server is "" if the name does not begin with
+// one. Where several servers fit, as "a" and "a:b" do, it is the one with the longest name.
+func (c *configuration) split(name string) (server, rest string) {
+	rest = name
+	for _, s := range c.servers {
+		after, ok := strings.CutPrefix(name, s.Name+":")
+		if ok && len(after) < len(rest) {
+			server, rest = s.Name, after
+		}
+	}
+	return server, rest
+}
+
+// has reports whether any server of this name fits.
+func (c *configuration) has(name string, fits func(s *Server) bool) bool {
+	return slices.ContainsFunc(c.servers, func(s Server) bool { return s.Name == name && fits(&s) })
+}

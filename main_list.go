@@ -1,0 +1,140 @@
+// main_list.go - the lists of what the servers have, and of the servers.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+)
+
+// list lists the tools, prompts or resources of servers, or shows all there is to know of one tool.
+func (c *catalog) list(ctx context.Context, kind string, names ...string) error {
+	isServer := func(name string) bool {
+		return slices.Contains(ServerNames(c.config.servers), name)
+	}
+	if kind == "tools" && len(names) == 1 && !isServer(names[0]) {
+		return c.showTool(ctx, names[0])
+	}
+	all, err := c.entries(ctx, kind, names)
+	if err != nil {
+		return err
+	}
+	if c.output.settings.json {
+		return c.output.printJSON(listsOf(kind, all))
+	}
+	if len(all) == 0 {
+		c.output.note("there are no %s", kind)
+	}
+	text := ""
+	for i, e := range all {
+		if i > 0 && e.server != all[i-1].server {
+			text += "\n"
+		}
+		about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
+		text += c.shown(e) + e.detail + "\n" + Indent(about, "    ")
+	}
+	return c.output.screen.Print(Look{}, text)
+}
+
+// listsOf is the JSON of a list, which is never null. Templates of resources have a list of their
+// own.
+func listsOf(kind string, all []entry) any {
+	entries, templates := []entry{}, []entry{}
+	for _, e := range all {
+		if _, isTemplate := e.value.(ResourceTemplate); isTemplate {
+			templates = append(templates, e)
+		} else {
+			entries = append(entries, e)
+		}
+	}
+	if kind != "resources" {
+		return entries
+	}
+	return map[string]any{"resources": entries, "resourceTemplates": templates}
+}
+
+// showTool shows a tool with all that it takes.
+func (c *catalog) showTool(ctx context.Context, name string) error {
+	e, err := c.find(ctx, "tool", name)
+	if err != nil {
+		return err
+	}
+	if c.output.settings.json {
+		return c.output.printJSON(e)
+	}
+	tool := e.value.(listedTool)
+	text := c.shown(e) + e.detail + "\n" + Indent(e.about, "    ")
+	text += ToolSchema(&tool.Tool).Describe("  ")
+	return c.output.screen.Print(Look{}, text)
+}
+
+// listedServer is a server as servers -json prints it.
+type listedServer struct {
+	Name    string `json:"name"`
+	Running bool   `json:"running"`
+	Start   string `json:"start"` // its URL or its command line; "" if it is not known
+	State   string `json:"state"`
+}
+
+// listServers shows how the servers are. A chat does not wait for those that need long. Elsewhere
+// it is an error if none is running.
+func (c *catalog) listServers(ctx context.Context, names ...string) error {
+	if err := c.config.checkNames(names...); err != nil {
+		return err
+	}
+	limit := time.Hour
+	if c.servers.besideChat {
+		limit = glance
+	}
+	soon, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	// The status has the errors.
+	_ = c.servers.withLogins(soon, func() error {
+		_, err := c.servers.host.Tools(soon, names...)
+		return err
+	})
+	list := c.listedServers(names)
+	text, isAnyRunning := "", false
+	for _, s := range list {
+		text += Clip(s.Name+": "+s.State, maxShown) + "\n" + Indent(s.Start, "    ")
+		isAnyRunning = isAnyRunning || s.Running
+	}
+	if c.servers.besideChat {
+		c.output.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
+		return nil
+	}
+	if err := c.output.give(nil, text, list); err != nil {
+		return err
+	}
+	if !isAnyRunning {
+		return exitWith(exitStart, "no server is running")
+	}
+	return nil
+}
+
+// listedServers returns the servers of these names, or all with those that are disabled. The list is
+// never nil, which JSON would have as null.
+func (c *catalog) listedServers(names []string) []listedServer {
+	list := []listedServer{}
+	for i, state := range c.servers.host.Status() {
+		if len(names) > 0 && !slices.Contains(names, state.Name) {
+			continue
+		}
+		server := &c.config.servers[i]
+		start := ""
+		if server.Err == nil {
+			start = startLine(server)
+		}
+		text := c.servers.describe(state)
+		list = append(list, listedServer{state.Name, state.Running, start, text})
+	}
+	if len(names) == 0 {
+		for _, name := range c.config.disabled {
+			list = append(list, listedServer{Name: name, State: "disabled"})
+		}
+	}
+	return list
+}

@@ -1,0 +1,48 @@
+// main_log.go - the files with what servers write to stderr.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+)
+
+// maxLog bounds a server's log, in bytes: a full one begins anew.
+const maxLog = 5 << 20
+
+// serverLog is the file with what a server writes to stderr, after that of earlier runs, whose
+// servers may still be running. The goroutine that drains stderr writes it; any may read written.
+type serverLog struct {
+	file    *os.File
+	written atomic.Int64 // bytes, in this run
+}
+
+// openServerLog opens a log, which only its owner can read, and the folder for it.
+func openServerLog(path string) (*serverLog, error) {
+	_ = os.MkdirAll(filepath.Dir(path), 0o700)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return &serverLog{file: file}, nil
+}
+
+// Write writes what the server wrote, and before the first of it a line with the process.
+func (l *serverLog) Write(text []byte) (int, error) {
+	n := int64(len(text))
+	isFirst := l.written.Add(n) == n
+	if isFirst {
+		began := time.Now().Format(time.RFC3339)
+		text = append(fmt.Appendf(nil, "--- %s, process %d\n", began, os.Getpid()), text...)
+	}
+	info, err := l.file.Stat()
+	if err == nil && info.Size()+int64(len(text)) > maxLog {
+		// On Windows a file that is opened for appending cannot truncate itself.
+		_ = os.Truncate(l.file.Name(), 0)
+	}
+	return l.file.Write(text)
+}

@@ -1,0 +1,200 @@
+// main_output.go - what a run gives: results on stdout or in files, and notes on stderr.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// The exit statuses.
+const (
+	exitStart       = 1
+	exitUsage       = 2
+	exitTool        = 3
+	exitModel       = 4
+	exitInterrupted = 130
+)
+
+// exitError is an error with the status that the program ends with.
+type exitError struct {
+	status int
+	error
+}
+
+func (e *exitError) Unwrap() error { return e.error }
+
+func exitWith(status int, format string, args ...any) error {
+	return &exitError{status, fmt.Errorf(format, args...)}
+}
+
+func usageError(format string, args ...any) error {
+	return exitWith(exitUsage, format+" (see: mcpagent help)", args...)
+}
+
+// maxShown bounds an error or a note of the program, in columns: it may hold the text of a server.
+const maxShown = 2000
+
+// output is where the results and the messages of a run go. The Screen takes the secrets out of all
+// that is shown or printed. A result in a file of -o is as the server gave it.
+type output struct {
+	settings    *outputSettings
+	screen      *Screen
+	files       resultFiles
+	printedJSON bool    // there is JSON on stdout, so an error needs none
+	report      *report // of the question, which -json prints with an error; nil if there was none
+}
+
+// note tells the user something in passing.
+func (o *output) note(format string, args ...any) {
+	if !o.settings.quiet {
+		o.warn(format, args...)
+	}
+}
+
+// warn tells the user something that they need to know also with -q.
+func (o *output) warn(format string, args ...any) {
+	o.screen.Show(Look{Max: maxShown}, fmt.Sprintf(format, args...))
+}
+
+// say shows what the program itself says in a chat, such as the answer to a command.
+func (o *output) say(format string, args ...any) {
+	o.screen.Show(Look{Style: Faint}, fmt.Sprintf(format, args...))
+}
+
+// print writes a text to stdout as it is.
+func (o *output) print(text string) error { return o.screen.Print(Look{Exact: true}, text) }
+
+// printJSON writes a value to stdout.
+func (o *output) printJSON(v any) error {
+	o.printedJSON = true
+	text, err := PlainJSON(v)
+	if err != nil {
+		return err
+	}
+	var lines bytes.Buffer
+	_ = json.Indent(&lines, text, "", "  ")
+	return o.screen.PrintJSON(lines.String() + "\n")
+}
+
+// give prints what a command gives: a text, or with -json the value. With -o, the images and other
+// bytes of a result go to files, or else its text does. The result is nil where there are no bytes.
+func (o *output) give(r *ToolResult, text string, value any) error {
+	if o.settings.file != "" && !r.IsError {
+		lines := ResultFiles(r, o.saveFile)
+		for _, line := range lines {
+			o.note("%s", line)
+		}
+		hasFiles := len(lines) > 0
+		if !hasFiles {
+			_, _ = o.saveFile([]byte(text), "")
+		}
+		if o.files.failed != nil {
+			return o.files.failed
+		}
+		if !hasFiles || o.settings.file == "-" {
+			text = ""
+		}
+	}
+	if o.settings.json {
+		return o.printJSON(value)
+	}
+	return o.print(text)
+}
+
+// resultFiles counts the files of -o.
+type resultFiles struct {
+	count  int   // with those that could not be written
+	failed error // why the first of those could not be written
+}
+
+// saveFile writes data to the file of -o, and what comes later to other files beside it, with
+// numbers. It returns the name of the file.
+func (o *output) saveFile(data []byte, _ string) (path string, err error) {
+	o.files.count++
+	path = o.settings.file
+	if path == "-" {
+		path = "stdout"
+		err = o.print(string(data))
+	} else {
+		if o.files.count > 1 {
+			ending := filepath.Ext(path)
+			path = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ending), o.files.count, ending)
+		}
+		err = os.WriteFile(path, data, 0o666)
+	}
+	if o.files.failed == nil {
+		o.files.failed = err
+	}
+	return path, err
+}
+
+// newView returns what shows an agent, or one call, at work with the tools of the host.
+func (o *output) newView(host *Host, maxResult int) *View {
+	v := &View{
+		Screen:    o.screen,
+		Quiet:     o.settings.quiet,
+		Raw:       o.settings.raw,
+		Save:      SaveFile,
+		MaxResult: maxResult,
+	}
+	switch {
+	case o.settings.file != "":
+		v.Save = o.saveFile
+	case o.settings.json || o.settings.quiet:
+		// Nothing shows the name of a file, so nobody would find it.
+		v.Save = nil
+	}
+	v.Name = func(function string) string {
+		t, err := host.Tool(function)
+		if err != nil {
+			return function
+		}
+		return t.Server + ":" + t.Tool.Name
+	}
+	return v
+}
+
+// failure is what -json prints of an error, with the report of the question if there was one.
+type failure struct {
+	Error string `json:"error"`
+	*report
+}
+
+// end shows the error that a run has ended with, and returns the exit status.
+func (o *output) end(err error, interrupted bool) (status int) {
+	if err == nil {
+		return 0
+	}
+	status = exitStart
+	var e *exitError
+	if errors.As(err, &e) {
+		status = e.status
+	}
+	if interrupted {
+		status, err = exitInterrupted, errors.New("interrupted")
+	}
+	if isClosedStdout(err) {
+		return 0
+	}
+	if o.settings.json && !o.printedJSON {
+		_ = o.printJSON(failure{err.Error(), o.report})
+	}
+	o.warn("mcpagent: %s", err)
+	return status
+}
+
+// isClosedStdout reports whether the reader of stdout has closed it, as head does when it has seen
+// enough. That is no failure.
+func isClosedStdout(err error) bool {
+	var file *fs.PathError
+	return errors.Is(err, syscall.EPIPE) && errors.As(err, &file) && file.Path == os.Stdout.Name()
+}

@@ -1,0 +1,237 @@
+// main_servers.go - the servers of a run: how each is started, and waited for.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// servers are the servers of a run. open makes their host, which starts each server when it is
+// needed; the function that it returns ends them all.
+type servers struct {
+	settings  *serverSettings
+	output    *output
+	config    *configuration
+	requests  *serverRequests // answers what servers ask of the user and of the model
+	processes *processes      // gets each process that is started
+	logins    *logins
+	trace     *trace
+
+	host       *Host
+	logs       map[string]*serverLog // by the server's name
+	told       toldStates
+	besideChat bool // a chat goes on while a server starts, or waits for a login
+}
+
+const (
+	glance = time.Second            // how long the list of servers waits for them
+	moment = 100 * time.Millisecond // too short for a user to notice
+)
+
+// open reads which servers there are, and makes their host. It starts none of them.
+func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
+	if err := s.config.read(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.trace.open(s.settings.trace, s.config.hasSeveral()); err != nil {
+		return nil, err
+	}
+	s.logs = make(map[string]*serverLog)
+	for i := range s.config.servers {
+		s.prepare(&s.config.servers[i])
+	}
+	s.logins.add()
+	s.host = NewHost(s.config.servers, s.clientOptions)
+	return s.close, nil
+}
+
+func (s *servers) close() {
+	_ = s.host.Close()
+	s.logins.close()
+	for i := range s.config.servers {
+		// This writes the end of the last line, which was kept back.
+		if w, ok := s.config.servers[i].Command.Stderr.(io.Closer); ok {
+			_ = w.Close()
+		}
+	}
+	for _, log := range s.logs {
+		_ = log.file.Close()
+	}
+	s.trace.close()
+}
+
+// stayBeside says whether a chat goes on while a server starts, or waits for a login. It goes
+// before open.
+func (s *servers) stayBeside(isChat bool) {
+	s.besideChat, s.logins.besideChat = isChat, isChat
+}
+
+// prepare says how a server is started, and what becomes of its stderr.
+func (s *servers) prepare(server *Server) {
+	server.StartTimeout = cmp.Or(server.StartTimeout, s.settings.startTimeout)
+	server.OnSlowStart = func(limit time.Duration) {
+		s.output.note("server %s: it is still starting, and may be downloading: "+
+			"waiting up to %s (MCP_START_TIMEOUT)", server.Name, limit)
+	}
+	if server.URL != "" || server.Err != nil {
+		return
+	}
+	server.Command.Excerpt = StderrExcerpt
+	server.Start = func(ctx context.Context) (Transport, error) {
+		return s.startCommand(ctx, server)
+	}
+	folder := s.cacheFolder()
+	hash := commandHash(&server.Command)
+	if folder != "" {
+		server.NoProbe = filepath.Join(folder, "handshake-"+hash)
+	}
+	if s.trace.isOpen() {
+		server.Command.Stderr = s.trace.stderrOf(server)
+		return
+	}
+	if folder == "" {
+		return
+	}
+	// Escaped, the name fits every file system.
+	name := url.QueryEscape(server.Name)
+	if s.config.only != "" {
+		// Without a name of the user's, all servers that begin with python or npx would share a
+		// log.
+		name += "-" + hash[:8]
+	}
+	log, err := openServerLog(filepath.Join(folder, name+".log"))
+	if err == nil {
+		s.logs[server.Name] = log
+		server.Command.Stderr = s.output.screen.Secrets.Writer(log)
+	}
+}
+
+// cacheFolder returns where logs are kept, and which servers need no probe. It is "" on a machine
+// without a home. Nothing is kept of the server that is this program itself.
+func (s *servers) cacheFolder() string {
+	cache, err := os.UserCacheDir()
+	if err != nil || s.config.builtIn {
+		return ""
+	}
+	return filepath.Join(cache, "mcpagent")
+}
+
+// commandHash is a hash of a command, its arguments, which may be secret, and its folder, which is
+// "" where the current folder is gone.
+func commandHash(c *Command) string {
+	folder, _ := filepath.Abs(c.Dir)
+	text := fmt.Appendf(nil, "%q %q %q", c.Path, c.Args, folder)
+	return fmt.Sprintf("%.16x", sha256.Sum256(text))
+}
+
+// startCommand starts a server as Command does. Interrupts find the process, and an error says what
+// to do about it.
+func (s *servers) startCommand(ctx context.Context, server *Server) (Transport, error) {
+	command := &server.Command
+	if command.Dir != "" {
+		// Without this, Go says of a folder that does not exist that the command does not.
+		if _, err := os.Stat(command.Dir + "/."); err != nil {
+			return nil, fmt.Errorf("start server: its \"cwd\": %w", err)
+		}
+	}
+	transport, err := command.Start(ctx)
+	if process, ok := transport.(*Stdio); ok {
+		s.processes.add(process)
+	}
+	isMissing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+	if isMissing && strings.Contains(command.Path, " ") {
+		err = fmt.Errorf("%w; what follows the command belongs into its \"args\"", err)
+	}
+	return transport, err
+}
+
+// clientOptions are the options of the connection to a server.
+func (s *servers) clientOptions(server *Server) ClientOptions {
+	warn := func(text string) { s.output.note("server %s: %s", server.Name, text) }
+	options := ClientOptions{
+		Info:         Implementation{Name: "mcpagent", Version: version},
+		Timeout:      s.settings.timeout,
+		Protocol:     strings.TrimPrefix(s.settings.protocol, "auto"),
+		Warn:         warn,
+		Answers:      s.requests.answers(server),
+		MaxQuestions: s.settings.maxQuestions,
+	}
+	if s.trace.isOpen() {
+		options.Trace = func(sent bool, text []byte) { s.trace.message(server, sent, text) }
+		options.Skipped = func(_ []byte, reason error) {
+			s.trace.server(server, "!! skipped: "+reason.Error())
+		}
+	}
+	return options
+}
+
+// start starts the servers of these names, or all if there are none, and waits for them; the status
+// names them. The error says why none is running.
+func (s *servers) start(ctx context.Context, names ...string) error {
+	if err := s.config.checkNames(names...); err != nil {
+		return err
+	}
+	err := s.withLogins(ctx, func() error {
+		if awaited := starting(s.host.Status(names...)); len(awaited) > 0 {
+			view := &View{Screen: s.output.screen, Quiet: s.output.settings.quiet}
+			view.Begin("starting " + strings.Join(awaited, ", "))
+			defer view.End()
+		}
+		s.host.Start(ctx, names...)
+		return context.Cause(ctx)
+	})
+	if err != nil {
+		return err
+	}
+	status := s.host.Status(names...)
+	if err := s.noneRunning(status); err != nil {
+		return err
+	}
+	s.tell(status)
+	return nil
+}
+
+// withLogins does what needs servers, and does it again after each login that somebody was asked
+// for meanwhile.
+func (s *servers) withLogins(ctx context.Context, do func() error) error {
+	return s.logins.retry(ctx, s.host, do)
+}
+
+// watch starts the servers beside a chat, for which it keeps the user a moment. Until done, it
+// tells of each server when it is ready, or why it is not.
+func (s *servers) watch(ctx context.Context) (done func()) {
+	ctx, stop := context.WithCancel(ctx)
+	soon, cancel := context.WithTimeout(ctx, moment)
+	defer cancel()
+	_, _ = s.host.Tools(soon)
+	status := s.host.Status()
+	s.tell(status)
+	var work sync.WaitGroup
+	// A server that got ready since the status was read is awaited, too: nobody told of it.
+	for _, name := range starting(status) {
+		work.Go(func() {
+			_, _ = s.host.Tools(ctx, name)
+			if ctx.Err() == nil {
+				s.tell(s.host.Status(name))
+			}
+		})
+	}
+	return func() {
+		stop()
+		work.Wait()
+	}
+}

@@ -1,0 +1,70 @@
+// main_session.go - the conversation of a run, and the file that -session keeps it in.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+)
+
+const sessionWait = 5 * time.Minute // for a session that another process has locked
+
+// keptSession is a conversation. If it has a file, that is locked until close.
+type keptSession struct {
+	session *Session
+	path    string // the file that -session names; "" if nothing is kept
+	unlock  func()
+}
+
+// openSession locks and loads the conversation of a file: an empty one if there is no such file
+// yet, or no path. It waits for another program that has locked it.
+func openSession(ctx context.Context, path string, out *output) (*keptSession, error) {
+	if path == "" {
+		return &keptSession{new(Session), "", func() {}}, nil
+	}
+	note := time.AfterFunc(moment, func() {
+		out.note("waiting for another mcpagent, which has the session %s open", path)
+	})
+	defer note.Stop()
+	waiting, cancel := context.WithTimeout(ctx, sessionWait)
+	defer cancel()
+	unlock, err := LockSession(waiting, path)
+	if ctx.Err() != nil && err != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("-session: %w", err)
+	}
+	session, err := LoadSession(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &keptSession{new(Session), path, unlock}, nil
+	}
+	if err != nil {
+		unlock()
+		return nil, fmt.Errorf("-session: %w", err)
+	}
+	return &keptSession{session, path, unlock}, nil
+}
+
+func (k *keptSession) close() { k.unlock() }
+
+// keep puts the agent's conversation into the session, and that into its file, unless the file has
+// it already.
+func (k *keptSession) keep(agent *Agent, model string) error {
+	isSame := func(a, b ChatMessage) bool { return string(a.Content) == string(b.Content) }
+	isUnchanged := slices.EqualFunc(k.session.History, agent.History, isSame)
+	k.session.Model, k.session.History = model, agent.History
+	k.session.Usage.Add(agent.Usage)
+	if k.path == "" || isUnchanged {
+		return nil
+	}
+	if err := SaveSession(k.path, k.session); err != nil {
+		return fmt.Errorf("-session: %w", err)
+	}
+	return nil
+}

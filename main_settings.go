@@ -1,0 +1,249 @@
+// main_settings.go - the flags and the environment of a run, as plain values.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+const defaultSystem = "You answer questions with the help of tools. Call a tool when it can know " +
+	"what you do not; say which source an answer comes from; say so when the tools do not have it."
+
+// settings are what the flags and the environment of a run say. They are read first, and nothing
+// changes them afterwards: what a chat chooses instead is kept by whoever uses it.
+type settings struct {
+	model       modelSettings
+	servers     serverSettings
+	asking      askingSettings
+	output      outputSettings
+	serve       serveSettings
+	showVersion bool // -version
+}
+
+// modelSettings say which model answers, and how.
+type modelSettings struct {
+	name        string
+	key         string   // never shown
+	baseURL     string   // of the API; empty for Mistral's
+	ollamaURL   string   // of models whose names begin with ollama
+	system      string   // the system prompt
+	temperature *float64 // nil leaves it to the API
+	maxTokens   int      // 0 leaves it to the API
+}
+
+// serverSettings say which servers there are, and how long they may take.
+type serverSettings struct {
+	config       string      // the file that -config names
+	trust        bool        // the folder's configuration is trusted without a question
+	only         string      // the only server, if not empty: a command line, or a URL
+	headers      http.Header // for the URL
+	protocol     string      // a revision, or auto
+	timeout      time.Duration
+	startTimeout time.Duration // 0 leaves it to each server
+	maxQuestions int           // of a server, during a request to it
+	trace        string        // a file, 1 for stderr, or empty or 0 for none
+}
+
+// askingSettings are about a question and its calls.
+type askingSettings struct {
+	session    string // the file that -session names
+	approve    string // ask, always, never, or empty for ask
+	maxTurns   int
+	maxRepeats int
+	maxResult  int // in bytes
+	maxSamples int
+}
+
+// outputSettings say what becomes of results.
+type outputSettings struct {
+	file  string // the file that -o names, or - for stdout
+	json  bool
+	quiet bool // nothing but the answer
+	raw   bool // markdown is not laid out
+}
+
+// serveSettings are those of the command serve.
+type serveSettings struct {
+	address string // where it listens; empty for stdio
+	maxFile int    // MiB of a file that it reads; 0 for the library's limit
+}
+
+// flags returns all flags. The usage of each begins with the variable that sets it, too, or with a
+// blank if there is none. The help shows both.
+func (s *settings) flags() *flag.FlagSet {
+	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	s.model.addFlags(f)
+	s.servers.addFlags(f)
+	s.asking.addFlags(f)
+	s.output.addFlags(f)
+	s.serve.addFlags(f)
+	f.BoolVar(&s.showVersion, "version", false, " the same as version")
+	return f
+}
+
+func (m *modelSettings) addFlags(f *flag.FlagSet) {
+	f.StringVar(&m.name, "model", "mistral-large-latest",
+		"MISTRAL_MODEL mistral-large-latest, ollama:NAME, …")
+	f.StringVar(&m.name, "m", m.name, " the same as -model")
+	f.StringVar(&m.system, "system", defaultSystem,
+		"MCP_SYSTEM the system prompt; @FILE reads it from a file")
+	f.Func("temperature",
+		"MISTRAL_TEMPERATURE from 0, for the likeliest words, to 2 (the API's)",
+		m.setTemperature)
+	f.Func("max-tokens",
+		"MISTRAL_MAX_TOKENS of each message of the model (the API's)",
+		number(&m.maxTokens, 0))
+}
+
+func (s *serverSettings) addFlags(f *flag.FlagSet) {
+	f.StringVar(&s.config, "config", "",
+		"MCP_CONFIG a file of mcpServers (./.mcp.json, ~/.mcp.json, ~/.mcphost.json)")
+	f.BoolVar(&s.trust, "trust", false,
+		"MCP_TRUST 1: start the servers of ./.mcp.json without asking")
+	f.StringVar(&s.only, "server", "",
+		"MCP_SERVER one server instead: its URL, or [NAME=VALUE ...] COMMAND [ARG ...]")
+	f.Func("protocol",
+		"MCP_PROTOCOL revision (auto)",
+		oneOf(&s.protocol, append([]string{"auto"}, Revisions()...)...))
+	f.Func("max-questions",
+		"MCP_MAX_QUESTIONS of a server, during a request to it (50)",
+		number(&s.maxQuestions, 50))
+	f.Func("timeout",
+		"MCP_TIMEOUT of a request without progress (30m)",
+		duration(&s.timeout, 30*time.Minute))
+	f.Func("start-timeout",
+		"MCP_START_TIMEOUT of a server's start (30s; 5m for npx, docker, …)",
+		duration(&s.startTimeout, 0))
+	f.StringVar(&s.trace, "trace", "",
+		"MCP_TRACE all messages, the model's too: 1 for stderr, or a file")
+}
+
+func (a *askingSettings) addFlags(f *flag.FlagSet) {
+	f.Func("approve",
+		"MCP_APPROVE calls: ask, always, never",
+		oneOf(&a.approve, "ask", "always", "never"))
+	f.Func("max-turns",
+		"MCP_MAX_TURNS model turns per question (20)",
+		number(&a.maxTurns, 20))
+	f.Func("max-repeats",
+		"MCP_MAX_REPEATS equal calls with equal results (10)",
+		number(&a.maxRepeats, 10))
+	f.Func("max-result",
+		"MCP_MAX_RESULT bytes of a result that the model gets (65536)",
+		number(&a.maxResult, 65536))
+	f.Func("max-samples",
+		"MCP_MAX_SAMPLES servers' requests to the model per question (20)",
+		number(&a.maxSamples, 20))
+	f.StringVar(&a.session, "session", "",
+		" a file with the conversation: it is continued, and kept there")
+}
+
+func (o *outputSettings) addFlags(f *flag.FlagSet) {
+	f.StringVar(&o.file, "o", "",
+		" a file for images and other bytes, or else the text; - for stdout")
+	f.BoolVar(&o.json, "json", false, " machine-readable output")
+	f.BoolVar(&o.quiet, "q", false, " nothing but the answer")
+	f.BoolVar(&o.raw, "raw", false,
+		" answers as they come, on a terminal, too: markdown is not laid out")
+}
+
+func (s *serveSettings) addFlags(f *flag.FlagSet) {
+	f.Func("http",
+		" where serve listens: HOST:PORT, or :PORT for this machine alone (stdio)",
+		s.setAddress)
+	f.Func("max-file",
+		" MiB of a file that serve reads, of all together 128 times as much (2)",
+		number(&s.maxFile, 0))
+}
+
+// readKey reads the variables that have no flag and that every command needs: from now on nothing
+// shows the key.
+func (m *modelSettings) readKey(secrets *Secrets) {
+	m.key = os.Getenv("MISTRAL_API_KEY")
+	secrets.Add("[key]", m.key)
+	m.baseURL = os.Getenv("MISTRAL_BASE_URL")
+	secrets.AddVariable("MISTRAL_BASE_URL", m.baseURL)
+}
+
+// checkCommand reports flags that do not go with a command; "" stands for a question.
+func (s *settings) checkCommand(name string) error {
+	isQuestion := name == ""
+	switch {
+	case s.serve != (serveSettings{}) && name != "serve":
+		return usageError("-http and -max-file go with serve")
+	case s.output.file != "" && !isQuestion && name != "call" && name != "read":
+		return usageError("-o goes with call, read, or a question")
+	case s.asking.session != "" && !isQuestion:
+		return usageError("-session goes with a question")
+	}
+	return nil
+}
+
+// finish reads the variables of the flags that are not given, and what the settings refer to, and
+// reports what is wrong. The commands help, version and serve do without.
+func (s *settings) finish(
+	ctx context.Context,
+	f *flag.FlagSet,
+	in *textInput,
+	secrets *Secrets,
+) error {
+	if err := readVariables(f); err != nil {
+		return err
+	}
+	m := &s.model
+	m.ollamaURL = "http://localhost:11434/v1"
+	if strings.HasPrefix(m.name, ollama) && m.baseURL != "" {
+		// The address is that of an Ollama elsewhere, which must not get the key of Mistral.
+		m.ollamaURL, m.key = m.baseURL, ""
+	}
+	if s.servers.config != "" && s.servers.only != "" {
+		return usageError("MCP_CONFIG and MCP_SERVER both say which servers there are: " +
+			"give one of them")
+	}
+	if err := s.servers.readHeaders(os.Getenv("MCP_HEADERS"), secrets); err != nil {
+		return err
+	}
+	system, err := in.argument(ctx, m.system)
+	if err != nil {
+		return fmt.Errorf("MCP_SYSTEM: %w", err)
+	}
+	m.system = system
+	return nil
+}
+
+// readHeaders reads MCP_HEADERS, whose lines may be indented, as in a script.
+func (s *serverSettings) readHeaders(text string, secrets *Secrets) error {
+	s.headers = make(http.Header)
+	isLineEnd := func(r rune) bool { return r == '\r' || r == '\n' }
+	for _, line := range strings.FieldsFunc(text, isLineEnd) {
+		if strings.TrimSpace(line) == "" {
+			continue
+		}
+		if err := AddHeader(s.headers, line, secrets); err != nil {
+			return usageError("MCP_HEADERS: %w", err)
+		}
+	}
+	return nil
+}
+
+// setAddress reads the address of -http. One without a host is on this machine alone.
+func (s *serveSettings) setAddress(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || port == "" {
+		return errors.New("not an address such as :8080 or 127.0.0.1:8080")
+	}
+	s.address = net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port)
+	return nil
+}

@@ -1,0 +1,198 @@
+// main_state.go - what the user reads of the state of servers, and of errors.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// isStarting reports whether the first start of a server has not ended.
+func isStarting(s HostStatus) bool {
+	return s.Err == ErrStarting || s.Err == ErrListing || s.Err == nil && !s.Running
+}
+
+// starting returns the names of the servers whose first start has not ended.
+func starting(status []HostStatus) []string {
+	var names []string
+	for _, s := range status {
+		if isStarting(s) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// noneRunning returns the reasons why none of the servers is running, nor starting, and nil if one
+// is, or waits for a login.
+func (s *servers) noneRunning(status []HostStatus) error {
+	var reasons []string
+	for _, state := range status {
+		if state.Err == nil || isStarting(state) || state.Err == ErrWaiting {
+			return nil
+		}
+		reasons = append(reasons, "server "+state.Name+": "+s.reason(state))
+	}
+	if len(status) > 1 {
+		return fmt.Errorf("none of the %d servers could be started: %s",
+			len(status), strings.Join(reasons, "; "))
+	}
+	userGaveNoName := s.config.only != "" || s.config.builtIn
+	if userGaveNoName {
+		return errors.New(s.reason(status[0]))
+	}
+	return errors.New(reasons[0])
+}
+
+// toldStates are the states of servers that the user has been told, so that nothing is told twice.
+// Several goroutines tell, for a chat goes on while servers start.
+type toldStates struct {
+	mu     sync.Mutex        // guards errors; held while a state is shown, for the right order
+	errors map[string]string // by the server's name; "" for a server that is ready
+}
+
+// tell says which servers are starting, and what became of those; and of others why they are not
+// running.
+func (s *servers) tell(status []HostStatus) {
+	s.told.mu.Lock()
+	defer s.told.mu.Unlock()
+	if s.told.errors == nil {
+		s.told.errors = make(map[string]string)
+	}
+	var late []string
+	for _, state := range status {
+		before := s.told.errors[state.Name]
+		now := ""
+		if state.Err != nil {
+			now = withoutServer(state.Err, state.Name)
+		}
+		s.told.errors[state.Name] = now
+		switch {
+		case isStarting(state) && before == "":
+			late = append(late, state.Name)
+		case isStarting(state) || now == before:
+			// This was told.
+		case state.Err != nil:
+			s.output.warn("server %s: %s", state.Name, s.reason(state))
+		case !s.output.settings.quiet:
+			s.output.say("server %s is ready: %s", state.Name, Plural(state.Tools, "tool"))
+		}
+	}
+	if len(late) > 0 {
+		text := "still starting: " + strings.Join(late, ", ")
+		s.output.screen.Show(Look{Style: Faint, Max: maxShown}, text)
+	}
+}
+
+// withoutServer returns the text of an error without the server's name, which the Host puts before
+// some errors.
+func withoutServer(err error, name string) string {
+	return strings.TrimPrefix(err.Error(), "server "+name+": ")
+}
+
+// describe describes the state of a server in the list of all.
+func (s *servers) describe(state HostStatus) string {
+	if state.Err == nil {
+		return describeRunning(state)
+	}
+	text := s.reason(state)
+	if state.Running || isStarting(state) || state.Err == ErrWaiting {
+		return text
+	}
+	if s.besideChat {
+		text += "; it is tried again with each question, or now with /reconnect " + state.Name
+	}
+	return "not running: " + text
+}
+
+func describeRunning(s HostStatus) string {
+	era := "handshake"
+	if s.Info.Stateless() {
+		era = "stateless"
+	}
+	server := s.Info.Implementation
+	text := fmt.Sprintf("%s, MCP %s (%s), %s, started in %s",
+		strings.TrimSpace(server.Name+" "+server.Version), s.Info.ProtocolVersion, era,
+		Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
+	if s.Restarts > 0 {
+		text += ", restarted " + Plural(s.Restarts, "time")
+	}
+	return text
+}
+
+// minLogged is how many bytes a server wrote if its error may have less than its log. The log
+// begins with a line of the program.
+const minLogged = 100
+
+// reason returns why a server is not running, without the server's name.
+func (s *servers) reason(state HostStatus) string {
+	err := state.Err
+	// A start has no TimeoutError. A list has one, and MCP_TIMEOUT does not bound its time.
+	isLateList := errors.As(err, new(*TimeoutError))
+	if !isLateList {
+		err = s.explain(err)
+	}
+	text := withoutServer(err, state.Name)
+	log := s.logs[state.Name]
+	// Of an error that the server itself answered with, the log has no more.
+	isAnswer := errors.As(state.Err, new(*Error))
+	if log != nil && !isAnswer && log.written.Load() > minLogged {
+		text += "; all that it wrote is in " + log.file.Name()
+	}
+	return text
+}
+
+// explain returns an error with what to do about it.
+func (s *servers) explain(err error) error {
+	todo := s.adviceFor(err)
+	if todo == "" {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, todo)
+}
+
+// adviceFor says what to do about an error: first the errors of servers, then those of the model.
+// It returns "" where the error itself says what is wrong.
+func (s *servers) adviceFor(err error) string {
+	var timeout *TimeoutError
+	var login *LoginError
+	var refusal *HTTPError
+	var model *APIError
+	switch {
+	case errors.As(err, new(*StartTimeoutError)):
+		return `MCP_START_TIMEOUT, or "startTimeout" in the configuration, sets how long to wait`
+	case errors.As(err, &timeout) && !timeout.Total:
+		return `the server may still finish the work; MCP_TIMEOUT, or "timeout" in the ` +
+			`configuration, sets how long to wait`
+	case errors.Is(err, ErrWaiting):
+		return "finish it, and ask again; in a chat, /reconnect shows its address"
+	case errors.As(err, &login):
+		if name := s.logins.nameOf(login.Resource); name != "" {
+			return "run: mcpagent login " + word(name)
+		}
+		return ""
+	case errors.As(err, new(*AuthorizationError)):
+		return ""
+	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
+		return `MCP_HEADERS, or "headers" in the configuration, sets headers`
+	case errors.As(err, &model):
+		return adviceForModel(model)
+	}
+	return ""
+}
+
+func adviceForModel(err *APIError) string {
+	if err.Status == http.StatusUnauthorized {
+		return "check the API key"
+	}
+	isMissing := err.Status == http.StatusNotFound && strings.Contains(err.Message, "model")
+	if err.Code == "1500" || isMissing {
+		return "check the model's name"
+	}
+	return ""
+}

@@ -1,0 +1,102 @@
+// main_table.go - the table of the commands, and which of them a word names.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// command is a command of the command line.
+type command struct {
+	name, args, what string
+	more             string // what help COMMAND says beside
+	run              func(ctx context.Context, args []string) error
+}
+
+// commands are all commands, in the order in which help prints them.
+func (p *program) commands() []command {
+	s := p.serverCommands
+	return []command{
+		{"tools", "[SERVER ...|TOOL]",
+			"list the tools of every server, or of some; or show what one tool takes",
+			`A tool is SERVER:TOOL, or TOOL alone if no other server has it.
+  mcpagent tools files:read_file`,
+			s.list("tools")},
+		{"call", "TOOL [KEY=VALUE ...]", "call a tool, without a model",
+			`The tool's schema says what is a text, a number, true or null; lists and
+objects are JSON. A JSON object, @FILE or - in place of the words goes to the tool
+unchecked. -o FILE gets images and other bytes of the result, or else its text.
+  mcpagent call files:read_file path=notes.txt head=10`,
+			s.withServers(s.call)},
+		{"resources", "[SERVER ...]", "list the resources of every server, or of some",
+			"  mcpagent resources files",
+			s.list("resources")},
+		{"read", "URI", "print a resource",
+			`SERVER:URI where several servers have it. -o FILE gets its bytes or its text.
+  mcpagent read library:///rpc.go`,
+			s.withServers(s.read)},
+		{"prompts", "[SERVER ...]", "list the prompts of every server, or of some",
+			"  mcpagent prompts -json",
+			s.list("prompts")},
+		{"prompt", "NAME [KEY=VALUE ...]", "fill in a prompt, and print its messages",
+			`SERVER:NAME where several servers have it. Values are texts.
+  mcpagent prompt issues:triage label=bug`,
+			s.withServers(s.prompt)},
+		{"servers", "[SERVER ...]",
+			"show how each server is started, whether it runs, what it speaks",
+			`Where one does not run, why, and what to do. The exit status is 1 if none runs.
+  mcpagent servers -json`,
+			s.withServers(s.listServers)},
+		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser",
+			"  mcpagent login https://mcp.example.com/mcp",
+			p.logins.logIn},
+		{"logout", "URL|NAME", "forget a login",
+			"  mcpagent logout issues",
+			p.logins.logOut},
+		{"whoami", "", "show the logins that are kept: where, with which scopes, until when",
+			"",
+			p.logins.whoAmI},
+		{"serve", "[DIR]",
+			"be an MCP server on stdio: search over DIR, or over this program's source",
+			`With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.
+  mcpagent serve -http :8080 ~/notes`,
+			p.serving.run},
+		{"version", "", "print the version, and what it speaks",
+			"",
+			p.version},
+		{"help", "[COMMAND]", "print this, or more about one command",
+			"  mcpagent help call",
+			p.help},
+	}
+}
+
+// version is the command version.
+func (p *program) version(context.Context, []string) error {
+	speaks := strings.Join(Revisions(), " ")
+	line := fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, speaks, runtime.Version())
+	return p.output.print(line)
+}
+
+// nearest returns the command that a word names, or else the one with the most similar name.
+func (p *program) nearest(word string) command {
+	return slices.MinFunc(p.commands(), func(a, b command) int {
+		return distance(word, a.name) - distance(word, b.name)
+	})
+}
+
+// distance counts the letters that only one of two words has: all, if they do not begin alike.
+func distance(a, b string) int {
+	if !strings.HasPrefix(strings.ToLower(a), b[:1]) {
+		return len(a) + len(b)
+	}
+	onlyInB := b
+	for _, letter := range a {
+		onlyInB = strings.Replace(onlyInB, string(letter), "", 1)
+	}
+	return len(a) - len(b) + 2*len(onlyInB)
+}
