@@ -24,25 +24,26 @@ const (
 	defaultMaxMessage = 64 << 20
 )
 
-// Lines is a Transport that sends each message as one line (MCP 2025-11-25, transports, stdio). Of
-// what it reads, blank lines are skipped, CRLF ends a line as LF does, and the last line may have no
-// end.
+// Lines is a Transport that sends each message as one line (MCP 2025-11-25, transports, stdio).
+// Of what it reads, blank lines are skipped, CRLF ends a line as LF does, and the last line may
+// have no end.
 //
 // Reading and writing share nothing but the struct. The fields of reading belong to the one
 // goroutine that calls Read. Those of writing are guarded by mu, and any number of goroutines may
 // call Write and WriteNow; see lines_write.go for who writes when.
 type Lines struct {
-	// MaxMessage bounds a line that is read, in bytes: 64 MiB if 0. It is set before the first Read.
+	// MaxMessage bounds a line that is read, in bytes: 64 MiB if 0. It is set before the first
+	// Read.
 	MaxMessage int
 
-	// WriteAtOnce writes as much of p as the writer takes without waiting for the peer, and returns
-	// how much that was. It is never called concurrently. Where it is nil, all lines are written in
-	// the background. It is set before the first Write.
+	// WriteAtOnce writes as much of p as the writer takes without waiting for the peer, and
+	// returns how much that was. It is never called concurrently. Where it is nil, all lines are
+	// written in the background. It is set before the first Write.
 	WriteAtOnce func(p []byte) (int, error)
 
-	// OnWriteError is called once, on a goroutine of its own, when a write has failed. It must make
-	// Read return an error, as nobody else is told that lines may be lost. NewLines sets it to close
-	// the reader. Another one is set before the first Write.
+	// OnWriteError is called once, on a goroutine of its own, when a write has failed. It must
+	// make Read return an error, as nobody else is told that lines may be lost. NewLines sets it
+	// to close the reader. Another one is set before the first Write.
 	OnWriteError func()
 
 	// These are for reading.
@@ -69,8 +70,8 @@ type Lines struct {
 	closed  bool       // by CloseWriter
 }
 
-// NewLines returns a transport over a reader and a writer. Close closes both if they are io.Closers,
-// and that must unblock them.
+// NewLines returns a transport over a reader and a writer. Close closes both if they are
+// io.Closers, and that must unblock them.
 func NewLines(r io.Reader, w io.Writer) *Lines {
 	l := &Lines{
 		reader: r,

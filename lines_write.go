@@ -37,8 +37,8 @@ const (
 )
 
 const (
-	// maxUnwritten is the number of bytes that may wait to be written. A Write that finds more waits.
-	// A buffer that has grown larger is not used again: it was for one message only.
+	// maxUnwritten is the number of bytes that may wait to be written. A Write that finds more
+	// waits. A buffer that has grown larger is not used again: it was for one message only.
 	maxUnwritten = 2 << 20
 
 	// maxTurns is how often a caller writes before it leaves the lines that others add to the
@@ -71,8 +71,8 @@ func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 }
 
 // WriteNow sends one line, or reports false where too much waits to be written. It does not wait
-// for the peer: what the pipe does not take at once is written in the background. If that fails, it
-// is Read that ends, for all whose lines may be lost.
+// for the peer: what the pipe does not take at once is written in the background. If that fails,
+// it is Read that ends, for all whose lines may be lost.
 func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 	becameWriter, err := l.addLine(m)
 	if err == errNoRoom {
@@ -167,8 +167,8 @@ func (l *Lines) goToBackground(rest []byte) {
 	l.work.Go(func() { l.writeInBackground(rest) })
 }
 
-// writeInBackground writes a text and then all that waits, and waits for the peer meanwhile. It ends
-// when nothing is left to write, or with the writer. CloseWriter waits for it.
+// writeInBackground writes a text and then all that waits, and waits for the peer meanwhile. It
+// ends when nothing is left to write, or with the writer. CloseWriter waits for it.
 func (l *Lines) writeInBackground(text []byte) {
 	if l.WriteAtOnce == nil {
 		// Callers that are about to send add their lines, as in WriteNow.
@@ -187,8 +187,8 @@ func (l *Lines) writeInBackground(text []byte) {
 	}
 }
 
-// takeWaiting returns the lines that wait, for the writer to write. If there are none, or the writer
-// has failed, it returns nil, and its caller must not write any more.
+// takeWaiting returns the lines that wait, for the writer to write. If there are none, or the
+// writer has failed, it returns nil, and its caller must not write any more.
 func (l *Lines) takeWaiting() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +231,8 @@ func (l *Lines) noteDelivery(n int) {
 // Delivered reports whether the writer has taken anything. What the peer did with it is not known.
 func (l *Lines) Delivered() bool { return l.delivered.Load() }
 
-// signalRoom lets one Write that waits try again. When it has sent its line, it signals to the next.
+// signalRoom lets one Write that waits try again. When it has sent its line, it signals to the
+// next.
 func (l *Lines) signalRoom() {
 	select {
 	case l.room <- struct{}{}:

@@ -936,7 +936,7 @@ func inBackground[T any](t *testing.T, f func() (T, error)) <-chan T {
 func requestID(c *Conn, ctx context.Context) json.RawMessage {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, s := range c.serving {
+	for _, s := range c.requests.unanswered {
 		if s.ctx == ctx {
 			return s.ID
 		}

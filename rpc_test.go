@@ -334,6 +334,106 @@ func TestManyRequests(t *testing.T) {
 	c.Close()
 }
 
+// requestLine is a request of a peer, with any JSON as its id.
+func requestLine(id any, method string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"method":%q}`, id, method)
+}
+
+// TestManyRequestsWait: a peer that sends 33,000 requests at once, while all handlers wait, gets an
+// answer to each.
+func TestManyRequestsWait(t *testing.T) {
+	checkLeaks(t)
+	release := make(chan struct{})
+	c, peer := newRawPeer(t, Handler{Request: func(context.Context, *Conn, string, json.RawMessage) (any, error) {
+		<-release
+		return nil, nil
+	}})
+	const requests = 33_000
+	for i := range requests {
+		peer.send(requestLine(i, "m"))
+	}
+	assert.Check(t, c.Err())
+	close(release)
+	if c.Err() == nil {
+		for range requests {
+			_, err := peer.Read()
+			assert.NilError(t, err)
+		}
+	}
+	c.Close()
+}
+
+// TestWaitingBytes: what was answered does not count as waiting any more, however much it was in all.
+func TestWaitingBytes(t *testing.T) {
+	checkLeaks(t)
+	c, peer := newRawPeer(t, Handler{Request: func(context.Context, *Conn, string, json.RawMessage) (any, error) {
+		return nil, nil
+	}})
+	large := strings.Repeat("m", 1<<20)
+	for i := range 40 {
+		assert.NilError(t, peer.Write(t.Context(), Outgoing{Text: []byte(requestLine(i, large))}))
+		assert.NilError(t, c.Err(), "after %d MiB", i)
+		peer.expect(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":null}`, i))
+	}
+	c.Close()
+	assert.Equal(t, c.requests.waitingBytes, 0)
+}
+
+// TestLargeRequest: one request may be as long as the transport lets a message be, and those behind it
+// wait.
+func TestLargeRequest(t *testing.T) {
+	checkLeaks(t)
+	c, peer := newRawPeer(t, Handler{Request: func(context.Context, *Conn, string, json.RawMessage) (any, error) {
+		return nil, nil
+	}})
+	large := requestLine(1, strings.Repeat("m", maxWaiting+1))
+	assert.NilError(t, peer.Write(t.Context(), Outgoing{Text: []byte(large)}))
+	assert.Check(t, c.Err())
+	if c.Err() == nil {
+		peer.expect(`{"jsonrpc":"2.0","id":1,"result":null}`)
+	}
+	c.Close()
+}
+
+// TestIDTwice: of two requests with the same id, the later one is cancelled, also when the other has
+// been answered meanwhile.
+func TestIDTwice(t *testing.T) {
+	for _, answered := range []bool{false, true} {
+		checkLeaks(t)
+		synctest.Test(t, func(t *testing.T) {
+			release := make(chan struct{})
+			var cancelled []string
+			c, peer := newRawPeer(t, Handler{
+				Request: func(ctx context.Context, _ *Conn, method string, _ json.RawMessage) (any, error) {
+					if method == "first" {
+						<-release
+					} else {
+						<-ctx.Done()
+						cancelled = append(cancelled, method)
+					}
+					return method, nil
+				},
+				Notification: func(c *Conn, _ string, id json.RawMessage) { c.CancelRequest(id) },
+			})
+			peer.send(requestLine(1, "first"), requestLine(1, "second"))
+			synctest.Wait()
+			if answered {
+				close(release)
+				peer.expect(`{"jsonrpc":"2.0","id":1,"result":"first"}`)
+			}
+			peer.send(`{"jsonrpc":"2.0","method":"cancelled","params":1}`)
+			synctest.Wait()
+			assert.DeepEqual(t, cancelled, []string{"second"})
+			if !answered {
+				close(release)
+				peer.expect(`{"jsonrpc":"2.0","id":1,"result":"first"}`)
+			}
+			c.Close()
+			peer.hangUp()
+		})
+	}
+}
+
 // TestImmediateRequests: what is answered without waiting, and what needs no answer, is not kept
 // waiting by handlers that wait themselves.
 func TestImmediateRequests(t *testing.T) {
@@ -387,7 +487,7 @@ func TestFlood(t *testing.T) {
 	}
 	assert.ErrorContains(t, c.Call(t.Context(), "m", nil, nil), "does not read the answers")
 	c.Close()
-	assert.Assert(t, len(c.ordinary.waiting) == 0)
+	assert.Assert(t, len(c.requests.ordinary.waiting) == 0)
 }
 
 // TestHalfClose: the requests of a peer that has closed its own side are answered all the same.

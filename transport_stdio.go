@@ -27,12 +27,12 @@ type Command struct {
 	Env  []string // NAME=VALUE, beside the short safe list; never the rest of our environment
 
 	// Stderr gets what the server writes to stderr, in whole lines; a line over 8 KiB comes in
-	// pieces. It is called from one goroutine and must not block for long: a server whose stderr is
-	// not read stops.
+	// pieces. It is called from one goroutine and must not block for long: a server whose stderr
+	// is not read stops.
 	Stderr io.Writer
 
-	// Excerpt chooses what an error shows of the last 8 KiB of stderr, in one line. If it is nil, that
-	// is the last line.
+	// Excerpt chooses what an error shows of the last 8 KiB of stderr, in one line. If it is
+	// nil, that is the last line.
 	Excerpt func(stderr string) string
 
 	MaxMessage int // bytes of one message from the server; 64 MiB if 0
@@ -47,13 +47,14 @@ const drain = 100 * time.Millisecond
 
 // Stdio is a server that runs as a child process and is spoken to over its stdin and stdout.
 //
-// What is started is often not the server itself: npx starts a shell that starts node. A signal to
-// npx reaches neither of them. So the process is made the leader of a process group of its own, and
-// Close ends the group.
+// What is started is often not the server itself: npx starts a shell that starts node. A signal
+// to npx reaches neither of them. So the process is made the leader of a process group of its
+// own, and Close ends the group.
 //
-// Two goroutines belong to it. One, in run, starts the process, waits for its end, and then ends the
-// rest of the group. The other, in readStderr, reads stderr to its end. Close waits for both. The
-// caller's own goroutine in Read ends when stdout does, soon after the end of the process.
+// Two goroutines belong to it. One, in run, starts the process, waits for its end, and then ends
+// the rest of the group. The other, in readStderr, reads stderr to its end. Close waits for
+// both. The caller's own goroutine in Read ends when stdout does, soon after the end of the
+// process.
 type Stdio struct {
 	*Lines
 	command Command
@@ -114,8 +115,8 @@ func (c Command) Start(context.Context) (Transport, error) {
 	s.Lines = NewLines(s.stdout, s.stdin)
 	s.Lines.MaxMessage = c.MaxMessage
 	s.Lines.WriteAtOnce = writeAtOnce(s.stdin)
-	// A server that has closed its stdin may live on with an open stdout. Describing its end as that
-	// of a server that is lost also ends Read.
+	// A server that has closed its stdin may live on with an open stdout. Describing its end as
+	// that of a server that is lost also ends Read.
 	s.Lines.OnWriteError = func() { _ = s.exitError("stdin") }
 	s.work.Go(s.readStderr)
 	return s, nil
@@ -141,8 +142,8 @@ func (s *Stdio) Read() ([]byte, error) {
 	return message, err
 }
 
-// Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is still to
-// be called.
+// Kill sends SIGKILL to the server and all of its group. It waits for nothing, and Close is
+// still to be called.
 func (s *Stdio) Kill() {
 	select {
 	case <-s.groupEnded:
@@ -152,10 +153,10 @@ func (s *Stdio) Kill() {
 	}
 }
 
-// Close ends the server as the specification orders (MCP 2025-11-25, lifecycle, shutdown): it closes
-// its stdin and waits; sends SIGTERM to its process group and waits; sends SIGKILL. It returns when
-// all of the group has ended. Read should be called meanwhile: a server whose stdout is full does
-// not end by itself.
+// Close ends the server as the specification orders (MCP 2025-11-25, lifecycle, shutdown): it
+// closes its stdin and waits; sends SIGTERM to its process group and waits; sends SIGKILL. It
+// returns when all of the group has ended. Read should be called meanwhile: a server whose
+// stdout is full does not end by itself.
 func (s *Stdio) Close() error {
 	// A broken pipe is no failure of Close: the server may have ended before.
 	_ = s.CloseWriter()
@@ -174,9 +175,10 @@ func (s *Stdio) Close() error {
 }
 
 // run starts the process and waits for its end, so that a process that ends before Close is no
-// zombie until then. After it, what it started must go, too: run asks the rest of the group to end,
-// and then ends it. A group is signalled only when it has just been seen alive, as the system may
-// give its number to another one later. run returns within Grace of the end of the process.
+// zombie until then. After it, what it started must go, too: run asks the rest of the group to
+// end, and then ends it. A group is signalled only when it has just been seen alive, as the
+// system may give its number to another one later. run returns within Grace of the end of the
+// process.
 func (s *Stdio) run(started chan<- error) {
 	// The thread that starts the process must not end before it: see processGroup.prepare.
 	runtime.LockOSThread()
@@ -195,8 +197,9 @@ func (s *Stdio) run(started chan<- error) {
 	_ = s.process.Wait()
 	s.leftUnread = holdsBytes(s.stdin)
 	close(s.exited)
-	// A grandchild may hold the other ends of the pipes. If it does not read, a write may be stuck:
-	// it ends now. If it does not write, EOF does not come: Read returns what is there, and ends.
+	// A grandchild may hold the other ends of the pipes. If it does not read, a write may be
+	// stuck: it ends now. If it does not write, EOF does not come: Read returns what is there,
+	// and ends.
 	_ = s.stdin.Close()
 	s.stdout.end()
 	s.stderr.end()
@@ -211,8 +214,8 @@ func (s *Stdio) run(started chan<- error) {
 	}
 }
 
-// waitForGroup reports whether the group ended in time. It polls, as the system does not tell of the
-// end of a grandchild.
+// waitForGroup reports whether the group ended in time. It polls, as the system does not tell of
+// the end of a grandchild.
 func (s *Stdio) waitForGroup(d time.Duration) bool {
 	deadline := time.After(d)
 	for s.group.alive() {
@@ -235,8 +238,8 @@ func within(d time.Duration, event <-chan struct{}) bool {
 	}
 }
 
-// safeEnvironment picks the variables that a program needs to run at all, and that carry no secrets.
-// A value that begins with () is a shell function, which a shell would run.
+// safeEnvironment picks the variables that a program needs to run at all, and that carry no
+// secrets. A value that begins with () is a shell function, which a shell would run.
 func safeEnvironment(environ []string) []string {
 	return slices.DeleteFunc(environ, func(variable string) bool {
 		name, value, _ := strings.Cut(variable, "=")

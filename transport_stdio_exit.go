@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// ServerExitError describes how a server ended, or that it has closed its stdin or stdout. It wraps
-// io.EOF.
+// ServerExitError describes how a server ended, or that it has closed its stdin or stdout. It
+// wraps io.EOF.
 type ServerExitError struct {
 	Command string           // without arguments, which may hold secrets
 	State   *os.ProcessState // nil if it still runs
@@ -39,14 +39,14 @@ func (e *ServerExitError) Error() string {
 
 func (e *ServerExitError) Unwrap() error { return io.EOF }
 
-// Unread reports that the server ended before it read anything. If it was sent something, only Linux
-// can tell.
+// Unread reports that the server ended before it read anything. If it was sent something, only
+// Linux can tell.
 func (e *ServerExitError) Unread() bool { return e.unread }
 
-// exitError returns the error of a server that is lost: it has ended, or has closed its stdin or its
-// stdout. What is seen first is that the pipe is closed, so exitError waits a moment for the end of
-// the process. A server that lives on is lost all the same, and exitError ends Read. All callers get
-// the same error, the one that the first of them made.
+// exitError returns the error of a server that is lost: it has ended, or has closed its stdin or
+// its stdout. What is seen first is that the pipe is closed, so exitError waits a moment for the
+// end of the process. A server that lives on is lost all the same, and exitError ends Read. All
+// callers get the same error, the one that the first of them made.
 func (s *Stdio) exitError(closed string) error {
 	s.describing.Do(func() { s.exitErr = s.describeExit(closed) })
 	return s.exitErr
@@ -97,9 +97,9 @@ func (s *Stdio) Stderr() (excerpt string, last time.Time) {
 	return s.command.Excerpt(text), last
 }
 
-// readStderr reads stderr to its end, whether anybody wants it or not: a server whose stderr is full
-// stops. It ends soon after the process, which childPipe.end sees to, and waits for Command.Stderr
-// alone.
+// readStderr reads stderr to its end, whether anybody wants it or not: a server whose stderr is
+// full stops. It ends soon after the process, which childPipe.end sees to, and waits for
+// Command.Stderr alone.
 func (s *Stdio) readStderr() {
 	defer close(s.stderrEnded)
 	var unsent []byte // what Command.Stderr has not received: the beginning of a line

@@ -13,7 +13,8 @@ import (
 	"gotest.tools/v3/assert"
 )
 
-// adoptOrphans makes this process the parent of all orphans among what it starts, as process 1 of a container is.
+// adoptOrphans makes this process the parent of all orphans among what it starts, as process 1
+// of a container is.
 func adoptOrphans(t *testing.T, adopt uintptr) {
 	t.Helper()
 	const setChildSubreaper = 36 // PR_SET_CHILD_SUBREAPER
@@ -22,8 +23,8 @@ func adoptOrphans(t *testing.T, adopt uintptr) {
 	}
 }
 
-// closeWithOrphan ends a server that has started another process, which is asked to end and then is a zombie. A Close
-// that waits for zombies takes an hour.
+// closeWithOrphan ends a server that has started another process, which is asked to end and then
+// is a zombie. A Close that waits for zombies takes an hour.
 func closeWithOrphan(t *testing.T) (group int) {
 	t.Helper()
 	command := childCommand("puppet")
@@ -46,8 +47,8 @@ func TestCloseAsInit(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.ECHILD) // no zombie is left
 }
 
-// TestCloseUnderLateParent: where the parent of orphans does not reap them, Close does not wait for it. The test is run
-// in a process of its own, under one that is such a parent.
+// TestCloseUnderLateParent: where the parent of orphans does not reap them, Close does not wait
+// for it. The test is run in a process of its own, under one that is such a parent.
 func TestCloseUnderLateParent(t *testing.T) {
 	role := os.Getenv("MCPAGENT_LATE_PARENT")
 	if role == "child" {
@@ -88,8 +89,8 @@ func TestKilled(t *testing.T) {
 	alive.wantAllGone(t)
 }
 
-// TestStartedTwice: a server that the probe ends is started a second time, but not one that has ended before it read
-// the probe.
+// TestStartedTwice: a server that the probe ends is started a second time, but not one that has
+// ended before it read the probe.
 func TestStartedTwice(t *testing.T) {
 	for script, want := range map[string]int{
 		"exit 3":                      1,

@@ -45,9 +45,10 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// childPipe is our end of the stdout or stderr of a process. EOF alone does not tell its end: the
-// process may have started another one that holds the pipe open and lives on. So Stdio.run calls end
-// when the process has ended. From then on Read returns what the pipe still holds, and then io.EOF.
+// childPipe is our end of the stdout or stderr of a process. EOF alone does not tell its end:
+// the process may have started another one that holds the pipe open and lives on. So Stdio.run
+// calls end when the process has ended. From then on Read returns what the pipe still holds, and
+// then io.EOF.
 type childPipe struct {
 	*os.File
 	mayRead int // bytes that may still be read after the end; only Read uses it
@@ -55,8 +56,8 @@ type childPipe struct {
 
 func newChildPipe(f *os.File) *childPipe { return &childPipe{File: f, mayRead: maxPipe} }
 
-// end makes Read return io.EOF when the pipe is empty. A Read that waits gets a moment for what comes
-// late. Pipes on Windows have no deadlines: they are closed after that moment.
+// end makes Read return io.EOF when the pipe is empty. A Read that waits gets a moment for what
+// comes late. Pipes on Windows have no deadlines: they are closed after that moment.
 func (c *childPipe) end() {
 	if c.SetReadDeadline(time.Now().Add(drain)) != nil {
 		time.AfterFunc(drain, func() { c.Close() })

@@ -136,7 +136,8 @@ func TestExitErrorText(t *testing.T) {
 	assert.Equal(t, lastLine(" \n"), "")
 }
 
-// TestSilentServer: ctx ends the wait for a server that starts and says nothing, and the server with it.
+// TestSilentServer: ctx ends the wait for a server that starts and says nothing, and the server
+// with it.
 func TestSilentServer(t *testing.T) {
 	checkLeaks(t)
 	reason := errors.New("too slow to start")
@@ -204,7 +205,8 @@ func TestStderrLines(t *testing.T) {
 	assert.DeepEqual(t, got, append(want, "the last, without an end"))
 }
 
-// TestLargeResult: a result over the limit fails the call at once, though the server is still writing it.
+// TestLargeResult: a result over the limit fails the call at once, though the server is still
+// writing it.
 func TestLargeResult(t *testing.T) {
 	checkLeaks(t)
 	c, _ := connectChild(t, childCommand("puppet"), nil)

@@ -17,8 +17,8 @@ import (
 	"gotest.tools/v3/assert"
 )
 
-// lifeline tells the end of processes that are not our children: each holds a named pipe open, and when the
-// last is gone, so is the last writer.
+// lifeline tells the end of processes that are not our children: each holds a named pipe open,
+// and when the last is gone, so is the last writer.
 type lifeline struct{ *os.File }
 
 // newLifeline has every process of a server hold a lifeline.
@@ -33,8 +33,8 @@ func newLifeline(t *testing.T, c *Command) lifeline {
 	return lifeline{f}
 }
 
-// wantAllGone fails the test if a process is still there: one that was sent SIGKILL may take a moment. It
-// returns what they said at their end.
+// wantAllGone fails the test if a process is still there: one that was sent SIGKILL may take a
+// moment. It returns what they said at their end.
 func (l lifeline) wantAllGone(t *testing.T) string {
 	t.Helper()
 	assert.NilError(t, l.SetReadDeadline(time.Now().Add(10*time.Second)))
@@ -54,8 +54,8 @@ func (c *Client) spawned(t *testing.T, kind string) int {
 	return pid
 }
 
-// TestGrandchildHoldsStdout: a server that ends is gone, though a process it started keeps its stdout open and
-// no EOF comes; what the pipe still holds is read first.
+// TestGrandchildHoldsStdout: a server that ends is gone, though a process it started keeps its
+// stdout open and no EOF comes; what the pipe still holds is read first.
 func TestGrandchildHoldsStdout(t *testing.T) {
 	for _, kind := range []string{"polite", "stubborn", "detached"} {
 		t.Run(kind, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestGrandchildHoldsStdout(t *testing.T) {
 	}
 }
 
-// TestLateReader: what a dead server wrote is read to its end, in pieces of any size and however late the reader
-// comes for each.
+// TestLateReader: what a dead server wrote is read to its end, in pieces of any size and however
+// late the reader comes for each.
 func TestLateReader(t *testing.T) {
 	checkLeaks(t)
 	command := childCommand("puppet")
@@ -130,7 +130,8 @@ func TestLateReader(t *testing.T) {
 	alive.wantAllGone(t)
 }
 
-// TestLateStderr: what a server wrote to stderr before its end reaches the writer, however late that takes it.
+// TestLateStderr: what a server wrote to stderr before its end reaches the writer, however late
+// that takes it.
 func TestLateStderr(t *testing.T) {
 	checkLeaks(t)
 	busy := make(chan struct{})
@@ -154,8 +155,8 @@ func TestLateStderr(t *testing.T) {
 	assert.Equal(t, strings.Join(stderr.all(), ""), want.String()+"leaving\n")
 }
 
-// TestServerKilled: the end of a server fails the call at once, with how it ended and its last words, and
-// leaves no zombie.
+// TestServerKilled: the end of a server fails the call at once, with how it ended and its last
+// words, and leaves no zombie.
 func TestServerKilled(t *testing.T) {
 	checkLeaks(t)
 	command := childCommand("puppet")
@@ -178,8 +179,9 @@ func TestServerKilled(t *testing.T) {
 	alive.wantAllGone(t)
 }
 
-// TestServerClosesPipe: a server that lives on without its stdin or its stdout is lost: the call that finds out fails
-// with the right words, and so does the connection, so that its user can start it again.
+// TestServerClosesPipe: a server that lives on without its stdin or its stdout is lost: the call
+// that finds out fails with the right words, and so does the connection, so that its user can
+// start it again.
 func TestServerClosesPipe(t *testing.T) {
 	for _, name := range []string{"stdin", "stdout"} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +208,8 @@ func TestServerClosesPipe(t *testing.T) {
 	}
 }
 
-// TestServerStopsReading: a call that fills the pipe is freed by its ctx, and Close does not wait for the pipe.
+// TestServerStopsReading: a call that fills the pipe is freed by its ctx, and Close does not
+// wait for the pipe.
 func TestServerStopsReading(t *testing.T) {
 	checkLeaks(t)
 	reason := errors.New("no longer wanted")
@@ -232,7 +235,8 @@ func TestServerStopsReading(t *testing.T) {
 	alive.wantAllGone(t)
 }
 
-// TestCloseInOrder: the end of stdin comes first, then SIGTERM, then SIGKILL, and none that is not needed.
+// TestCloseInOrder: the end of stdin comes first, then SIGTERM, then SIGKILL, and none that is
+// not needed.
 func TestCloseInOrder(t *testing.T) {
 	for _, kind := range []struct{ mode, end, heard string }{
 		{"puppet", "exit status 0", ""},
@@ -257,7 +261,8 @@ func TestCloseInOrder(t *testing.T) {
 	}
 }
 
-// TestCloseEndsTheWholeGroup: whatever a server has started goes with it, even if none of them listens.
+// TestCloseEndsTheWholeGroup: whatever a server has started goes with it, even if none of them
+// listens.
 func TestCloseEndsTheWholeGroup(t *testing.T) {
 	for _, mode := range []string{"puppet", "stays", "stubborn"} {
 		for _, kind := range []string{"polite", "stubborn"} {

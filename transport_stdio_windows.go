@@ -20,7 +20,8 @@ func kernel32(name string) *syscall.LazyProc {
 	return syscall.NewLazyDLL("kernel32.dll").NewProc(name)
 }
 
-// writeAtOnce returns nil: a pipe of Windows has no write that does not wait; see Lines.WriteAtOnce.
+// writeAtOnce returns nil: a pipe of Windows has no write that does not wait; see
+// Lines.WriteAtOnce.
 func writeAtOnce(*os.File) func([]byte) (int, error) { return nil }
 
 // processGroup is a process and what it started: a job object. When the last handle to a job is
@@ -49,13 +50,13 @@ func (g *processGroup) prepare(c *exec.Cmd) {
 	}
 }
 
-// batchCommandLine returns the command line with which cmd.exe runs a batch file. cmd.exe has rules
-// of its own, which syscall.EscapeArg does not know: a & outside of quotes begins another command,
-// and %NAME% is replaced within quotes, too.
+// batchCommandLine returns the command line with which cmd.exe runs a batch file. cmd.exe has
+// rules of its own, which syscall.EscapeArg does not know: a & outside of quotes begins another
+// command, and %NAME% is replaced within quotes, too.
 //
-// So each argument is quoted, and a quote is doubled, as are the backslashes before it. A % gets an
-// empty substring of a variable before it, which keeps it from beginning a name. The rules are those
-// of Rust's standard library (CVE-2024-24576).
+// So each argument is quoted, and a quote is doubled, as are the backslashes before it. A % gets
+// an empty substring of a variable before it, which keeps it from beginning a name. The rules
+// are those of Rust's standard library (CVE-2024-24576).
 func batchCommandLine(script string, args []string) (string, error) {
 	quote := regexp.MustCompile(`(\\*)("|$)`)
 	line := `cmd.exe /e:ON /v:OFF /d /c ""` + script + `"`
@@ -69,8 +70,8 @@ func batchCommandLine(script string, args []string) (string, error) {
 	return line + `"`, nil
 }
 
-// add puts the process into a job. What it starts before that, in its first instants, stays outside.
-// Without a job, terminate ends the process alone.
+// add puts the process into a job. What it starts before that, in its first instants, stays
+// outside. Without a job, terminate ends the process alone.
 func (g *processGroup) add(leader *os.Process) {
 	const (
 		extendedLimits = 9 // JobObjectExtendedLimitInformation
@@ -85,8 +86,8 @@ func (g *processGroup) add(leader *os.Process) {
 	}
 	defer syscall.CloseHandle(process)
 	g.job = syscall.Handle(job)
-	// JOBOBJECT_EXTENDED_LIMIT_INFORMATION, whose LimitFlags stand at byte 16. It has 144 bytes, or 112
-	// where pointers have four.
+	// JOBOBJECT_EXTENDED_LIMIT_INFORMATION, whose LimitFlags stand at byte 16. It has 144 bytes,
+	// or 112 where pointers have four.
 	limits := [18]uint64{2: killOnClose}
 	size := 80 + 8*unsafe.Sizeof(uintptr(0))
 	_, _, _ = kernel32("SetInformationJobObject").Call(
