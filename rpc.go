@@ -77,10 +77,18 @@ type Outgoing struct {
 	// once, so a transport may wait a moment to send several messages together. Conn sets it.
 	MoreMayFollow bool
 
-	// These are MCP's, for a transport that repeats them beside the text, as HTTP does in headers.
-	Revision string            // the stateless revision that the message says it is of; empty in the handshake era
-	Name     string            // of the tool or prompt, or the URI of the resource, that a request is about
-	Headers  map[string]string // made of parameters of a tool call: complete names and encoded values
+	// The following are words of MCP, for a transport that repeats them beside the text, as HTTP does
+	// in headers. Nothing in this family reads them. They are here because mcp and its transports do
+	// not know each other, and this is the one type that both know. Why not one map of headers? mcp
+	// would have to know how HTTP writes them, or a call over a pipe would pay for a map that the
+	// pipe never reads.
+
+	// Revision is the stateless revision that the message says it is of; empty in the handshake era.
+	Revision string
+	// Name is the name of the tool or prompt, or the URI of the resource, that a request is about.
+	Name string
+	// Headers are made of parameters of a tool call: complete names and encoded values.
+	Headers map[string]string
 }
 
 // Transport carries whole messages, each the text of one JSON value.
@@ -154,7 +162,7 @@ type Conn struct {
 	end  context.CancelCauseFunc // the first cause wins
 
 	serve     context.Context    // parent of the ctx of every request being served
-	stopServe context.CancelFunc // by Close, or when the peer is gone; not when it only sends no more
+	stopServe context.CancelFunc // by Close, or when the peer is gone
 
 	lastID  atomic.Int64   // ids count from 1: some peers take 0 for none
 	work    sync.WaitGroup // readLoop and all it started
@@ -187,7 +195,7 @@ func (w *waiter) deliver(o outcome) {
 // outcome is the peer's answer, or the reason why none is waited for.
 type outcome struct {
 	result    json.RawMessage // of the answer: valid JSON
-	err       error           // *Error, the reason why the answer is invalid, or the connection's end
+	err       error           // *Error, why the answer is invalid, or the connection's end
 	cancelled bool            // by ctx or by Conn.Cancel, whose cause is err
 }
 
@@ -241,8 +249,12 @@ func (c *Conn) Notify(ctx context.Context, method string, params any) error {
 	if err != nil {
 		return err
 	}
-	err = cmp.Or(context.Cause(ctx), c.Err())
-	if err == nil {
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case c.Err() != nil:
+		err = c.Err()
+	default:
 		err = c.send(ctx, Outgoing{Text: text, Method: method})
 	}
 	if err != nil {
@@ -520,7 +532,8 @@ func (c *Conn) dispatchAnswer(in *Incoming, invalid error) error {
 	if invalid != nil {
 		return invalid
 	}
-	return fmt.Errorf("no request waits for a response with the id %s", cmp.Or(string(in.ID), "null"))
+	shown := cmp.Or(string(in.ID), "null")
+	return fmt.Errorf("no request waits for a response with the id %s", shown)
 }
 
 func (c *Conn) trace(sent bool, text []byte) {

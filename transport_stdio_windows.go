@@ -80,7 +80,8 @@ func (g *processGroup) add(leader *os.Process) {
 	)
 	g.leader = leader
 	job, _, _ := kernel32("CreateJobObjectW").Call(0, 0)
-	process, err := syscall.OpenProcess(setQuota|syscall.PROCESS_TERMINATE, false, uint32(leader.Pid))
+	rights := uint32(setQuota | syscall.PROCESS_TERMINATE)
+	process, err := syscall.OpenProcess(rights, false, uint32(leader.Pid))
 	if job == 0 || err != nil {
 		return
 	}
