@@ -15,6 +15,12 @@ import (
 	"strings"
 )
 
+// In the midst of a call a server may lack something that only the user can say (MCP 2025-11-25,
+// client, elicitation). In the mode form it sends a JSON Schema. The protocol allows only a flat
+// object of simple values, so that every client can show it, a terminal as well as a window. In
+// the mode url the user opens a page in a browser, so that a password does not pass through the
+// client. Either way the user may accept, decline, or cancel.
+
 // The bounds of a form: nobody fills in a longer one.
 const (
 	maxFields = 100

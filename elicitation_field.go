@@ -36,6 +36,10 @@ type Field struct {
 	Many    bool     // any number of the options is chosen
 }
 
+// A value goes two ways. What a user has typed is text, which Parse makes a value. What a program
+// has filled in may be of any Go type, which Check judges by its JSON, as the server will see it.
+// Both end in fit.
+
 // Option is one of the values to choose from.
 type Option struct {
 	Value string
@@ -215,7 +219,9 @@ func decodeAs[T any](f *Field, raw []byte, reason string) (any, error) {
 	return *v, nil
 }
 
-// fieldSchema is all that the schema of a field can hold, of any type and revision.
+// fieldSchema is all that the schema of a field can hold, of any type and revision. A choice of
+// strings has three forms: enum with enumNames (2025-06-18), oneOf with const and title
+// (2025-11-25), and, for several of them, an array whose items have enum or anyOf.
 type fieldSchema struct {
 	Type, Title, Description, Format string
 	MinLength, MaxLength             *float64
@@ -228,7 +234,8 @@ type fieldSchema struct {
 	Items                            *fieldSchema
 }
 
-// newField reads the schema of a field.
+// newField reads the schema of a field. It is refused here if no user could fill it in, so that
+// nobody is asked in vain. A default need not fit its own schema, but must be of the field's type.
 func newField(name string, raw json.RawMessage) (Field, error) {
 	var s fieldSchema
 	err := json.Unmarshal(raw, &s)

@@ -13,6 +13,10 @@ import (
 	"time"
 )
 
+// A server tells of four things unasked, in notifications: that a list or a resource has changed,
+// how far a call has come, what it writes to its log, and that it has cancelled something. A
+// program that wants to know of changes calls Listen, which lasts as long as it listens.
+
 // unsubscribeTime bounds the requests that end the subscriptions of a Listen, all together.
 const unsubscribeTime = 500 * time.Millisecond
 
@@ -62,14 +66,14 @@ type listeners struct {
 	working map[*listener]int64
 }
 
-// begin adds a listener. A Listen whose request is sent again has a new id.
-func (s *listeners) begin(l *listener, id int64) {
+// setRequest adds a listener, or gives it the id of the request that was sent for it last.
+func (s *listeners) setRequest(l *listener, id int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.working[l] = id
 }
 
-func (s *listeners) end(l *listener) {
+func (s *listeners) remove(l *listener) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.working, l)
@@ -116,7 +120,7 @@ func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change
 // listenByRequest sends one request that lasts as long as the subscription, and whose id is in
 // every notification that comes of it (MCP 2026-07-28, patterns, subscriptions).
 func (c *Client) listenByRequest(ctx context.Context, l *listener) error {
-	defer c.listeners.end(l)
+	defer c.listeners.remove(l)
 	_, err := c.do(ctx, &request{
 		method:   "subscriptions/listen",
 		params:   members("notifications", l.Subscription),
@@ -129,10 +133,10 @@ func (c *Client) listenByRequest(ctx context.Context, l *listener) error {
 // tells of changes to its lists without a subscription (MCP 2025-11-25, server, resources,
 // subscriptions).
 func (c *Client) listenByURI(ctx context.Context, l *listener) error {
-	c.listeners.begin(l, 0)
+	c.listeners.setRequest(l, 0)
 	subscribed := 0
 	defer func() {
-		c.listeners.end(l)
+		c.listeners.remove(l)
 		c.unsubscribe(l.URIs[:subscribed])
 	}()
 	for _, uri := range l.URIs {

@@ -16,6 +16,12 @@ import (
 	"time"
 )
 
+// A list comes in pages, and may be long, so it is kept as long as it is certain to be fresh. How
+// long that is depends on the era. In the stateless era each page says for how many milliseconds
+// it may be taken for fresh (MCP 2026-07-28, server, caching). In the handshake era a server that
+// declared listChanged tells of each change, and the list is kept as long as the stream for that
+// is open.
+
 // Bounds on what a server can make the client do and hold for one list.
 const (
 	maxPages    = 10_000   // whose cursors are followed

@@ -13,6 +13,15 @@ import (
 	"slices"
 )
 
+// In the midst of a call a server may need something that only the client has: the folders to work
+// in, an answer of the user, the answer of a model. Each kind of question is a method, and a client
+// declares which of them it answers (MCP 2025-11-25, basic, lifecycle, capability negotiation).
+//
+// In the handshake era a question is a request of the server, while its own answer to the client
+// is still due. In the stateless era the result of the client's request has the questions, and the
+// client sends its request again, with the answers and with the server's requestState: so the
+// server need not remember the call. The table ClientOptions.Answers serves both eras.
+
 // Responder is what the client answers to one method of the server. In the handshake era the method
 // comes as a request of the server, in the stateless era in a result that is input_required.
 type Responder struct {

@@ -32,7 +32,8 @@ type request struct {
 	questions int    // how many the server then asked, in all rounds
 	input     []byte // more members of params: the answers to the questions of the last round
 
-	// The following belong to one sending. A request is sent again only after it has failed.
+	// The following belong to one sending. A request is sent again only when the sending before has
+	// ended: with an error that could be repaired, or with a result that asks for input.
 	id       int64
 	session  int64     // sessions.current
 	meta     []byte    // Client.meta in the stateless era, else nil
@@ -65,16 +66,18 @@ func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
 			return nil, r.wrap(err)
 		}
 		complete, err := c.isComplete(r, raw)
-		if err == nil && complete {
+		if err != nil {
+			return nil, r.wrap(err)
+		}
+		if complete {
 			return raw, nil
 		}
-		if err == nil && round > maxRounds {
+		if round > maxRounds {
 			// The user is not asked for an answer that will not be sent.
-			err = &ProtocolError{fmt.Sprintf("the server asked for input %d times", round)}
+			reason := fmt.Sprintf("the server asked for input %d times", round)
+			return nil, r.wrap(&ProtocolError{reason})
 		}
-		if err == nil {
-			r.input, err = c.answerQuestions(ctx, r, raw)
-		}
+		r.input, err = c.answerQuestions(ctx, r, raw)
 		if err != nil {
 			return nil, r.wrap(err)
 		}
@@ -156,7 +159,8 @@ func (c *Client) attempt(ctx context.Context, r *request) (json.RawMessage, erro
 		return nil, err
 	}
 	if r.listener != nil {
-		c.listeners.begin(r.listener, r.id)
+		// A subscription has no deadline: it lasts until one side ends it.
+		c.listeners.setRequest(r.listener, r.id)
 	} else {
 		c.inFlight.addRequest(r)
 		defer c.inFlight.removeRequest(r)

@@ -261,7 +261,8 @@ func TestExpiry(t *testing.T) {
 			server := newFakeTransport()
 			c := server.connectedTo(t, ClientOptions{
 				Protocol: "2025-11-25", Timeout: time.Minute, MaxTimeout: 150 * time.Second})
-			time.Sleep(100 * time.Second) // the clock runs while there are no requests
+			// The timer also runs while there are no requests.
+			time.Sleep(100 * time.Second)
 			begun := time.Now()
 			progress := func() { c.inFlight.reportProgress(json.RawMessage("2"), Progress{}) }
 			for at := 50 * time.Second; at < test.at; at += 50 * time.Second {
@@ -344,7 +345,8 @@ func TestUnencodable(t *testing.T) {
 	checkLeaks(t)
 	left, right := memoryPair()
 	defer right.Close()
-	defer left.Close() // which is not started
+	// The connection is not begun, so nobody else closes its side.
+	defer left.Close()
 	answers := map[string]Responder{"x": {Declare: func() {}}}
 	_, err := connectOver(t.Context(), left, &ClientOptions{Answers: answers})
 	assert.ErrorContains(t, err, "json: unsupported type")
@@ -369,7 +371,8 @@ func TestLongLists(t *testing.T) {
 	page := strings.Repeat(`{"name":"t","inputSchema":{"type":"object"}},`, many-1)
 	server.reply(<-server.wrote, `{"tools":[`+page+`{"name":"last"}],"ttlMs":60000}`)
 	assert.Equal(t, len(<-done), many)
-	for range 3 { // from the cache
+	// These come from the cache.
+	for range 3 {
 		tools, err := c.ListTools(t.Context())
 		assert.NilError(t, err)
 		assert.Equal(t, len(tools), many)
@@ -387,7 +390,8 @@ func TestLongLists(t *testing.T) {
 	assert.Assert(t, errors.As(err, new(*ProtocolError)))
 	assert.Equal(t, len(prompts), maxPages+1)
 
-	go func() { // so are items, in one page and in all
+	// Items are bounded too, in one page and in all.
+	go func() {
 		page := `{"resourceTemplates":[{}` + strings.Repeat(",{}", maxParts+1) + `],"nextCursor":"c"}`
 		server.reply(<-server.wrote, page)
 	}()
@@ -401,7 +405,8 @@ func TestLongLists(t *testing.T) {
 	assert.Equal(t, len(result.Content), maxParts)
 	assert.Equal(t, left, leftOut{2, "{} (there are more than 200000)"})
 
-	go func() { // bytes are bounded, too
+	// And so are bytes.
+	go func() {
 		page := `{"resources":[{"uri":"u","name":"` + strings.Repeat("n", 8<<20) + `"}],"nextCursor":"%d"}`
 		for i := range maxListSize / (8 << 20) {
 			server.reply(<-server.wrote, fmt.Sprintf(page, i))
