@@ -45,7 +45,8 @@ func TestSession(t *testing.T) {
 		assert.Equal(t, info.Mode().Perm(), fs.FileMode(0o600))
 		link := filepath.Join(dir, "link.json")
 		assert.NilError(t, os.Symlink(path, link))
-		assert.NilError(t, SaveSession(link, &Session{Model: "another"})) // an empty conversation is one, too
+		// An empty conversation is one, too.
+		assert.NilError(t, SaveSession(link, &Session{Model: "another"}))
 		assert.NilError(t, os.Remove(link))
 		got, err = LoadSession(path)
 		assert.NilError(t, err)
@@ -65,7 +66,8 @@ func TestSession(t *testing.T) {
 	taken := filepath.Join(dir, "taken", "something")
 	assert.NilError(t, os.MkdirAll(taken, 0o700))
 	assert.ErrorContains(t, SaveSession(filepath.Dir(taken), s), "save session: ")
-	if runtime.GOOS != "windows" { // a socket stands for all that is no file: pipes and devices, too
+	if runtime.GOOS != "windows" {
+		// A socket stands for all that is no file: pipes and devices, too.
 		socket := filepath.Join(t.TempDir(), "socket")
 		listener, err := net.Listen("unix", socket)
 		assert.NilError(t, err)
@@ -141,7 +143,8 @@ func FuzzLoadSession(f *testing.F) {
 		}
 		want, err := PlainJSON(s)
 		assert.NilError(t, err)
-		assert.NilError(t, os.WriteFile(path, want, 0o600)) // SaveSession waits for the disk
+		// WriteFile is quicker than SaveSession, which waits for the disk.
+		assert.NilError(t, os.WriteFile(path, want, 0o600))
 		got, err := LoadSession(path)
 		assert.NilError(t, err)
 		have, _ := PlainJSON(got)

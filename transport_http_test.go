@@ -305,7 +305,8 @@ func TestHTTPLists(t *testing.T) {
 			assert.DeepEqual(t, s.requests(), []string{"POST initialize", "GET", "POST notifications/initialized", list})
 			close(broke)
 			synctest.Wait()
-			lists() // although the stream may be opened again in a second
+			// The stream may be opened again in a second, but is not open now.
+			lists()
 			assert.DeepEqual(t, s.requests()[begun:], []string{list, list})
 			time.Sleep(time.Minute)
 			lists()
@@ -348,7 +349,8 @@ func (m htMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	go func() {
 		defer stop()
 		defer func() {
-			if recover() != nil { // http.ErrAbortHandler: the connection breaks
+			if recover() != nil {
+				// It was http.ErrAbortHandler: the connection breaks.
 				out.CloseWithError(io.ErrUnexpectedEOF)
 				w.once.Do(func() { w.err = io.EOF; close(w.begun) })
 			}
@@ -785,7 +787,8 @@ func (p *htPlayer) command(word, text string) (outcome []string) {
 			p.read = nil
 			p.shown["asked"], p.shown["headers"] = len(p.server.all()), len(p.server.all())
 		}
-	case "answer": // the end of a Client's call
+	case "answer":
+		// The outcome is that of a Client's call.
 		p.replies["post"] = []string{htWords.Replace(text)}
 		revision := "2025-11-25"
 		if p.kind == "stateless" {
@@ -797,7 +800,8 @@ func (p *htPlayer) command(word, text string) (outcome []string) {
 		_, err = c.CallTool(p.Context(), "t", nil, nil)
 		assert.Check(p, !errors.Is(err, ErrClosed))
 		assert.Check(p, c.Close())
-	case "asked", "headers": // since that command, with the time since the beginning
+	case "asked", "headers":
+		// These are the requests since the last such command, with the time since the beginning.
 		all := p.server.all()
 		for _, r := range all[p.shown[word]:] {
 			words := []string{r.At.Sub(p.begun).String(), r.Method, r.Path, r.RPC, r.Header.Get("Last-Event-ID")}
@@ -823,7 +827,8 @@ func (p *htPlayer) command(word, text string) (outcome []string) {
 	synctest.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	isLeft := func(line string) int { return strings.Index("r", line[:1]) } // as they leave at any time, last
+	// Lines about a server that is left stand last, as that happens at any time.
+	isLeft := func(line string) int { return strings.Index("r", line[:1]) }
 	slices.SortStableFunc(p.read, func(a, b string) int { return isLeft(b) - isLeft(a) })
 	outcome = append(outcome, p.read...)
 	p.read = nil
@@ -1001,7 +1006,8 @@ func htZip(kind string, parts ...string) htScript {
 			w.(http.Flusher).Flush()
 		}
 		if kind == "text/event-stream" {
-			<-r.Context().Done() // what is behind the answer is not waited for
+			// What is behind the answer does not keep the call.
+			<-r.Context().Done()
 			return
 		}
 		z.Close()
@@ -1095,11 +1101,13 @@ func TestHTTPClose(t *testing.T) {
 	checkLeaks(t)
 	begun, ended := make(chan struct{}, 100), make(chan struct{}, 100)
 	script := func(w http.ResponseWriter, r *http.Request, m htMessage) {
-		if string(m.ID) != "1" { // some streams have begun
+		if string(m.ID) != "1" {
+			// Some streams have begun.
 			htReply(htSSE(": hello\n\n", "id: 5\nretry: 3600000\ndata: \n\n"))(w, r, m)
 		}
 		begun <- struct{}{}
-		if string(m.ID) == "2" { // some wait for the time to be resumed
+		if string(m.ID) == "2" {
+			// Some wait for the time to be resumed.
 			ended <- struct{}{}
 			return
 		}
@@ -1206,7 +1214,8 @@ func TestHTTPCloseConnections(t *testing.T) {
 		}
 	}
 	s.Start()
-	keep := func(h HTTP) { h.Client.Transport.(*http.Transport).IdleConnTimeout = 0 } // else it would close them, later
+	// Without a timeout, only Close closes an idle connection.
+	keep := func(h HTTP) { h.Client.Transport.(*http.Transport).IdleConnTimeout = 0 }
 	p := htOpen(t, HTTP{URL: s.URL})
 	keep(p.Transport.(*StreamableHTTP).server)
 	p.say(htModern(2, "tools/list", ""), htResult("2"))
@@ -1218,8 +1227,9 @@ func TestHTTPCloseConnections(t *testing.T) {
 	p = htRun(t, old)
 	p.say(initializeLine)
 	p.close()
-	<-closed // the stream's
-	<-closed // that of the POST
+	// Both are closed: the stream's connection, and that of the POST.
+	<-closed
+	<-closed
 }
 
 // TestHTTPCloseUnread: a message that nobody reads keeps nobody.
@@ -1270,6 +1280,7 @@ func TestHTTPTail(t *testing.T) {
 			assert.Equal(t, time.Since(begun), time.Duration(0))
 			time.Sleep(2 * tailTime)
 		}
+		synctest.Wait()
 		assert.Equal(t, cut, 1)
 		p.close()
 	})
@@ -1515,7 +1526,8 @@ func TestHTTPParamsClient(t *testing.T) {
 			assert.NilError(t, c.Close())
 			continue
 		}
-		for range 3 { // of which the user is told once
+		// The user is told once of what happens three times.
+		for range 3 {
 			assert.DeepEqual(t, list(tool("bad", mark("number", "X")), tool("t", mark("string", "A"))), []string{"t"})
 		}
 		assert.DeepEqual(t, warnings, []string{
@@ -1534,7 +1546,8 @@ func TestHTTPParamsClient(t *testing.T) {
 		list(tool("t", `"a":{"type":"string"}`))
 		assert.DeepEqual(t, call("t", `{"a":"x"}`), map[string]string{})
 
-		tools.Store(tool("t", mark("string", "C"))) // which the Client does not know yet
+		// The Client does not know this schema yet.
+		tools.Store(tool("t", mark("string", "C")))
 		wants.Store("Mcp-Param-C")
 		sent = len(s.all())
 		assert.DeepEqual(t, call("t", `{"a":"x"}`), map[string]string{"Mcp-Param-C": "x"})
@@ -1566,7 +1579,8 @@ func FuzzParams(f *testing.F) {
 		for i, step := range slices.Backward(steps[:min(len(steps), 50)]) {
 			outer := map[string]any{"type": "object", "required": []any{"x-mcp-header"}}
 			switch key := int(step) / 8; step % 8 {
-			default: // more often than the others
+			default:
+				// This is more often than the others.
 				step := names[key%len(names)]
 				outer["properties"] = map[string]any{step: schema, "other": map[string]any{"type": "string"}}
 				path = append([]string{step}, path...)
@@ -1787,7 +1801,8 @@ func htReference(text, lastID string) (events []htRead, id string, retry time.Du
 	var name string
 	var data []string
 	next := lastID
-	for _, line := range lines[:len(lines)-1] { // the last one has no end
+	// The last line has no end.
+	for _, line := range lines[:len(lines)-1] {
 		field, value, _ := strings.Cut(line, ":")
 		value = strings.TrimPrefix(value, " ")
 		switch {
@@ -1804,7 +1819,8 @@ func htReference(text, lastID string) (events []htRead, id string, retry time.Du
 		case field == "id" && !strings.Contains(value, "\x00"):
 			next = value
 		case field == "retry" && value != "" && strings.Trim(value, "0123456789") == "":
-			if ms, err := strconv.Atoi(value); err == nil && int64(ms) < 1<<31 { // about the longest that a timer should wait
+			// 1<<31 is about the longest that a timer should wait.
+			if ms, err := strconv.Atoi(value); err == nil && int64(ms) < 1<<31 {
 				retry = time.Duration(ms) * time.Millisecond
 			}
 		}
@@ -1826,7 +1842,8 @@ func (c *htChunks) Read(b []byte) (int, error) {
 		c.n++
 	}
 	n := copy(b, c.text[:min(size, len(c.text))])
-	if c.text = c.text[n:]; n == 0 {
+	c.text = c.text[n:]
+	if n == 0 {
 		return 0, io.EOF
 	}
 	return n, nil
