@@ -1725,17 +1725,19 @@ func TestSSEClient(t *testing.T) {
 	assert.NilError(t, c.Close())
 }
 
-// TestSSEAnswered: an answer on the stream ends its call, although the POST is never accepted.
+// TestSSEAnswered: an answer on the stream ends its call, although the POST is never accepted. The POST is waited for
+// for a moment, without the call.
 func TestSSEAnswered(t *testing.T) {
 	checkLeaks(t)
 	synctest.Test(t, func(t *testing.T) {
-		asked := make(chan string)
+		asked, left := make(chan string), make(chan time.Time, 1)
 		_, client := htInMemory(func(w http.ResponseWriter, r *http.Request, m htMessage) {
 			if r.Method == http.MethodPost {
 				if m.ID != nil {
 					asked <- string(m.ID)
 				}
 				<-r.Context().Done()
+				left <- time.Now()
 				return
 			}
 			htReply(htSSE(htEndpoint("/x")))(w, r, m)
@@ -1756,6 +1758,7 @@ func TestSSEAnswered(t *testing.T) {
 		begun := time.Now()
 		assert.NilError(t, c.Call(t.Context(), "initialize", nil, nil))
 		assert.Equal(t, time.Since(begun), time.Duration(0))
+		assert.Equal(t, (<-left).Sub(begun), tailTime)
 	})
 }
 
