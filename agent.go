@@ -246,7 +246,7 @@ type job struct {
 func (x *questionRun) check(j *job, cut bool) error {
 	name, arguments := j.Call.Name, j.Call.Arguments
 	object, key, err := ParseArguments(arguments)
-	j.Call.Arguments = object
+	j.Call.Arguments = cmp.Or(object, "{}")
 	at := slices.IndexFunc(x.functions, func(f Function) bool { return f.Name == name })
 	if at < 0 && !acceptedName.MatchString(name) {
 		j.Call.Name = "unknown"

@@ -115,7 +115,7 @@ func ToolFunction(name string, t *Tool) (Function, error) {
 	parameters, err := functionParameters(t.InputSchema)
 	var hints struct{ ReadOnlyHint bool }
 	_ = json.Unmarshal(t.Annotations, &hints) // invalid hints say nothing
-	return Function{name, t.Description, parameters, hints.ReadOnlyHint}, err
+	return Function{Name: name, Description: t.Description, Parameters: parameters, ReadOnly: hints.ReadOnlyHint}, err
 }
 
 // functionParameters returns a tool's inputSchema as the API takes it: an object's JSON Schema of draft 7, with type

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,8 @@ const (
 	modelsTimeout = 10 * time.Second
 )
 
-// ModelInfo describes a model as far as its server does: Mistral's says all of it, others little more than the name.
+// ModelInfo describes a model as far as its server does: Mistral's says all of it, others little
+// more than the name.
 type ModelInfo struct {
 	ID      string
 	Aliases []string
@@ -31,30 +33,33 @@ type ModelInfo struct {
 	Hidden  bool // deprecated, or not for chats: a name to accept, not to offer
 }
 
-// ListModels asks the server of m for its models, and returns them by name. The key goes where that of a completion
-// goes, and no redirect is followed. An answer other than 200 is an *APIError.
-func ListModels(ctx context.Context, m *Mistral) (models []ModelInfo, err error) {
+// ListModels asks the server of m for its models, and returns them by name. The key goes where that
+// of a completion goes, and no redirect is followed. An answer other than 200 is an *APIError. As
+// in all that a server says, the key does not stand in the errors, nor in the names.
+func ListModels(ctx context.Context, m *Mistral) ([]ModelInfo, error) {
 	address, err := m.Endpoint()
 	if err != nil {
 		return nil, err
 	}
 	address = address.JoinPath("../../models")
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("list the models at %s: %w", address.Host, err)
-		}
-	}()
+	models, err := m.listModels(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("list the models at %s: %w", address.Host, err)
+	}
+	return models, nil
+}
+
+func (m *Mistral) listModels(ctx context.Context, address *url.URL) ([]ModelInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
 	defer cancel()
-	r := &http.Request{Method: http.MethodGet, URL: address, Header: http.Header{"Accept": {"application/json"}}}
-	if m.Key != "" {
-		r.Header.Set("Authorization", "Bearer "+m.Key)
+	req := &http.Request{
+		Method: http.MethodGet,
+		URL:    address,
+		Header: m.header("application/json"),
 	}
-	client := *cmp.Or(m.Client, &http.Client{})
-	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	resp, err := client.Do(r.WithContext(ctx))
+	resp, err := m.send(req.WithContext(ctx))
 	if err != nil {
-		return nil, errors.Unwrap(err) // the *url.Error around it shows the URL, which can hold credentials
+		return nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxModels+1))
@@ -62,16 +67,16 @@ func ListModels(ctx context.Context, m *Mistral) (models []ModelInfo, err error)
 	case err != nil:
 		return nil, err
 	case resp.StatusCode != http.StatusOK:
-		line := strings.Join(strings.Fields(string(text)), " ")
-		return nil, &APIError{Status: resp.StatusCode, Message: fmt.Sprintf("%.200s", line)}
+		return nil, m.refusal(resp, text)
 	case len(text) > maxModels:
 		return nil, errors.New("the list is larger than 1 MiB")
 	}
-	return parseModels(text)
+	return m.parseModels(text)
 }
 
-// parseModels reads a list. A member that is not of the type that Mistral documents says nothing, and spoils nothing.
-func parseModels(text []byte) (models []ModelInfo, err error) {
+// parseModels reads a list. Only Mistral documents its members, and other servers may have some of
+// the same name and another type: what cannot be decoded counts as absent, and the rest counts.
+func (m *Mistral) parseModels(text []byte) ([]ModelInfo, error) {
 	var list struct {
 		Data []struct {
 			ID           string
@@ -85,26 +90,40 @@ func parseModels(text []byte) (models []ModelInfo, err error) {
 			MaxModelLen      int `json:"max_model_len"` // vLLM's
 		}
 	}
-	if _ = json.Unmarshal(text, &list); list.Data == nil {
+	_ = json.Unmarshal(text, &list)
+	if list.Data == nil {
 		return nil, errors.New("the answer is not a list of models")
 	}
-	for _, m := range list.Data {
-		hidden := m.Deprecation != nil || m.Capabilities.Chat != nil && !*m.Capabilities.Chat
-		size := cmp.Or(m.MaxContextLength, m.MaxModelLen)
-		models = append(models, ModelInfo{m.ID, m.Aliases, m.Capabilities.Vision, size, hidden})
+	var models []ModelInfo
+	for _, entry := range list.Data {
+		for i, alias := range entry.Aliases {
+			entry.Aliases[i] = m.withoutKey(alias)
+		}
+		chat := entry.Capabilities.Chat
+		models = append(models, ModelInfo{
+			ID:      m.withoutKey(entry.ID),
+			Aliases: entry.Aliases,
+			Vision:  entry.Capabilities.Vision,
+			Context: cmp.Or(entry.MaxContextLength, entry.MaxModelLen),
+			Hidden:  entry.Deprecation != nil || chat != nil && !*chat,
+		})
 	}
 	slices.SortFunc(models, func(a, b ModelInfo) int { return strings.Compare(a.ID, b.ID) })
 	return models, nil
 }
 
-// FindModel finds a model by its name, else by another name that it has. Ollama adds :latest to a name without a tag.
+// FindModel finds a model by its name, else by another name that it has. Ollama adds :latest to a
+// name without a tag.
 func FindModel(models []ModelInfo, name string) (ModelInfo, bool) {
-	at := slices.IndexFunc(models, func(m ModelInfo) bool { return m.ID == name || m.ID == name+":latest" })
-	if at < 0 {
-		at = slices.IndexFunc(models, func(m ModelInfo) bool { return slices.Contains(m.Aliases, name) })
+	for _, m := range models {
+		if m.ID == name || m.ID == name+":latest" {
+			return m, true
+		}
 	}
-	if at < 0 {
-		return ModelInfo{}, false
+	for _, m := range models {
+		if slices.Contains(m.Aliases, name) {
+			return m, true
+		}
 	}
-	return models[at], true
+	return ModelInfo{}, false
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,8 +13,8 @@ import (
 	"gotest.tools/v3/assert"
 )
 
-// modelList3 is a list as Mistral documents it, with a model under two names, one that is deprecated, and one that
-// cannot chat.
+// modelList3 is a list as Mistral documents it, with a model under two names, one that is
+// deprecated, and one that cannot chat.
 const modelList3 = `{"object":"list","data":[
 {"id":"small-2603","object":"model","created":1,"owned_by":"mistralai","capabilities":{"completion_chat":true,
 "completion_fim":false,"function_calling":true,"fine_tuning":false,"vision":false,"classification":false},
@@ -76,7 +77,7 @@ func TestModels(t *testing.T) {
 		{text(200, `{"data":[]}`), "x", ModelInfo{}, ""},
 		{text(200, `{"models":[]}`), "x", ModelInfo{}, "the answer is not a list of models"},
 		{text(200, `<html>`), "x", ModelInfo{}, "the answer is not a list of models"},
-		{text(401, `{"detail": "Unauthorized"}`), "x", ModelInfo{}, `401 Unauthorized: {"detail": "Unauthorized"}`},
+		{text(401, `{"detail": "Unauthorized"}`), "x", ModelInfo{}, `401 Unauthorized: Unauthorized`},
 		{text(404, ``), "x", ModelInfo{}, `404 Not Found`},
 		{text(200, strings.Repeat(" ", 1<<20)+"{}"), "x", ModelInfo{}, "the list is larger than 1 MiB"},
 		{func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
@@ -113,7 +114,8 @@ func TestModels(t *testing.T) {
 	assert.ErrorContains(t, err, "refusing to send the key over plain http")
 }
 
-// A list that does not come is not waited for again, until the user asks for it. One that failed at once is asked for.
+// A list that does not come is not waited for again, until the user asks for it. One that failed at
+// once is asked for.
 func TestModelsHang(t *testing.T) {
 	c, model, _ := chatOf(t)
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
@@ -128,4 +130,35 @@ func TestModelsHang(t *testing.T) {
 	assert.Check(t, !knows(t.Context()))
 	assert.NilError(t, c.chooseModel(t.Context(), ""))
 	assert.Check(t, knows(t.Context()))
+}
+
+// TestModelsKeyNeverShown: what a server makes of the key, in an error or as the name of a model,
+// does not show it.
+func TestModelsKeyNeverShown(t *testing.T) {
+	const key = "sk/Very+Secret=="
+	for _, status := range []int{302, 401, 503, 200} {
+		for _, body := range []string{
+			`{"message":"wrong key ` + key + `","code":"` + key + `","request_id":"` + key + `"}`,
+			`{"unknown":"sk\/Very\u002bSecret=="}`,
+			strings.Repeat("x", 190) + key,
+			`{"data":[{"id":"of ` + key + `","aliases":["sk\/Very\u002bSecret=="]}]}`,
+		} {
+			m := newChatModel(chatSays(status, chatJSON, body))
+			m.Key = key
+			models, err := ListModels(t.Context(), m.Mistral)
+			if err != nil {
+				chatNoKey(t, err, "sk/V", `sk\/V`)
+			}
+			for _, model := range models {
+				assert.Equal(t, model.ID, "of [key]")
+				assert.DeepEqual(t, model.Aliases, []string{"[key]"})
+			}
+		}
+	}
+	m := newChatModel(func(r *http.Request) (*http.Response, error) {
+		return nil, fmt.Errorf("cannot send %v", r.Header)
+	})
+	m.Key = key
+	_, err := ListModels(t.Context(), m.Mistral)
+	chatNoKey(t, err, "sk/V")
 }

@@ -17,23 +17,35 @@ import (
 // ToolCall is a model's request to call a function. Its JSON form is the API's.
 type ToolCall struct {
 	ID, Name  string
-	Arguments string          // should be a JSON object, is not checked; "" is sent as "{}"
-	Extra     json.RawMessage // the member extra_content (Gemini signs calls there), as it came
-	ExtraHost string          // the host that sent Extra: only it gets Extra back, because others refuse it
+	Arguments string // should be a JSON object, is not checked; "" is sent as "{}"
+
+	// Extra is the member extra_content as it came, in which Gemini signs calls. Only the host that
+	// sent it, ExtraHost, gets it back, because others refuse it.
+	Extra     json.RawMessage
+	ExtraHost string
 }
 
 func (c ToolCall) MarshalJSON() ([]byte, error) {
-	wire := wireCall{ID: looseText(c.ID), Type: "function", Extra: c.Extra, ExtraHost: c.ExtraHost}
-	wire.Function.Name, wire.Function.Arguments = c.Name, looseText(cmp.Or(c.Arguments, "{}"))
+	wire := wireCall{
+		ID:        looseText(c.ID),
+		Type:      "function",
+		Extra:     c.Extra,
+		ExtraHost: c.ExtraHost,
+	}
+	wire.Function.Name = c.Name
+	wire.Function.Arguments = looseText(cmp.Or(c.Arguments, "{}"))
 	return wireJSON(wire)
 }
 
 func (c *ToolCall) UnmarshalJSON(b []byte) error {
 	var wire wireCall
 	err := json.Unmarshal(b, &wire)
+	if err != nil {
+		return err
+	}
 	*c = wire.call()
 	c.Arguments = string(replaceSurrogates([]byte(c.Arguments)))
-	return err
+	return nil
 }
 
 // wireCall is a ToolCall on the wire, whole or a fragment of a stream.
@@ -49,15 +61,24 @@ type wireCall struct {
 	ExtraHost string          `json:"extra_host,omitempty"` // in saved histories only
 }
 
+// call returns the call. The API documents the word null as the default of its id, which stands for
+// no id.
 func (w *wireCall) call() ToolCall {
-	call := ToolCall{string(w.ID), w.Function.Name, string(w.Function.Arguments), w.Extra, w.ExtraHost}
-	if call.ID == "null" { // the word: the default that the API documents
-		call.ID = ""
+	id := string(w.ID)
+	if id == "null" {
+		id = ""
 	}
-	return call
+	return ToolCall{
+		ID:        id,
+		Name:      w.Function.Name,
+		Arguments: string(w.Function.Arguments),
+		Extra:     w.Extra,
+		ExtraHost: w.ExtraHost,
+	}
 }
 
-// looseText is a string. Some servers send another value, for example a number or an object: it is kept as it stands.
+// looseText is a string. Some servers send another value in its place, for example a number or an
+// object. That is kept as it stands.
 type looseText string
 
 func (t *looseText) UnmarshalJSON(b []byte) error {
@@ -69,21 +90,29 @@ func (t *looseText) UnmarshalJSON(b []byte) error {
 
 // Function is a tool as it is offered to the model. It marshals to the API's form of a tool.
 type Function struct {
-	Name        string          // matches ^[a-zA-Z0-9_-]{1,64}$
-	Description string          // may be empty
-	Parameters  json.RawMessage // an object's JSON Schema, of draft 7, with type and properties; nil: no parameters
-	ReadOnly    bool            // calls change nothing; the API is not told
+	Name        string // matches ^[a-zA-Z0-9_-]{1,64}$
+	Description string // may be empty
+	ReadOnly    bool   // calls change nothing; the API is not told
+
+	// Parameters is a JSON Schema of draft 7, of an object, with type and properties. Nil means
+	// that there are no parameters.
+	Parameters json.RawMessage
 }
 
 func (f Function) MarshalJSON() ([]byte, error) {
-	function := map[string]any{"name": f.Name, "description": f.Description, "parameters": f.Parameters}
+	function := map[string]any{
+		"name":        f.Name,
+		"description": f.Description,
+		"parameters":  f.Parameters,
+	}
 	if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
 		function["parameters"] = json.RawMessage(`{"properties":{},"type":"object"}`)
 	}
 	return wireJSON(map[string]any{"type": "function", "function": function})
 }
 
-// callID returns id if Mistral takes it as the id of a call, or one that it takes, the same one for the same id.
+// callID returns id if Mistral takes it as the id of a call. Otherwise it returns one that Mistral
+// takes, always the same for the same id: a call and its result have to match, in every request.
 func callID(id string) string {
 	if acceptedID.MatchString(id) {
 		return id
@@ -101,33 +130,43 @@ type ToolOutput struct {
 	Result  any      // what the Toolbox makes of it, for Observe; the agent does not read it
 }
 
-// ParseArguments returns a call's arguments as a JSON object to send on, "{}" if there are none, and a key that is the
-// same for objects that differ only in white space and the order of members. Numbers are compared as they are written.
+// ParseArguments returns a call's arguments as a JSON object to send on, and a key that is the same
+// for objects that differ only in white space and the order of members. Numbers are compared as
+// they are written. Models write no arguments as "" or null, which are {}.
 func ParseArguments(text string) (object, key string, err error) {
-	if text = strings.TrimSpace(text); text == "" || text == "null" { // the two forms of no arguments
+	text = strings.TrimSpace(text)
+	if text == "" || text == "null" {
 		text = "{}"
 	}
 	if err := json.Unmarshal([]byte(text), new(json.RawMessage)); err != nil {
-		return "{}", "", fmt.Errorf("the arguments are not valid JSON (%w)", err)
+		return "", "", fmt.Errorf("the arguments are not valid JSON (%w)", err)
 	}
 	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.UseNumber() // as float64, large numbers that differ would be equal
+	// As float64, large numbers that differ would be equal.
+	decoder.UseNumber()
 	var members map[string]any
 	if decoder.Decode(&members) != nil {
-		return "{}", "", errors.New("the arguments must be a JSON object")
+		return "", "", errors.New("the arguments must be a JSON object")
 	}
-	canonical, err := json.Marshal(members) // sorts them
-	return text, string(canonical), err
+	sorted, err := json.Marshal(members)
+	if err != nil {
+		return "", "", err
+	}
+	return text, string(sorted), nil
 }
 
-// Clip shortens text to limit bytes, three quarters of them from its head and the rest from its tail, cut between
-// characters. A line between them, not counted in the limit, reports what is left out.
+// Clip shortens text to limit bytes, three quarters of them from its head and the rest from its
+// tail, cut between characters. A line between them, not counted in the limit, reports what is left
+// out.
 func Clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	fromHead, fromTail := max(0, limit*3/4), max(0, limit-limit*3/4)
+	limit = max(0, limit)
+	fromHead := limit * 3 / 4
+	fromTail := limit - fromHead
 	head := strings.ToValidUTF8(text[:fromHead], "")
 	tail := strings.ToValidUTF8(text[len(text)-fromTail:], "")
-	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, len(text)-len(head)-len(tail), tail)
+	leftOut := len(text) - len(head) - len(tail)
+	return fmt.Sprintf("%s\n[... %d bytes left out ...]\n%s", head, leftOut, tail)
 }
