@@ -265,7 +265,7 @@ func (m *Mistral) Endpoint() (*url.URL, error) {
 		return nil, errors.New("the base URL must begin with http:// or https:// and name a host")
 	}
 	hasSecret := m.Key != "" || u.User != nil
-	if u.Scheme == "http" && hasSecret && !isThisMachine(u.Hostname()) && !m.Insecure {
+	if u.Scheme == "http" && hasSecret && !isOwnMachine(u.Hostname()) && !m.Insecure {
 		return nil, fmt.Errorf("refusing to send the key over plain http: "+
 			"use https, or no key (%s)", u.Host)
 	}
@@ -278,8 +278,8 @@ func (m *Mistral) Endpoint() (*url.URL, error) {
 	return u.JoinPath("chat/completions"), nil
 }
 
-// isThisMachine is elicitation.go's IsLoopback, which this family does without: it needs no other,
+// isOwnMachine is elicitation.go's IsLoopback, which this family does without: it needs no other,
 // so that it can be copied alone.
-func isThisMachine(host string) bool {
+func isOwnMachine(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
