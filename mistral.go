@@ -278,8 +278,8 @@ func (m *Mistral) Endpoint() (*url.URL, error) {
 	return u.JoinPath("chat/completions"), nil
 }
 
-// isOwnMachine is elicitation.go's IsLoopback, which this family does without: it needs no other,
-// so that it can be copied alone.
+// isOwnMachine is oauth_wire.go's IsLoopback, which this family does without: it needs no other, so
+// that it can be copied alone.
 func isOwnMachine(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }

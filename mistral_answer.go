@@ -38,13 +38,13 @@ type wireMessage struct {
 // isError reports whether the server tells of an error inside an answer. Some servers send an empty
 // error beside a good answer, and a message or a detail beside choices is not an error.
 func (a *wireAnswer) isError() bool {
-	if isGiven(a.Error) {
+	if saysSomething(a.Error) {
 		return true
 	}
-	return len(a.Choices) == 0 && (isGiven(a.Message) || isGiven(a.Detail))
+	return len(a.Choices) == 0 && (saysSomething(a.Message) || saysSomething(a.Detail))
 }
 
-func isGiven(v any) bool { return v != nil && v != false && v != "" }
+func saysSomething(v any) bool { return v != nil && v != false && v != "" }
 
 // readAnswer reads the answer to a request. Not every server can do both forms, so the one that
 // came counts, whatever was requested.

@@ -589,6 +589,7 @@ func TestMistralEndpoint(t *testing.T) {
 		{"http://10.0.0.1/v1", "k", false, "use https, or no key (10.0.0.1)"},
 		{"http://127.0.0.1.evil.test/v1", "k", false, "use https, or no key (127.0.0.1.evil.test)"},
 		{"http://localhost:11434/v1", "k", false, "localhost:11434"},
+		{"http://LocalHost:11434/v1", "k", false, "LocalHost:11434"},
 		{"http://127.0.0.9:8080", "k", false, "127.0.0.9:8080"},
 		{"http://[::1]:8080/v1", "k", false, "[::1]:8080"},
 		{"localhost:11434/v1", "", false, "the base URL must begin with http:// or https:// and name a host"},
