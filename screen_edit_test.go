@@ -122,7 +122,7 @@ func TestEdit(t *testing.T) {
 				terminal.press(part)
 			}
 			row, column := v.Cursor()
-			text := terminal.draft.text(len(terminal.draft.cells))
+			text := terminal.draft.textBefore(len(terminal.draft.cells))
 			if test.shown != "" {
 				assert.Check(t, is.Equal(v.Text(), test.shown), "%q", test.keys)
 				assert.Check(t, is.Equal(text, test.text), "%q", test.keys)
@@ -279,7 +279,7 @@ func TestEditCompleteBreak(t *testing.T) {
 	assert.Assert(t, !ended.Load(), "Ctrl-C waits for the words")
 	close(release)
 	keys.Wait()
-	assert.Equal(t, terminal.draft.text(len(terminal.draft.cells)), "")
+	assert.Equal(t, terminal.draft.textBefore(len(terminal.draft.cells)), "")
 	assert.Equal(t, strings.TrimSpace(v.Text()), ">")
 }
 

@@ -101,7 +101,7 @@ func (p *Prompter) obeyKeys() rune {
 		key = e.press(key, pasted)
 		switch key {
 		case 0:
-		case '\r':
+		case keyEnter:
 			p.enter(e, append([]string{}, e.cells...))
 		case keyClose:
 			p.enter(e, nil)
@@ -129,7 +129,7 @@ func (p *Prompter) enter(e *editor, entered []string) {
 // may come from a server, and Ctrl-Z lasts until the user goes on (TestEditCompleteBreak).
 func (p *Prompter) obeyUnlocked(key rune) {
 	switch key {
-	case '\t':
+	case keyTab:
 		p.completeWord()
 	case keyStop:
 		p.screen.edit(drawing{}) // The shell's words stand in its place.
@@ -161,7 +161,7 @@ func (p *Prompter) textToComplete() (before string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.edited()
-	return e.text(e.at), e == p.draft
+	return e.textBefore(e.at), e == p.draft
 }
 
 // expandWord completes the word as far as all candidates agree, if the same text stands before the
@@ -170,7 +170,7 @@ func (p *Prompter) expandWord(before string, candidates []string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	e := p.edited()
-	if e != p.draft || e.text(e.at) != before {
+	if e != p.draft || e.textBefore(e.at) != before {
 		return true
 	}
 	return e.expand(candidates)
