@@ -1,0 +1,127 @@
+// screen_table.go - tables in markdown, in columns that the window has room for.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"regexp"
+	"slices"
+	"sort"
+	"strings"
+)
+
+// delimiter matches the row below the head of a table.
+var delimiter = regexp.MustCompile(`^ *\|( *:?-+:? *\|)* *(:?-+:? *)?$`)
+
+// layOutTable lays out the table that has ended, in columns that are as wide as the window has room for.
+// Words are broken only where there is no room without. A table of too many columns, and what is none,
+// stays as it was written.
+func (m *markdown) layOutTable() {
+	rows := strings.Split(m.rows, "\n")
+	rows = rows[:len(rows)-1] // Each ends its line.
+	m.rows = ""
+	isTable := len(rows) >= 2 && delimiter.MatchString(rows[1])
+	if isTable {
+		lines := m.widestGrid(rows, false)
+		if lines == nil {
+			lines = m.widestGrid(rows, true)
+		}
+		if lines != nil {
+			m.out.WriteString(strings.Join(lines, "\n") + "\n")
+			return
+		}
+	}
+	for _, row := range rows {
+		m.inline(row, "", false)
+		m.newline()
+	}
+}
+
+// widestGrid returns the lines of a table in the widest columns for which the window has room, or nil if
+// it has none for columns of one character.
+func (m *markdown) widestGrid(rows []string, breaks bool) []string {
+	widest := sort.Search(m.columns, func(n int) bool { return m.grid(rows, n+1, breaks) == nil })
+	if widest == 0 {
+		return nil
+	}
+	return m.grid(rows, widest, breaks)
+}
+
+// gridRow is a row of a table: the lines of each of its cells.
+type gridRow [][]string
+
+// grid lays out the rows of a table in columns that are no wider than that, unless words are: it does
+// not break them, or one character later. It returns nil if the window has no room for that.
+func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string) {
+	var cells []gridRow
+	var widths []int
+	style := Bold // of the head
+	for _, row := range slices.Concat(rows[:1], rows[2:]) {
+		var laidOut gridRow
+		for j, text := range cellTexts(row) {
+			cell := markdown{folder: folder{columns: widest, breaks: breaks, styled: m.styled}}
+			cell.inline(text, style, false)
+			cell.place()
+			laidOut = append(laidOut, strings.Split(cell.out.String(), "\n"))
+			if j == len(widths) {
+				widths = append(widths, 1)
+			}
+			for _, line := range laidOut[j] {
+				widths[j] = max(widths[j], plainWidth(line))
+			}
+		}
+		cells = append(cells, laidOut)
+		style = ""
+	}
+	below := rule(widths)
+	if Width(below) > m.columns {
+		return nil
+	}
+	for i, row := range cells {
+		lines = append(lines, row.lines(widths)...)
+		if i == 0 {
+			lines = append(lines, below)
+		}
+	}
+	return lines
+}
+
+// cellTexts returns the texts of a row's cells. An escaped bar ends none.
+func cellTexts(row string) (texts []string) {
+	const bar = "\x00" // It stands for an escaped bar. Control characters have been taken out.
+	row = strings.TrimSpace(strings.ReplaceAll(row, `\|`, bar))
+	row = strings.TrimSuffix(strings.TrimPrefix(row, "|"), "|")
+	for text := range strings.SplitSeq(row, "|") {
+		texts = append(texts, strings.TrimSpace(strings.ReplaceAll(text, bar, "|")))
+	}
+	return texts
+}
+
+// rule is the line below the head of a table.
+func rule(widths []int) string {
+	var parts []string
+	for _, n := range widths {
+		parts = append(parts, strings.Repeat("─", n))
+	}
+	return strings.Join(parts, "─┼─")
+}
+
+// lines returns the lines of a row, each cell as wide as its column. A row may have fewer cells than
+// there are columns, and it has one line at least.
+func (r gridRow) lines(widths []int) (lines []string) {
+	height := 1
+	for _, cell := range r {
+		height = max(height, len(cell))
+	}
+	for at := range height {
+		texts := make([]string, len(widths))
+		for j, n := range widths {
+			if j < len(r) && at < len(r[j]) {
+				texts[j] = r[j][at]
+			}
+			texts[j] += strings.Repeat(" ", n-plainWidth(texts[j]))
+		}
+		lines = append(lines, strings.TrimRight(strings.Join(texts, " │ "), " "))
+	}
+	return lines
+}
