@@ -14,13 +14,13 @@ import (
 	"sync"
 )
 
-// Screen owns the terminal: whatever the program writes to stderr and stdout goes through it. It keeps
-// texts apart from what can stand on the last line: a status, which is drawn again and again, or an
-// open question.
+// Screen owns the terminal: whatever the program writes to stderr and stdout goes through it. It
+// keeps texts apart from what can stand on the last line: a status, which is drawn again and again,
+// or an open question.
 //
-// A text removes the status, which is drawn again below it. What is written while a question is open
-// waits for the answer, or goes above one that is being edited. All methods may be called from any
-// goroutine: one lock is held for each write, so that no text comes into the middle of another.
+// A text removes the status, which is drawn again below it. What is written while a question is
+// open waits for the answer, or goes above one that is being edited. All methods may be called from
+// any goroutine: one lock is held for each write, so that no text comes into the middle of another.
 type Screen struct {
 	Secrets *Secrets   // taken out of all that is written
 	Live    bool       // stderr is a terminal whose lines can be drawn again
@@ -84,8 +84,8 @@ type Paragraph struct {
 // maxNote is how many columns a line of the screen's own may have about a text.
 const maxNote = 400
 
-// NewScreen returns the screen of a program. What its terminal can do is taken from the environment:
-// NO_COLOR (no-color.org), TERM and COLUMNS.
+// NewScreen returns the screen of a program. What its terminal can do is taken from the
+// environment: NO_COLOR (no-color.org), TERM and COLUMNS.
 func NewScreen(stderr, stdout *os.File) *Screen {
 	s := &Screen{Secrets: new(Secrets), Answers: IsTerminal(stdout)}
 	s.streams = streams{stderr: stderr, stdout: stdout, user: stderr, window: stderr}
@@ -98,16 +98,17 @@ func NewScreen(stderr, stdout *os.File) *Screen {
 		_, height := windowSize(s.window)
 		return cmp.Or(height, 24)
 	}
-	// WT_SESSION is set by Windows' new terminal; its old one sets neither.
-	term := cmp.Or(os.Getenv("TERM"), os.Getenv("WT_SESSION"), "dumb")
-	s.Live = IsTerminal(stderr) && term != "dumb"
+	// Windows' new terminal sets WT_SESSION and no TERM; its old one sets neither.
+	term := os.Getenv("TERM")
+	isKnown := term != "" || os.Getenv("WT_SESSION") != ""
+	s.Live = IsTerminal(stderr) && isKnown && term != "dumb"
 	s.Color = s.Live && os.Getenv("NO_COLOR") == ""
 	return s
 }
 
-// openUser has questions asked on the terminal itself where stderr is something else: nobody answers a
-// question in a file. It reports whether there is a terminal. It is called before all other methods,
-// and what it opens stays open until the program ends.
+// openUser has questions asked on the terminal itself where stderr is something else: nobody
+// answers a question in a file. It reports whether there is a terminal. It is called before all
+// other methods, and what it opens stays open until the program ends.
 func (s *Screen) openUser() bool {
 	if IsTerminal(s.window) {
 		return true
@@ -125,15 +126,15 @@ func (s *Screen) openUser() bool {
 	return true
 }
 
-// render is the one way from a text to what is shown of it. Secrets are taken out first, while they are
-// whole. Control characters become visible, then the text is cut, then folded: so what is counted is
-// what is seen.
+// render is the one way from a text to what is shown of it. Secrets are taken out first, while they
+// are whole. Control characters become visible, then the text is cut, then folded: so what is
+// counted is what is seen.
 func (s *Screen) render(look Look, text string) rendered {
 	return s.layOut(look, s.Secrets.Mask(text))
 }
 
-// layOut is the rest of render, for a text without secrets: one of several lines is masked as a whole,
-// as some secrets have several lines, and each of its lines is laid out.
+// layOut is the rest of render, for a text without secrets: one of several lines is masked as a
+// whole, as some secrets have several lines, and each of its lines is laid out.
 func (s *Screen) layOut(look Look, text string) rendered {
 	if look.Frame != "" {
 		return rendered(frame(look, text, s.Columns()))
@@ -159,8 +160,8 @@ func (s *Screen) rows(paragraphs []Paragraph) (rows []string) {
 	return rows
 }
 
-// Name returns a peer's name for a sentence of the program: cut, and with nothing hidden in it. As it
-// is cut here, its secrets are taken out here.
+// Name returns a peer's name for a sentence of the program: cut, and with nothing hidden in it. As
+// it is cut here, its secrets are taken out here.
 func (s *Screen) Name(text string, columns int) string {
 	return fit(exactly(s.Secrets.Mask(text)), max(columns, 8))
 }
@@ -188,8 +189,8 @@ func (s *Screen) PrintJSON(text string) error {
 	return s.Print(Look{Exact: true}, escape(text, steers))
 }
 
-// Separate puts an empty line before a paragraph of such a kind ("text", "call" or "question"), unless
-// it is the first after Separate(""), or a call after a call.
+// Separate puts an empty line before a paragraph of such a kind ("text", "call" or "question"),
+// unless it is the first after Separate(""), or a call after a call.
 func (s *Screen) Separate(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

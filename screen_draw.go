@@ -20,8 +20,8 @@ type openQuestion struct {
 // maxHeld is how many bytes wait for a question to be answered. What comes then interrupts it.
 const maxHeld = 1 << 20
 
-// drawing is what is drawn below all texts, again and again: a status, or a text that is edited. Its
-// rows leave a column of the window for the cursor.
+// drawing is what is drawn below all texts, again and again: a status, or a text that is edited.
+// Its rows leave a column of the window for the cursor.
 type drawing struct {
 	rows   []string
 	row    int    // the row of the cursor
@@ -41,7 +41,8 @@ func (s *Screen) showLines(w io.Writer, lines rendered) {
 // hold writes a text, or keeps it until the open question is answered. It needs the lock, as does
 // write.
 //
-// A line may go above an answer that is being edited, if no text before it waits: they stay in order.
+// A line may go above an answer that is being edited, if no text before it waits: they stay in
+// order.
 func (s *Screen) hold(w io.Writer, text rendered) {
 	q := &s.question
 	endsLine := strings.HasSuffix(string(text), "\n")
@@ -74,9 +75,9 @@ func (s *Screen) write(w io.Writer, text rendered) error {
 	return err
 }
 
-// Status draws the last line anew, cut to the window; "" removes it. Nothing happens while another text
-// is on the last line, or where lines cannot be drawn again. The last column stays free, as some
-// terminals begin a new line when it is written.
+// Status draws the last line anew, cut to the window; "" removes it. Nothing happens while another
+// text is on the last line, or where lines cannot be drawn again. The last column stays free, as
+// some terminals begin a new line when it is written.
 func (s *Screen) Status(text string) {
 	var d drawing
 	status := string(s.render(Look{Max: s.Columns() - 1}, text))
@@ -90,8 +91,8 @@ func (s *Screen) Status(text string) {
 	}
 }
 
-// draw draws what stands below all texts over what is drawn there: nothing disappears that comes back,
-// which would flicker. It needs the lock.
+// draw draws what stands below all texts over what is drawn there: nothing disappears that comes
+// back, which would flicker. It needs the lock.
 func (s *Screen) draw(d drawing) {
 	old := s.drawn
 	s.drawn = d
@@ -103,14 +104,15 @@ func (s *Screen) draw(d drawing) {
 
 // placed returns what is written to have d in the place of old, with the cursor where d has it.
 func (s *Screen) placed(old, d drawing) string {
+	// What was typed at the end of a row is all that is new.
 	added, isMore := strings.CutPrefix(d.before, old.before)
 	if isMore && old.isRowToCursor() && d.isRowToCursor() {
-		return added // What was typed at the end of a row is all that is new.
+		return added
 	}
 	out := strings.Join(d.rows, "\x1b[K\n")
 	if old.rows != nil {
-		// The cursor goes up to where old begins. Its rows are counted anew: if the window is narrower
-		// than it was, the terminal has folded them.
+		// The cursor goes up to where old begins. Its rows are counted anew: if the window is
+		// narrower than it was, the terminal has folded them.
 		up := s.height(old.before) - 1
 		for _, row := range old.rows[:old.row] {
 			up += s.height(row)
@@ -123,8 +125,8 @@ func (s *Screen) placed(old, d drawing) string {
 	}
 	out += strings.Repeat("\x1b[A", last-d.row)
 	if d.row < last || d.before != d.rows[last] {
-		// The terminal knows best how wide a text is, so what stands before the cursor is written once
-		// more, instead of counting columns.
+		// The terminal knows best how wide a text is, so what stands before the cursor is written
+		// once more, instead of counting columns.
 		out += "\r" + d.before
 	}
 	return out
@@ -136,8 +138,8 @@ func (d drawing) isRowToCursor() bool { return slices.Equal(d.rows, []string{d.b
 // height is how many rows of the window a line takes.
 func (s *Screen) height(line string) int { return max(plainWidth(line)-1, 0)/s.Columns() + 1 }
 
-// pageSize is how many rows the window has for what stands above a question, with one left for a row
-// below that.
+// pageSize is how many rows the window has for what stands above a question, with one left for a
+// row below that.
 func (s *Screen) pageSize(question rendered) int {
 	size := s.Rows() - 1
 	for line := range strings.SplitSeq(string(question), "\n") {
@@ -146,8 +148,8 @@ func (s *Screen) pageSize(question rendered) int {
 	return max(size, 1)
 }
 
-// ask opens a question, at whose end the cursor stays, after a blank if the row has room for it. above
-// has lines go above its answer meanwhile.
+// ask opens a question, at whose end the cursor stays, after a blank if the row has room for it.
+// above has lines go above its answer meanwhile.
 func (s *Screen) ask(text rendered, above bool) {
 	last := text[strings.LastIndexByte(string(text), '\n')+1:]
 	if Width(string(last))%s.Columns() != 0 {
@@ -156,7 +158,8 @@ func (s *Screen) ask(text rendered, above bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draw(drawing{})
-	if s.open { // An answer that is still being streamed has not ended its line.
+	// An answer that is still being streamed has not ended its line.
+	if s.open {
 		text = "\n" + text
 	}
 	_ = s.write(s.user, text)
@@ -175,15 +178,16 @@ func (s *Screen) edit(d drawing) {
 	}
 }
 
-// answered closes the question, and writes what waited for that. If the user has answered, and nothing
-// is edited, their own Enter has ended the line.
+// answered closes the question, and writes what waited for that. If the user has answered, and
+// nothing is edited, their own Enter has ended the line.
 func (s *Screen) answered(entered bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.question.open = false
 	drawn := s.drawn
 	if drawn.rows != nil || !entered {
-		s.drawn = drawing{} // It stays to be seen.
+		// What is drawn stays to be seen, and the next text begins below it.
+		s.drawn = drawing{}
 		below := strings.Repeat("\x1b[B", max(len(drawn.rows)-1-drawn.row, 0))
 		_ = s.write(s.user, rendered(below+"\n"))
 	}

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// editor is a text that is being edited. It knows no terminal: Prompter gives it the keys, and Screen
-// draws its rows. It is used under the lock of its Prompter.
+// editor is a text that is being edited. It knows no terminal: Prompter gives it the keys, and
+// Screen draws its rows. It is used under the lock of its Prompter.
 type editor struct {
 	prompt  string   // before the text
 	hidden  bool     // the text is not shown
@@ -65,8 +65,8 @@ func (e *editor) set(cells []string, back int) {
 	e.back = back
 }
 
-// insert puts a text before the cursor. A short one may be a mark of the character before it, with which
-// it makes one cell.
+// insert puts a text before the cursor. A short one may be a mark of the character before it, with
+// which it makes one cell.
 func (e *editor) insert(text string) {
 	begin := e.at
 	if len(text) <= utf8.UTFMax && e.at > 0 && !isLong(e.cells[e.at-1]) {
@@ -98,7 +98,8 @@ func (e *editor) press(key rune, pasted string) rune {
 	case keyErase, keyEraseLeft, keyDelete, keyEraseLine, keyEraseEnd, keyEraseWord,
 		keyEraseWordEnd, alt * keyErase, alt * keyEraseLeft:
 		e.erase(e.target(key))
-	case keyClose: // In a text, Ctrl-D deletes.
+	case keyClose:
+		// In a text, Ctrl-D deletes.
 		if len(e.cells) == 0 {
 			return key
 		}
@@ -146,7 +147,8 @@ func (e *editor) target(key rune) int {
 	case keyWordRight, keyEraseWordEnd:
 		return e.skipRight(e.skipRight(e.at, isNoWord), isWord)
 	}
-	return min(e.at+1, len(e.cells)) // Right, Delete, Ctrl-D
+	// Right, Delete and Ctrl-D are left.
+	return min(e.at+1, len(e.cells))
 }
 
 func isInLine(cell string) bool { return cell != "\n" }
@@ -210,8 +212,8 @@ func (e *editor) recall(back int) {
 	e.set(cells, back)
 }
 
-// expand completes the word before the cursor as far as all candidates agree. It reports whether that
-// is further, or there are none.
+// expand completes the word before the cursor as far as all candidates agree. It reports whether
+// that is further, or there are none.
 func (e *editor) expand(candidates []string) bool {
 	if len(candidates) == 0 {
 		return true

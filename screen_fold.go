@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// folder breaks lines between words, and begins the rows that follow below the beginning of the text.
-// It holds back the last word, until it knows whether this row has room for it.
+// folder breaks lines between words, and begins the rows that follow below the beginning of the
+// text. It holds back the last word, until it knows whether this row has room for it.
 type folder struct {
 	columns int
 	styled  bool
@@ -54,14 +54,15 @@ func (f *folder) put(text string, style Style) {
 	}
 }
 
-// mayBreakBefore reports whether a row may end before a character: Chinese and Japanese have no blanks
-// between words. An opening bracket stays with what it opens.
+// mayBreakBefore reports whether a row may end before a character: Chinese and Japanese have no
+// blanks between words. An opening bracket stays with what it opens.
 func (f *folder) mayBreakBefore(r rune) bool {
 	return unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana) &&
 		!unicode.In(f.last, unicode.Ps, unicode.Pi)
 }
 
-// addToWord adds a character to the word. When that is too long for any row, its beginning goes out.
+// addToWord adds a character to the word. When that is too long for any row, its beginning goes
+// out.
 func (f *folder) addToWord(r rune, style Style) {
 	w := &f.word
 	if f.styled && style != w.style {
@@ -99,8 +100,9 @@ func (f *folder) place() {
 	f.word = heldWord{}
 }
 
-// lead adds a mark at the beginning of a line. The rows that follow begin with blanks below it or, if it
-// is repeated, with the mark. A mark that would leave them less than half of the window does not count.
+// lead adds a mark at the beginning of a line. The rows that follow begin with blanks below it or,
+// if it is repeated, with the mark. A mark that would leave them less than half of the window does
+// not count.
 func (f *folder) lead(mark string, repeated bool) {
 	f.out.WriteString(mark)
 	columns := Width(mark)
@@ -136,7 +138,8 @@ func (f *folder) resume() {
 	}
 }
 
-// listed matches the mark of an item of a list with the blanks around it, or what stands before a tab.
+// listed matches the mark of an item of a list with the blanks around it, or what stands before a
+// tab.
 var listed = regexp.MustCompile(`^[ \t]*(?:(?:[-+*•–]|\d+\.)[ \t]+|[^\t]+\t)?`)
 
 // fold returns a text of lines that are no wider than a window, if their words are not.

@@ -1,4 +1,4 @@
-// screen_frame.go - a peer's text that the user decides on: marked as the peer's, with nothing hidden.
+// screen_frame.go - a peer's text that the user decides on, marked, with nothing hidden in it.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -14,8 +14,8 @@ const (
 // maxIndent is how many blanks at the beginning of a peer's line are shown as they are.
 const maxIndent = 24
 
-// frame returns a peer's text in rows that fit a window. The label and the marks show which rows are
-// the peer's, whatever it has written.
+// frame returns a peer's text in rows that fit a window. The label and the marks show which rows
+// are the peer's, whatever it has written.
 func frame(look Look, text string, columns int) string {
 	var rows []string
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
@@ -38,9 +38,9 @@ func frame(look Look, text string, columns int) string {
 	return strings.Join(rows, "\n")
 }
 
-// framedRows returns a line in rows: the first begins with the mark, and the others show that they go
-// on. A row ends behind a blank, unless the word before that would leave half of it empty. However
-// narrow the window is, a row has one character.
+// framedRows returns a line in rows: the first begins with the mark, and the others show that they
+// go on. A row ends behind a blank, unless the word before that would leave half of it empty.
+// However narrow the window is, a row has one character.
 func framedRows(mark, line string, columns int) (rows []string) {
 	for {
 		row, rest := split(line, max(columns-Width(mark), 2))

@@ -5,30 +5,32 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"os"
 	"path/filepath"
 )
 
-// history is what the user has said, the latest last. It is kept in a file that is moved to a second one when it has
-// grown: so programs add to it at once, and none has to lock it.
+// history is what the user has said, the latest last. It is kept in a file that is moved to a
+// second one when it has grown: so several programs add to it at the same time, and none has to
+// lock it. It is used under the lock of its Prompter.
 type history struct {
-	path    string
+	path    string // "" if it is not kept
 	entries []string
 }
 
-// The bounds of the history: entries, and bytes of an entry in the file and of each file.
-const maxEntries, maxEntry, maxHistory = 1000, 64 << 10, 512 << 10
+// The bounds of the history.
+const (
+	maxEntries = 1000
+	maxEntry   = 64 << 10  // bytes of an entry in the file
+	maxHistory = 512 << 10 // bytes of a file, before it is moved
+)
 
 // openHistory reads the history of the user's programs. One that cannot be read is empty.
 func openHistory() *history {
-	h, folder := new(history), os.Getenv("XDG_STATE_HOME")
-	if home, err := os.UserHomeDir(); err == nil {
-		folder = cmp.Or(folder, filepath.Join(home, ".local", "state"))
-	}
+	h := new(history)
+	folder := stateFolder()
 	if !filepath.IsAbs(folder) {
-		return h // which is not kept
+		return h
 	}
 	h.path = filepath.Join(folder, "mcpagent", "history")
 	for _, file := range []string{h.path + ".old", h.path} {
@@ -40,27 +42,53 @@ func openHistory() *history {
 			}
 		}
 	}
-	h.entries = h.entries[max(len(h.entries)-maxEntries, 0):]
+	h.trim()
 	return h
 }
 
-// add keeps a text that has no secrets. That it cannot be written is no error.
+// stateFolder is where the user's programs keep what they know from one run to the next
+// (XDG base directories). It is "" if the user has no home.
+func stateFolder() string {
+	if folder := os.Getenv("XDG_STATE_HOME"); folder != "" {
+		return folder
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state")
+}
+
+// trim drops the oldest entries of too many.
+func (h *history) trim() { h.entries = h.entries[max(len(h.entries)-maxEntries, 0):] }
+
+// add keeps a text that has no secrets. That it cannot be written is no error: the chat goes on.
 func (h *history) add(text string) {
-	if n := len(h.entries); n > 0 && h.entries[n-1] == text {
+	n := len(h.entries)
+	if n > 0 && h.entries[n-1] == text {
 		return
 	}
-	h.entries = append(h.entries, text)[max(len(h.entries)+1-maxEntries, 0):]
+	h.entries = append(h.entries, text)
+	h.trim()
+	if h.path == "" {
+		return
+	}
 	line, err := PlainJSON(text)
-	if err != nil || len(line) >= maxEntry || os.MkdirAll(filepath.Dir(h.path), 0o700) != nil {
+	if err != nil || len(line) >= maxEntry {
+		return
+	}
+	if os.MkdirAll(filepath.Dir(h.path), 0o700) != nil {
 		return
 	}
 	f, err := os.OpenFile(h.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return
 	}
-	_, _ = f.Write(append(line, '\n')) // at once, so that no entry of another program comes between
+	// It is one write, so that no entry of another program comes into the middle of it.
+	_, _ = f.Write(append(line, '\n'))
 	f.Close()
-	if file, err := os.Stat(h.path); err == nil && file.Size() > maxHistory {
+	file, err := os.Stat(h.path)
+	if err == nil && file.Size() > maxHistory {
 		_ = os.Rename(h.path, h.path+".old")
 	}
 }

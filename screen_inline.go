@@ -27,13 +27,13 @@ var (
 
 const letters = `0-9A-Za-z\p{Latin}\p{Greek}\p{Cyrillic}`
 
-// between is a regexp for what such markers have between them: code and escapes as a whole, and other
-// characters. Names, powers and patterns of files have the characters that mark emphasis, too:
-// snake_case, __init__, 2*3*4, *.go. In scripts with wide characters, which put no blanks between words,
-// emphasis may begin and end anywhere.
+// between is a regexp for what such markers have between them: code and escapes as a whole, and
+// other characters. Names, powers and patterns of files have the characters that mark emphasis,
+// too: snake_case, __init__, 2*3*4, *.go. In scripts with wide characters, which put no blanks
+// between words, emphasis may begin and end anywhere.
 //
-// marker is the marker, and char the character that it consists of. others is how the text may have more
-// of that. notFirst may not begin the text, and notAfter not follow the second marker.
+// marker is the marker, and char the character that it consists of. others is how the text may have
+// more of that. notFirst may not begin the text, and notAfter not follow the second marker.
 func between(marker, char, others, notFirst, notAfter string) string {
 	whole := "|\\\\.|`[^`]+`"
 	within := "[^\\s`\\\\" + char
@@ -96,8 +96,8 @@ func (m *markdown) isWithinName(mark rune) bool {
 	return isNarrowLetter || m.last == mark || !mayBegin
 }
 
-// layOutVerbatim lays out code, a formula or an escape, and returns its length: 0 if there is none. A formula
-// is shown as it was written.
+// layOutVerbatim lays out code, a formula or an escape, and returns its length: 0 if there is none.
+// A formula is shown as it was written.
 func (m *markdown) layOutVerbatim(text string, style Style) int {
 	found := verbatim.FindString(text)
 	if found == "" {
@@ -115,8 +115,8 @@ func (m *markdown) layOutVerbatim(text string, style Style) int {
 	return len(found)
 }
 
-// emphasize lays out emphasis, and returns its length: 0 if there is none. Where no more comes, the end
-// of the line stands behind the second marker.
+// emphasize lays out emphasis, and returns its length: 0 if there is none. Where no more comes, the
+// end of the line stands behind the second marker.
 func (m *markdown) emphasize(text string, style Style, more bool) int {
 	if !more {
 		text += "\n"

@@ -52,19 +52,20 @@ func (p *Prompter) readKeys() {
 	}
 }
 
-// goOn takes the keys again after another program has stopped this one: meanwhile the shell has given
-// the terminal its own mode, which shows what is typed. If the keys were not taken at that time, whoever
-// has given the mode back takes them: see inputTerminal.lend.
+// goOn takes the keys again after another program has stopped this one: meanwhile the shell has
+// given the terminal its own mode, which shows what is typed. If the keys were not taken at that
+// time, whoever has given the mode back takes them: see inputTerminal.lend.
 func (p *Prompter) goOn() {
 	if !p.input.takeKeysAgain() {
 		return
 	}
 	p.screen.edit(drawing{})
-	p.press([]byte{0}) // It is no key, but what is edited is drawn anew.
+	// A NUL is no key, but it has what is edited drawn anew.
+	p.press([]byte{0})
 }
 
-// press obeys keys: those of the open question, or of what the user says next. What is edited is drawn
-// again if there are keys, or if the window has another size than before.
+// press obeys keys: those of the open question, or of what the user says next. What is edited is
+// drawn again if there are keys, or if the window has another size than before.
 func (p *Prompter) press(in []byte) {
 	p.receive(in)
 	for {
@@ -84,11 +85,11 @@ func (p *Prompter) receive(in []byte) {
 	p.keys.unread = append(p.keys.unread, in...)
 }
 
-// obeyKeys obeys the keys that are here, up to one that obeyUnlocked obeys. It returns that, or 0 if no
-// whole key is left.
+// obeyKeys obeys the keys that are here, up to one that obeyUnlocked obeys. It returns that, or 0
+// if no whole key is left.
 //
-// All keys up to there are obeyed under one lock: a question that opens meanwhile gets none of them, as
-// the user has not seen it.
+// All keys up to there are obeyed under one lock: a question that opens meanwhile gets none of
+// them, as the user has not seen it.
 func (p *Prompter) obeyKeys() rune {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,8 +115,8 @@ func (p *Prompter) obeyKeys() rune {
 // edited returns what the keys go to. It needs the lock, as does enter.
 func (p *Prompter) edited() *editor { return cmp.Or(p.open, p.draft) }
 
-// enter passes on what was entered, nil for the end of the input. Where nobody takes it and the queue
-// is full, it stays in its editor: so the lock is never held for a receiver.
+// enter passes on what was entered, nil for the end of the input. Where nobody takes it and the
+// queue is full, it stays in its editor: so the lock is never held for a receiver.
 func (p *Prompter) enter(e *editor, entered []string) {
 	select {
 	case p.typed <- entered:
@@ -125,14 +126,15 @@ func (p *Prompter) enter(e *editor, entered []string) {
 	}
 }
 
-// obeyUnlocked obeys a key that may take its time, so that Break need not wait for that: words for Tab
-// may come from a server, and Ctrl-Z lasts until the user goes on (TestEditCompleteBreak).
+// obeyUnlocked obeys a key that may take its time, so that Break need not wait for that: words for
+// Tab may come from a server, and Ctrl-Z lasts until the user goes on (TestEditCompleteBreak).
 func (p *Prompter) obeyUnlocked(key rune) {
 	switch key {
 	case keyTab:
 		p.completeWord()
 	case keyStop:
-		p.screen.edit(drawing{}) // The shell's words stand in its place.
+		// The shell's words stand in the place of what is edited.
+		p.screen.edit(drawing{})
 		_ = p.input.lend(func() error {
 			stopProgram()
 			return nil
@@ -156,7 +158,8 @@ func (p *Prompter) completeWord() {
 	}
 }
 
-// textToComplete returns what stands before the cursor. ok is false if a question is being answered.
+// textToComplete returns what stands before the cursor. ok is false if a question is being
+// answered.
 func (p *Prompter) textToComplete() (before string, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

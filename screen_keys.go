@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// keys takes apart what a terminal sends: characters, escape sequences, and what is pasted between two
-// marks. Any of these may come in several pieces.
+// keys takes apart what a terminal sends: characters, escape sequences, and what is pasted between
+// two marks. Any of these may come in several pieces.
 type keys struct {
 	unread   []byte
 	pasting  bool // what is unread is being pasted
@@ -31,13 +31,13 @@ const alt = -1
 // Keys that are no characters have the number of the control character that does the same, such as
 // Ctrl-A for the beginning of the line.
 const (
-	keyStart     = 1         // Ctrl-A
-	keyLeft      = 2         // Ctrl-B
-	keyEnd       = 5         // Ctrl-E
-	keyRight     = 6         // Ctrl-F
-	keyDown      = 14        // Ctrl-N
-	keyUp        = 16        // Ctrl-P
-	keyWordLeft  = alt * 'b' // as in Emacs and the shells
+	keyStart     = 1  // Ctrl-A
+	keyLeft      = 2  // Ctrl-B
+	keyEnd       = 5  // Ctrl-E
+	keyRight     = 6  // Ctrl-F
+	keyDown      = 14 // Ctrl-N
+	keyUp        = 16 // Ctrl-P
+	keyWordLeft  = alt * 'b'
 	keyWordRight = alt * 'f'
 
 	keyErase        = 0x7F // Backspace
@@ -49,7 +49,7 @@ const (
 	keyDelete       = alt * 4
 
 	keyEnter      = '\r'
-	keyEnterAhead = '\n' // as the terminal gives it for Enter before it gives the keys
+	keyEnterAhead = '\n' // Enter, typed before the terminal gives the keys
 	keyNewLine    = alt * '\r'
 	keyTab        = '\t'
 	keyClose      = 4  // Ctrl-D
@@ -93,8 +93,8 @@ func sequenceKey(end string) rune {
 	return 0
 }
 
-// next takes the first key out of what is unread. A paste is two keys of keyPaste: its beginning, and
-// its end with what was pasted. ok is false if no key is whole.
+// next takes the first key out of what is unread. A paste is two keys of keyPaste: its beginning,
+// and its end with what was pasted. ok is false if no key is whole.
 func (k *keys) next() (key rune, pasted string, ok bool) {
 	if k.pasting {
 		return k.nextPaste()
@@ -105,8 +105,8 @@ func (k *keys) next() (key rune, pasted string, ok bool) {
 	return key, "", size > 0
 }
 
-// nextPaste takes out what was pasted, when all of it is here. Of what is too long only so much is kept
-// as may be the beginning of its end.
+// nextPaste takes out what was pasted, when all of it is here. Of what is too long only so much is
+// kept as may be the beginning of its end.
 func (k *keys) nextPaste() (key rune, pasted string, ok bool) {
 	text, rest, ended := bytes.Cut(k.unread, []byte(endOfPaste))
 	if len(text) > maxPaste {
@@ -125,7 +125,8 @@ func (k *keys) nextPaste() (key rune, pasted string, ok bool) {
 	return key, strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(text)), true
 }
 
-// firstKey returns the first key and its size: 0 if it may go on. The key is 0 if it has no meaning.
+// firstKey returns the first key and its size: 0 if it may go on. The key is 0 if it has no
+// meaning.
 func firstKey(in []byte) (size int, key rune) {
 	if m := sequence.FindSubmatch(in); m != nil {
 		hasEnd := len(m[2]) > 0
@@ -144,7 +145,8 @@ func firstKey(in []byte) (size int, key rune) {
 		return size, 0
 	case key != '\x1b':
 		return size, key
-	case in[1] == '\x1b': // The second one begins a key.
+	case in[1] == '\x1b':
+		// The second one begins a key.
 		return size, 0
 	}
 	size, key = firstKey(in[1:])

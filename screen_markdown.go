@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// markdown lays out a text for a terminal, to which it only appends: what was shown stays. So it holds
-// back what it cannot decide yet: a word, a marker of emphasis or code until its other half comes, and a
-// table until it ends. A marker without its other half in the line and within maxSpan is text, and
-// without styles all of them are. Control characters have been taken out.
+// markdown lays out a text for a terminal, to which it only appends: what was shown stays. So it
+// holds back what it cannot decide yet: a word, a marker of emphasis or code until its other half
+// comes, and a table until it ends. A marker without its other half in the line and within maxSpan
+// is text, and without styles all of them are. Control characters have been taken out.
 type markdown struct {
 	folder
 	raw    bool   // nothing is laid out
@@ -19,7 +19,7 @@ type markdown struct {
 	inLine bool   // the marks at the beginning of the line have been read
 	style  Style  // of the line
 	fence  string // ends the code that the lines are part of; "" if they are not
-	quoted bool   // that code is in a quote
+	quoted bool   // the code is in a quote
 	rows   string // of a table that has not ended
 }
 
@@ -63,13 +63,14 @@ func (m *markdown) write(text string, end bool) string {
 	out := m.out.String()
 	m.out.Reset()
 	if end {
-		out = strings.TrimSuffix(out, "\n") // A table has ended its last line.
+		// A table has ended its last line.
+		out = strings.TrimSuffix(out, "\n")
 	}
 	return out
 }
 
-// readMarks reads the marks at the beginning of a line: one may follow another, as of a list in a quote.
-// It reports whether it could decide what they are; more says that the text may go on.
+// readMarks reads the marks at the beginning of a line: one may follow another, as of a list in a
+// quote. It reports whether it could decide what they are; more says that the text may go on.
 func (m *markdown) readMarks(more bool) bool {
 	for !m.inLine && m.rest != "" {
 		if !m.readMark(more) {
@@ -79,8 +80,8 @@ func (m *markdown) readMarks(more bool) bool {
 	return true
 }
 
-// readLine lays out text within a line, as far as that can be decided. It reports whether it has come to
-// the end of the line.
+// readLine lays out text within a line, as far as that can be decided. It reports whether it has
+// come to the end of the line.
 func (m *markdown) readLine(more bool) bool {
 	if !m.inLine {
 		return false
@@ -128,9 +129,9 @@ func (m *markdown) readMark(more bool) bool {
 	return true
 }
 
-// obeyMark shows the mark that a text begins with in its own way, and returns its size: 0 if there is
-// none, or if the mark is shown as it was written. After a quote's mark and an item's, another mark may
-// follow. They need room: what is nested deeper than half of the window is text.
+// obeyMark shows the mark that a text begins with in its own way, and returns its size: 0 if there
+// is none, or if the mark is shown as it was written. After a quote's mark and an item's, another
+// mark may follow. They need room: what is nested deeper than half of the window is text.
 func (m *markdown) obeyMark(text string) int {
 	hasRoom := m.column < m.columns/2
 	mayBeQuote := m.fence == "" || m.quoted && m.column == 0
@@ -155,7 +156,8 @@ func (m *markdown) obeyMark(text string) int {
 	}
 	if mark := heading.FindString(text); mark != "" {
 		m.style = Bold
-		if !m.styled { // Only its mark shows that it is one.
+		// Without styles, only its mark shows that it is a heading.
+		if !m.styled {
 			return 0
 		}
 		return len(mark)
@@ -169,8 +171,8 @@ func (m *markdown) obeyMark(text string) int {
 	return 0
 }
 
-// codeLine begins a line of code, or the line of the fence that ends it. The rows that follow are two
-// blanks further in: so they look like no lines of their own.
+// codeLine begins a line of code, or the line of the fence that ends it. The rows that follow are
+// two blanks further in: so they look like no lines of their own.
 func (m *markdown) codeLine(text string) {
 	isEnd := strings.HasPrefix(text, m.fence) && strings.Trim(text, m.fence[:1]) == ""
 	if isEnd {

@@ -15,18 +15,18 @@ import (
 
 // inputTerminal is the file that answers are read from, and its mode if it is a terminal.
 //
-// A terminal has one mode for all its programs. Ours gives each key as it is typed and shows nothing;
-// the shell and an editor expect the mode that they had. So the mode of before is put back whenever
-// another program gets the terminal, and at the end, after a panic, too.
+// A terminal has one mode for all its programs. Ours gives each key as it is typed and shows
+// nothing; the shell and an editor expect the mode that they had. So the mode of before is put back
+// whenever another program gets the terminal, and at the end, after a panic, too.
 type inputTerminal struct {
 	file *os.File
 	user io.Writer // the same terminal, to be written to
 
-	// holder is held by whoever has the terminal: a read of keys, an editor, the shell after Ctrl-Z.
-	// It is taken before mode.
+	// holder is held by whoever has the terminal: a read of keys, an editor, the shell after
+	// Ctrl-Z. It is taken before mode.
 	holder sync.Mutex
 
-	mode    sync.Mutex // guards the following; held while the mode changes, never while keys are read
+	mode    sync.Mutex // guards the following; held while it changes, never during a read
 	restore func()     // puts the terminal into the mode of before; nil if it is in that
 }
 
@@ -63,8 +63,8 @@ func (t *inputTerminal) restoreMode() {
 
 // change takes the keys. It needs the lock of the mode.
 //
-// The mode is given back first: else the one to go back to would be the one that gives the keys, and
-// the user's shell would show nothing of what they type (TestTakeKeysAtOnce).
+// The mode is given back first: else the one to go back to would be the one that gives the keys,
+// and the user's shell would show nothing of what they type (TestTakeKeysAtOnce).
 func (t *inputTerminal) change() error {
 	t.giveBack()
 	restore, err := changeInput(t.file)
@@ -95,17 +95,17 @@ func (t *inputTerminal) lend(use func() error) error {
 	return use()
 }
 
-// readKeys reads what is typed. It returns 0 when nothing was typed for a while, so that an editor does
-// not wait long for the terminal.
+// readKeys reads what is typed. It returns 0 when nothing was typed for a while, so that an editor
+// does not wait long for the terminal.
 func (t *inputTerminal) readKeys(buffer []byte) (int, error) {
 	t.holder.Lock()
 	defer t.holder.Unlock()
 	return readKeys(t.file, buffer)
 }
 
-// EditorCommand returns the command of the editor that the user has named. It is "" if they have named
-// none, or if the terminal does not give the keys: then a read of a line has begun, which cannot be
-// taken back, and would take keys from an editor.
+// EditorCommand returns the command of the editor that the user has named. It is "" if they have
+// named none, or if the terminal does not give the keys: then a read of a line has begun, which
+// cannot be taken back, and would take keys from an editor.
 func (p *Prompter) EditorCommand() string {
 	if !p.editing {
 		return ""
@@ -116,10 +116,11 @@ func (p *Prompter) EditorCommand() string {
 	return os.Getenv("EDITOR")
 }
 
-// EditFile has the user edit a file with a command, which has the terminal until it ends. What others
-// write meanwhile waits. The caller has the turn.
+// EditFile has the user edit a file with a command, which has the terminal until it ends. What
+// others write meanwhile waits. The caller has the turn.
 func (p *Prompter) EditFile(ctx context.Context, command, path string) error {
-	// The command may have arguments of its own, as in "code --wait". Git starts it in the same way.
+	// The command may have arguments of its own, as in "code --wait". Git starts it in the same
+	// way.
 	editor := exec.CommandContext(ctx, "sh", "-c", command+` "$@"`, command, path)
 	if runtime.GOOS == "windows" {
 		editor = exec.CommandContext(ctx, "cmd", "/c", command, path)

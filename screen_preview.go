@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -30,10 +29,12 @@ type keptTexts struct {
 // keptText is a text, and what it is of.
 type keptText struct{ about, text string }
 
-// Preview shows the first lines of a text, each cut to look.Max or, if that is 0, to the window. With
-// Keep, a text of which that is not all gets a number, for PageKept.
+// Preview shows the first lines of a text, each cut to look.Max or, if that is 0, to the window.
+// With Keep, a text of which that is not all gets a number, for PageKept.
 func (s *Screen) Preview(look Look, about, text string) {
-	look.Max = cmp.Or(look.Max, s.Columns())
+	if look.Max == 0 {
+		look.Max = s.Columns()
+	}
 	text = strings.TrimSpace(s.Secrets.Mask(text))
 	if text == "" {
 		return
@@ -61,8 +62,8 @@ func (s *Screen) KeepText(about, text string) string {
 	return s.keepMasked(about, s.Secrets.Mask(text))
 }
 
-// keepMasked is KeepText for a text whose secrets have been taken out. That is done before it is cut:
-// half a secret would not be found.
+// keepMasked is KeepText for a text whose secrets have been taken out. That is done before it is
+// cut: half a secret would not be found.
 func (s *Screen) keepMasked(about, text string) string {
 	if !s.Keep {
 		return ""
@@ -89,15 +90,16 @@ func (k *keptTexts) find(number string) (keptText, error) {
 	if number != "" {
 		n, err = strconv.Atoi(number)
 	}
-	if err != nil || n < 1 || n > k.count || n <= k.count-maxKept {
-		return keptText{}, fmt.Errorf("there is no such text: the last number is %d, and up to %d are kept",
-			k.count, maxKept)
+	isKept := n >= 1 && n <= k.count && n > k.count-maxKept
+	if err != nil || !isKept {
+		return keptText{}, fmt.Errorf(
+			"there is no such text: the last number is %d, and up to %d are kept", k.count, maxKept)
 	}
 	return k.texts[n%maxKept], nil
 }
 
-// PageKept shows a text that was cut, by its number or, if that is "", the last one: as much of it at
-// once as the window has room for. Its secrets were taken out when it was kept.
+// PageKept shows a text that was cut, by its number or, if that is "", the last one: as much of it
+// at once as the window has room for. Its secrets were taken out when it was kept.
 func (p *Prompter) PageKept(ctx context.Context, number string) error {
 	kept, err := p.screen.kept.find(number)
 	if err != nil {
@@ -112,7 +114,8 @@ func (p *Prompter) PageKept(ctx context.Context, number string) error {
 	for ; len(rows) > size; rows = rows[size:] {
 		more := "(" + Plural(len(rows)-size, "more row") + ": Enter, or !stop)"
 		_, err := p.askOnce(ctx, above(rows[:size], rendered(more)), false)
-		if err == ErrDeclined || err == io.EOF { // The user has seen enough.
+		hasSeenEnough := err == ErrDeclined || err == io.EOF
+		if hasSeenEnough {
 			return nil
 		}
 		if err != nil {

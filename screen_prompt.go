@@ -30,24 +30,31 @@ var (
 // the user had not seen that question yet. Where the terminal does not give the keys one by one, it
 // edits the lines itself.
 //
-// Whoever asks holds the turn (see Take), so that one question is open at a time. One goroutine reads
-// what is typed, from the first question on, until the end of the input. It passes on each text that
-// is entered through typed, which it never waits for. All methods may be called from any goroutine.
+// Whoever asks holds the turn (see Take), so that one question is open at a time. One goroutine
+// reads what is typed, from the first question on, until the end of the input. It passes on each
+// text that is entered through typed. Where it reads keys, it never waits for whoever takes that.
+// All methods may be called from any goroutine.
 type Prompter struct {
 	// Complete, if set, returns the words that the last one of a text may become: of what the user
 	// types for Prompt, up to the cursor. No key is obeyed meanwhile, but Break goes on to work.
 	Complete atomic.Pointer[func(text string) (candidates []string)]
 
-	screen   *Screen
-	input    *inputTerminal
-	hasUser  bool          // there is a user to ask
-	start    sync.Once     // of reading
-	editing  bool          // the terminal gives the keys. Set by startReading
-	turn     chan struct{} // one slot, taken while a question is asked
-	typed    chan []string // the cells of what is entered, nil for Ctrl-D; closed at the end of the input
-	mu       sync.Mutex    // guards the following; taken before the screen's, never held across I/O of a server
-	life     context.Context
-	breakOff context.CancelFunc // ends life: that of the questions that are open or wait for their turn
+	screen  *Screen
+	input   *inputTerminal
+	hasUser bool          // there is a user to ask
+	start   sync.Once     // of reading
+	editing bool          // the terminal gives the keys. Set by startReading, only read after it
+	turn    chan struct{} // one slot, taken while a question is asked
+
+	// typed has the cells of each text that is entered, nil for Ctrl-D. It is closed at the end of
+	// the input.
+	typed chan []string
+
+	// mu guards the following. It is taken before the screen's, and never held while a server, an
+	// editor or the user is waited for.
+	mu       sync.Mutex
+	life     context.Context    // of the questions that are open or wait for their turn
+	breakOff context.CancelFunc // ends life
 	keys     keys
 	draft    *editor // of what the user says next
 	open     *editor // of the question that is open; nil if there is none
@@ -56,7 +63,7 @@ type Prompter struct {
 // Question is what Prompter.Ask asks.
 type Question struct {
 	About  []Paragraph // stands above, page by page where the window is too small
-	Text   string      // the question itself, below each page. If it is "", the last row of About is it
+	Text   string      // stands below each page. If it is "", the last row of About is the question
 	Hidden bool        // the answer is not shown, where the keys are read
 }
 
@@ -77,7 +84,8 @@ func NewPrompter(in *os.File, screen *Screen) *Prompter {
 // Interactive reports whether there is a user to ask.
 func (p *Prompter) Interactive() bool { return p.hasUser }
 
-// Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of ctx.
+// Prompt reads what the user wants to say: a line, or more. The error is io.EOF, or the cause of
+// ctx.
 func (p *Prompter) Prompt(ctx context.Context, prompt string) (string, error) {
 	ctx, release := p.Take(ctx)
 	defer release()
@@ -91,8 +99,8 @@ func (p *Prompter) Remember(text string) {
 	p.draft.history.add(p.screen.Secrets.Mask(text))
 }
 
-// Close puts the terminal into the mode that it had. It does not wait for a key or an answer, as it is
-// called after a panic, too.
+// Close puts the terminal into the mode that it had. It does not wait for a key or an answer, as it
+// is called after a panic, too.
 func (p *Prompter) Close() { p.input.restoreMode() }
 
 // Break ends the questions that are open and those that wait: their callers get no answer. What was
@@ -141,9 +149,9 @@ func (p *Prompter) Take(ctx context.Context) (_ context.Context, release func())
 	}
 }
 
-// Ask asks a question that the user need not answer, and returns the answer without the blanks around
-// it. The error is ErrDeclined after "!no", and io.EOF after "!stop" or at the end of the input. The
-// caller has the turn.
+// Ask asks a question that the user need not answer, and returns the answer without the blanks
+// around it. The error is ErrDeclined after "!no", and io.EOF after "!stop" or at the end of the
+// input. The caller has the turn.
 func (p *Prompter) Ask(ctx context.Context, q Question) (string, error) {
 	rows := p.screen.rows(q.About)
 	question := p.screen.render(Look{}, q.Text)
@@ -190,8 +198,8 @@ func above(rows []string, question rendered) rendered {
 	return rendered(strings.Join(append(slices.Clip(rows), string(question)), "\n"))
 }
 
-// maxLine is how many bytes of a line Linux takes from a terminal that edits it; it drops the rest in
-// silence.
+// maxLine is how many bytes of a line Linux takes from a terminal that edits it; it drops the rest
+// in silence.
 const maxLine = 4095
 
 // typedBefore is how long what was typed before a question may take to arrive.
@@ -249,26 +257,33 @@ func (p *Prompter) beginEdit(question rendered, e *editor) {
 	defer p.mu.Unlock()
 	end := strings.LastIndexByte(string(question), '\n') + 1
 	e.prompt = string(question[end:]) + " "
-	if plainWidth(e.prompt) > p.screen.Columns()-4 { // the answer begins a row of its own
-		question, end, e.prompt = question+"\n", len(question)+1, ""
+	// Where the question fills its row, the answer begins a row of its own.
+	if plainWidth(e.prompt) > p.screen.Columns()-4 {
+		question += "\n"
+		end = len(question)
+		e.prompt = ""
 	}
 	p.screen.ask(question[:end], e == p.draft)
-	if len(p.typed) == 0 { // else the answer is there
+	// Of a text that was typed ahead, the answer is here already.
+	if len(p.typed) == 0 {
 		p.open = e
 		p.screen.edit(e.draw(p.screen.Columns(), p.screen.Rows()))
 	}
 }
 
-// endEdit closes it: the answer is there, or err says why it is not awaited.
+// endEdit closes the question: the answer is here, or err says why nobody waits for it any longer.
 func (p *Prompter) endEdit(e *editor, answer []string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.open = nil
+	isLater := e == p.draft && err != ErrCancelled && err != io.EOF
 	switch {
-	case err == nil: // all of it is shown
+	case err == nil:
+		// All of it is shown, however small the window is.
 		whole := &editor{prompt: e.prompt, hidden: e.hidden, cells: answer, at: len(answer)}
 		p.screen.edit(whole.draw(p.screen.Columns(), math.MaxInt))
-	case e == p.draft && err != ErrCancelled && err != io.EOF: // it stands in the next prompt
+	case isLater:
+		// It stands in the next prompt.
 		p.screen.edit(drawing{})
 	default:
 		e.set(nil, 0)
@@ -276,8 +291,8 @@ func (p *Prompter) endEdit(e *editor, answer []string, err error) {
 	p.screen.answered(true)
 }
 
-// discardTyped discards what was typed, and returns it. Its caller has the turn, so that nobody else
-// takes it.
+// discardTyped discards what was typed, and returns it. Its caller has the turn, so that nobody
+// else takes it.
 func (p *Prompter) discardTyped() (dropped string) {
 	for len(p.typed) > 0 {
 		dropped += " " + strings.Join(<-p.typed, "")

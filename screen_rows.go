@@ -44,8 +44,8 @@ func (e *editor) lead(row int) string {
 	return strings.Repeat(" ", min(plainWidth(e.prompt), 2))
 }
 
-// fold returns the first cell of each row, and of one behind the end; and the row of the cursor. A row
-// leaves the last column of the window free, for the cursor behind its end.
+// fold returns the first cell of each row, and of one behind the end; and the row of the cursor. A
+// row leaves the last column of the window free, for the cursor behind its end.
 func (e *editor) fold() (begin []int, row int) {
 	begin = []int{0}
 	used, indent := plainWidth(e.lead(0)), plainWidth(e.lead(1))

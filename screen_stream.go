@@ -10,13 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// Stream shows a text while it comes: without secrets and control characters, and laid out as markdown
-// where stdout is a terminal. Make one with Screen.NewStream. It is for one goroutine at a time.
+// Stream shows a text while it comes: without secrets and control characters, and laid out as
+// markdown where stdout is a terminal. Make one with Screen.NewStream. It is for one goroutine at a
+// time.
 type Stream struct {
 	screen *Screen
 	raw    bool        // nothing is laid out
 	masked *MaskWriter // takes the secrets out of what is added, before maskedText gets it
-	kept   []byte      // the end so far: white space, not shown if nothing follows, or half a character
+	kept   []byte      // the end so far: white space, or half a character
 	layout *markdown   // nil until the text begins
 }
 
@@ -46,8 +47,8 @@ type maskedText struct{ *Stream }
 
 // Write shows a piece up to the white space at its end, and as far as its characters are whole.
 //
-// Of white space alone nothing is looked at again, so that much of it takes no more time than other text
-// (TestViewSmallPieces).
+// Of white space alone nothing is looked at again, so that much of it takes no more time than other
+// text (TestViewSmallPieces).
 func (t maskedText) Write(piece []byte) (int, error) {
 	const white = " \r\n\t"
 	t.kept = append(t.kept, piece...)

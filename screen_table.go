@@ -13,12 +13,13 @@ import (
 // delimiter matches the row below the head of a table.
 var delimiter = regexp.MustCompile(`^ *\|( *:?-+:? *\|)* *(:?-+:? *)?$`)
 
-// layOutTable lays out the table that has ended, in columns that are as wide as the window has room for.
-// Words are broken only where there is no room without. A table of too many columns, and what is none,
-// stays as it was written.
+// layOutTable lays out the table that has ended, in columns that are as wide as the window has room
+// for. Words are broken only where there is no room without. A table of too many columns, and what
+// is none, stays as it was written.
 func (m *markdown) layOutTable() {
 	rows := strings.Split(m.rows, "\n")
-	rows = rows[:len(rows)-1] // Each ends its line.
+	// Each row ends its line, so the last part is empty.
+	rows = rows[:len(rows)-1]
 	m.rows = ""
 	isTable := len(rows) >= 2 && delimiter.MatchString(rows[1])
 	if isTable {
@@ -37,8 +38,8 @@ func (m *markdown) layOutTable() {
 	}
 }
 
-// widestGrid returns the lines of a table in the widest columns for which the window has room, or nil if
-// it has none for columns of one character.
+// widestGrid returns the lines of a table in the widest columns for which the window has room, or
+// nil if it has none for columns of one character.
 func (m *markdown) widestGrid(rows []string, breaks bool) []string {
 	widest := sort.Search(m.columns, func(n int) bool { return m.grid(rows, n+1, breaks) == nil })
 	if widest == 0 {
@@ -50,12 +51,13 @@ func (m *markdown) widestGrid(rows []string, breaks bool) []string {
 // gridRow is a row of a table: the lines of each of its cells.
 type gridRow [][]string
 
-// grid lays out the rows of a table in columns that are no wider than that, unless words are: it does
-// not break them, or one character later. It returns nil if the window has no room for that.
+// grid lays out the rows of a table in columns that are no wider than that, unless words are: it
+// does not break them, or one character later. It returns nil if the window has no room for that.
 func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string) {
 	var cells []gridRow
 	var widths []int
-	style := Bold // of the head
+	// The first row is the head.
+	style := Bold
 	for _, row := range slices.Concat(rows[:1], rows[2:]) {
 		var laidOut gridRow
 		for j, text := range cellTexts(row) {
@@ -106,8 +108,8 @@ func rule(widths []int) string {
 	return strings.Join(parts, "─┼─")
 }
 
-// lines returns the lines of a row, each cell as wide as its column. A row may have fewer cells than
-// there are columns, and it has one line at least.
+// lines returns the lines of a row, each cell as wide as its column. A row may have fewer cells
+// than there are columns, and it has one line at least.
 func (r gridRow) lines(widths []int) (lines []string) {
 	height := 1
 	for _, cell := range r {

@@ -14,9 +14,9 @@ import (
 )
 
 // Visible returns a text that a terminal may get: U+FFFD stands for each character that a terminal
-// obeys instead of showing it (control characters, separators of lines, marks that reorder text), except
-// line breaks and tabs. What cannot be seen and does no harm stays: emoji and several scripts consist
-// of it. The user decides on no such text: see frame.
+// obeys instead of showing it (control characters, separators of lines, marks that reorder text),
+// except line breaks and tabs. What cannot be seen and does no harm stays: emoji and several
+// scripts consist of it. The user decides on no such text: see frame.
 func Visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if steers(r) {
@@ -32,9 +32,9 @@ func steers(r rune) bool {
 		unicode.In(r, unicode.Cc, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }
 
-// unseen reports whether a character leaves nothing on the screen, or a blank that is not the blank:
-// control and format characters, white space, selectors, fillers, and what is not assigned or private.
-// Two printed characters have no ink either: a braille pattern and a musical note.
+// unseen reports whether a character leaves nothing on the screen, or a blank that is not the
+// blank: control and format characters, white space, selectors, fillers, and what is not assigned
+// or private. Two printed characters have no ink either: a braille pattern and a musical note.
 func unseen(r rune) bool {
 	return !unicode.IsPrint(r) || r == '\u2800' || r == '\U0001D159' ||
 		unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
@@ -61,17 +61,19 @@ func EscapeUnseen(text string) string { return escape(text, unseen) }
 // blankRun matches blanks that are easily overlooked: at the two ends of a line, and many in a row.
 var blankRun = regexp.MustCompile(`^ +| {4,}| +$`)
 
-// maxMarks is how many marks (accents, vowel signs) a letter may have. More of them cover each other
-// and the rows around.
+// maxMarks is how many marks (accents, vowel signs) a letter may have. More of them cover each
+// other and the rows around.
 const maxMarks = 4
 
-// exactly returns a line with nothing hidden in it: blanks that are easily overlooked are counted, and
-// what cannot be seen is escaped, as are marks beyond maxMarks and those without a letter before them.
+// exactly returns a line with nothing hidden in it: blanks that are easily overlooked are counted,
+// and what cannot be seen is escaped, as are marks beyond maxMarks and those without a letter
+// before them.
 func exactly(line string) string {
 	line = blankRun.ReplaceAllStringFunc(line, func(run string) string {
 		return "[" + Plural(len(run), "blank") + "]"
 	})
-	marks := maxMarks // The beginning is no letter.
+	// The beginning is no letter: a mark there is one too many.
+	marks := maxMarks
 	return escape(line, func(r rune) bool {
 		marks++
 		isLetter := runeWidth(r) > 0 && !unicode.Is(unicode.M, r)
@@ -94,8 +96,8 @@ func split(text string, columns int) (begin, rest string) {
 	return text[:end], text[end:]
 }
 
-// fit is the one cutter by columns: a text on one line, cut to so many of them. Blanks at its beginning
-// stay.
+// fit is the one cutter by columns: a text on one line, cut to so many of them. Blanks at its
+// beginning stay.
 func fit(text string, columns int) string {
 	indent := text[:len(text)-len(strings.TrimLeft(text, " "))]
 	text = indent + strings.Join(strings.Fields(text), " ")
@@ -119,15 +121,16 @@ func plainWidth(text string) int { return Width(styles.ReplaceAllString(text, ""
 
 var styles = regexp.MustCompile("\x1b\\[\\d+m")
 
-// runeWidth is how many columns a terminal uses for a character, or more: U+FE0F, the selector of the
-// form of an emoji, makes some narrow characters wide.
+// runeWidth is how many columns a terminal uses for a character, or more: U+FE0F, the selector of
+// the form of an emoji, makes some narrow characters wide.
 func runeWidth(r rune) int {
 	switch {
 	case r < 0x300, r == '\uFE0F', unicode.Is(unicode.Prepended_Concatenation_Mark, r):
 		return 1
 	case unicode.In(r, unicode.Mn, unicode.Me, unicode.Cf):
 		return 0
-	case 0x1160 <= r && r <= 0x11FF: // These parts of Korean syllables join the part before.
+	case 0x1160 <= r && r <= 0x11FF:
+		// These parts of Korean syllables join the part before.
 		return 0
 	case isWide(r):
 		return 2
@@ -135,9 +138,9 @@ func runeWidth(r rune) int {
 	return 1
 }
 
-// isWide reports whether a character takes two columns (Unicode 16, UAX 11: East Asian Width W and F,
-// which includes most emoji). The table has the first and the last character of each range. Ranges are
-// joined over what is rare.
+// isWide reports whether a character takes two columns (Unicode 16, UAX 11: East Asian Width W and
+// F, which includes most emoji). The table has the first and the last character of each range.
+// Ranges are joined over what is rare.
 func isWide(r rune) bool {
 	wide := [...][2]rune{
 		{0x1100, 0x115F}, {0x231A, 0x231B}, {0x2329, 0x232A}, {0x23E9, 0x23F3}, {0x25FD, 0x25FE},

@@ -15,8 +15,9 @@ func changeMode(f *os.File, bits, cleared uint32) (restore func(), err error) {
 	if err := syscall.GetConsoleMode(syscall.Handle(f.Fd()), &before); err != nil {
 		return nil, err
 	}
+	setMode := syscall.NewLazyDLL("kernel32.dll").NewProc("SetConsoleMode")
 	set := func(mode uint32) error {
-		ok, _, err := syscall.NewLazyDLL("kernel32.dll").NewProc("SetConsoleMode").Call(f.Fd(), uintptr(mode))
+		ok, _, err := setMode.Call(f.Fd(), uintptr(mode))
 		if ok == 0 {
 			return err
 		}
@@ -25,12 +26,14 @@ func changeMode(f *os.File, bits, cleared uint32) (restore func(), err error) {
 	return func() { _ = set(before) }, set(before&^cleared | bits)
 }
 
-// windowSize returns the columns and rows of a console's window; 0 if they are not known. It also has the console obey
-// the escape sequences that are written to it, which older ones do only when they are asked to.
+// windowSize returns the columns and rows of a console's window; 0 if they are not known. It also
+// has the console obey the escape sequences that are written to it, which older ones do only when
+// they are asked to.
 func windowSize(f *os.File) (columns, rows int) {
 	const processEscapes = 4 // ENABLE_VIRTUAL_TERMINAL_PROCESSING
 	_, _ = changeMode(f, processEscapes, 0)
-	var info struct { // CONSOLE_SCREEN_BUFFER_INFO
+	// It is a CONSOLE_SCREEN_BUFFER_INFO.
+	var info struct {
 		columns, rows, cursorX, cursorY int16
 		attributes                      uint16
 		left, top, right, bottom        int16
@@ -43,8 +46,8 @@ func windowSize(f *os.File) (columns, rows int) {
 	return int(info.right) - int(info.left) + 1, int(info.bottom) - int(info.top) + 1
 }
 
-// changeInput has a console show nothing of what is typed, and give each key to readKeys, in the escape sequences that
-// terminals have. Ctrl-C still interrupts.
+// changeInput has a console show nothing of what is typed, and give each key to readKeys, in the
+// escape sequences that terminals have. Ctrl-C still interrupts.
 func changeInput(f *os.File) (restore func(), err error) {
 	const processed, lines, echo, sequences = 1, 2, 4, 0x200 // ENABLE_PROCESSED_INPUT and so on
 	return changeMode(f, processed|sequences, echo|lines)
@@ -59,6 +62,8 @@ func readKeys(f *os.File, buffer []byte) (n int, err error) {
 	return f.Read(buffer)
 }
 
-func stopProgram() {} // there is no key for that
+// stopProgram does nothing: Windows has no key for that.
+func stopProgram() {}
 
-func onContinue(func()) {} // nothing stops it
+// onContinue does nothing, as nothing stops the program.
+func onContinue(func()) {}

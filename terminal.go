@@ -10,15 +10,15 @@ import (
 	"strings"
 )
 
-// Terminal asks the user what servers and the model want of them: whether a call may run, a form, yes
-// or no. It asks with its Prompter, one question at a time. Make one with NewTerminal. All methods may
-// be called from any goroutine.
+// Terminal asks the user what servers and the model want of them: whether a call may run, a form,
+// yes or no. It asks with its Prompter, one question at a time. Make one with NewTerminal. All
+// methods may be called from any goroutine.
 type Terminal struct {
 	*Prompter
 	screen *Screen
 
-	// always has what the user has allowed for good: a server, or the pair of a server and its tool.
-	// Whoever has the turn may use it (see Prompter.Take).
+	// always has what the user has allowed for good: a server, or the pair of a server and its
+	// tool. Whoever has the turn may use it (see Prompter.Take).
 	always map[any]bool
 }
 
@@ -39,8 +39,8 @@ func (t *Terminal) Input(ctx context.Context, f *Field, hidden bool) (any, error
 	return t.askField(ctx, nil, f, hidden)
 }
 
-// Confirm asks a question that only a clear yes allows, about a text. what, if not "", says who wants
-// what, as in "the server asks the model".
+// Confirm asks a question that only a clear yes allows, about a text. what, if not "", says who
+// wants what, as in "the server asks the model".
 func (t *Terminal) Confirm(ctx context.Context, what, text, question string) bool {
 	about := []Paragraph{{Look{Frame: LineMark}, text}}
 	if what != "" {

@@ -5,7 +5,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,6 +14,9 @@ import (
 )
 
 // Approve asks whether a call may run, unless the user has allowed it for good.
+//
+// An answer that is none of those offered asks again, as does one that has changed the arguments:
+// the user sees what will run before they allow it. Whoever does not answer, refuses.
 func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCall) Decision {
 	ctx, release := t.Take(ctx)
 	defer release()
@@ -66,7 +68,7 @@ type approval struct {
 	draft        string // of other arguments, which are not valid; "" if there is none
 }
 
-// approved lets the call run, as it is now.
+// approved lets the call run, as it is now. The model is told if it is not the call that it wanted.
 func (a *approval) approved() Decision {
 	if a.changed {
 		return Decision{Edit, a.arguments}
@@ -74,9 +76,12 @@ func (a *approval) approved() Decision {
 	return Decision{}
 }
 
-// edit has the user change the arguments.
+// edit has the user change the arguments. What is not valid stays, to be mended at the next try.
 func (a *approval) edit(ctx context.Context) error {
-	text := cmp.Or(a.draft, readableJSON(a.arguments, true))
+	text := a.draft
+	if text == "" {
+		text = readableJSON(a.arguments, true)
+	}
 	draft, err := a.changeText(ctx, text)
 	a.draft = draft
 	object, _, bad := ParseArguments(draft)
@@ -88,8 +93,8 @@ func (a *approval) edit(ctx context.Context) error {
 	return err
 }
 
-// changeText returns the arguments as the user changes them, in their editor if they have named one;
-// "" if they do not.
+// changeText returns the arguments as the user changes them, in their editor if they have named
+// one; "" if they do not. An editor that fails is reported, and the question is asked again.
 func (a *approval) changeText(ctx context.Context, arguments string) (string, error) {
 	command := a.EditorCommand()
 	if command == "" {
@@ -118,8 +123,10 @@ func (t *Terminal) inEditor(ctx context.Context, command, text string) (string, 
 	return string(changed), err
 }
 
-// question is what the user sees of the call, all of it, and the question whether it may run. That
-// names the tool and its server, too: what stands above is theirs.
+// question is what the user sees of the call, all of it, and the question whether it may run.
+//
+// What stands above the question is the peer's, which might have written a question of its own
+// there. So the question names the tool and its server again, in quotes that they cannot end.
 func (a *approval) question() Question {
 	about := []Paragraph{{Look{Style: Bold}, "The model wants to call"}}
 	text := "Call " + a.quote(a.tool)
@@ -128,6 +135,7 @@ func (a *approval) question() Question {
 		text += " of " + a.quote(a.server)
 	}
 	about = append(about, Paragraph{Look{Frame: "  tool       "}, a.tool})
+	// Arguments stand on one line if it has room for them, and else have a line for each value.
 	shown, texts := a.texts(readableJSON(a.arguments, false))
 	if Width("  arguments  "+shown) > a.screen.Columns() {
 		shown, texts = a.texts("\n" + readableJSON(a.arguments, true))
@@ -146,8 +154,9 @@ func (a *approval) quote(name string) string {
 	return `"` + strings.NewReplacer(`"`, "'", " ", "␣").Replace(name) + `"`
 }
 
-// texts returns JSON with a mark, which is not JSON, in place of each string that has several lines or
-// does not fit one; and those strings, each below its mark. Tabs and carriage returns have a sign there.
+// texts returns JSON with a mark, which is not JSON, in place of each string that has several lines
+// or does not fit one; and those strings, each below its mark. Tabs and carriage returns have a
+// sign there.
 func (a *approval) texts(arguments string) (shown string, texts []Paragraph) {
 	signs := strings.NewReplacer("\t", "→ ", "\r", "␍")
 	shown = jsonString.ReplaceAllStringFunc(arguments, func(quoted string) string {
@@ -169,8 +178,8 @@ func (a *approval) texts(arguments string) (shown string, texts []Paragraph) {
 
 var jsonString = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// readableJSON returns JSON of the same meaning, with a line for each value if long: letters stand for
-// themselves, and escapes for what cannot be seen.
+// readableJSON returns JSON of the same meaning, with a line for each value if long: letters stand
+// for themselves, and escapes for what cannot be seen.
 func readableJSON(text string, long bool) string {
 	var b bytes.Buffer
 	if json.Compact(&b, []byte(text)) != nil {
@@ -179,7 +188,7 @@ func readableJSON(text string, long bool) string {
 	if long {
 		compact := bytes.Clone(b.Bytes())
 		b.Reset()
-		_ = json.Indent(&b, compact, "", "  ") // it is valid
+		_ = json.Indent(&b, compact, "", "  ")
 	}
 	return jsonString.ReplaceAllStringFunc(b.String(), func(quoted string) string {
 		var s string

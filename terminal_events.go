@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Observe is for Agent.Observe.
+// Observe is for Agent.Observe. On a terminal that draws, a call that begins is shown by the status
+// alone; elsewhere each event is a line.
 func (v *View) Observe(e Event) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -28,7 +29,8 @@ func (v *View) Observe(e Event) {
 	case CallEnded:
 		ended := func(c *viewCall) bool { return c.id == e.Call.ID }
 		v.calls = slices.DeleteFunc(v.calls, ended)
-		if len(v.calls) == 0 { // The model is awaited again.
+		// After the last call, the model is awaited again.
+		if len(v.calls) == 0 {
 			v.wait.began = time.Now()
 		}
 		v.showEnd(e)
@@ -47,8 +49,9 @@ func (v *View) line(columns int, format string, args ...any) {
 	}
 }
 
-// showEnd shows the end of a call. Where lines can be drawn again, it is a line as wide as the window,
-// and the reason of a failure, or the beginning of the result, stands below. It needs the lock.
+// showEnd shows the end of a call. Where lines can be drawn again, it is a line as wide as the
+// window, and the reason of a failure, or the beginning of the result, stands below. It needs the
+// lock.
 func (v *View) showEnd(e Event) {
 	if v.Quiet {
 		return
@@ -57,6 +60,8 @@ func (v *View) showEnd(e Event) {
 	arguments := readableJSON(e.Call.Arguments, false)
 	about := fmt.Sprintf("%s (%s) %s", v.Name(e.Call.Name), outcome, arguments)
 	s := v.Screen
+	// Separate keeps calls that follow each other together. A reason that begins with the outcome,
+	// as "not run: a limit" does, is not to say it twice.
 	switch {
 	case s.Live && e.Err != nil:
 		s.Separate("call")

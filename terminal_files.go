@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// ResultFiles saves the images, sounds and embedded bytes of a result, and returns a line about each.
+// ResultFiles saves the images, sounds and embedded bytes of a result, and returns a line about
+// each.
 func ResultFiles(
 	r *ToolResult, save func(data []byte, kind string) (path string, err error),
 ) (lines []string) {

@@ -14,9 +14,11 @@ import (
 	"strings"
 )
 
-// Elicit asks the user what a server wants to know, field by field. A URL is shown, never opened. who
-// is the server, as in "the server asks".
-func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*ElicitResult, error) {
+// Elicit asks the user what a server wants to know, field by field. A URL is shown, never opened.
+// who is the server, as in "the server asks".
+func (t *Terminal) Elicit(
+	ctx context.Context, who string, r *ElicitRequest,
+) (*ElicitResult, error) {
 	ctx, release := t.Take(ctx)
 	defer release()
 	content, err := t.fill(ctx, who, r)
@@ -31,8 +33,9 @@ func (t *Terminal) Elicit(ctx context.Context, who string, r *ElicitRequest) (*E
 	return nil, err
 }
 
-// fill has the user fill in a form, and change it until it can be sent (MCP 2026-07-28, client,
-// elicitation). A form without fields is a question of yes or no.
+// fill asks a server's question, of whatever form, and returns what goes back. It has the user fill
+// in a form, and change it until it can be sent (MCP 2026-07-28, client, elicitation). A form
+// without fields is a question of yes or no.
 func (t *Terminal) fill(
 	ctx context.Context, who string, r *ElicitRequest,
 ) (content map[string]any, err error) {
@@ -53,10 +56,12 @@ func (t *Terminal) fill(
 	hint := "(" + Plural(len(fields), "question") +
 		"; an empty line takes what is in brackets; !no declines, !stop breaks off)"
 	about = append(about, Paragraph{Text: hint})
+	// What was entered is the default of its field when the form is changed.
 	for {
 		for i := range fields {
 			f := &fields[i]
-			if f.Default, err = t.askField(ctx, about, f, false); err != nil {
+			f.Default, err = t.askField(ctx, about, f, false)
+			if err != nil {
 				return nil, err
 			}
 			if f.Default != nil {
@@ -78,7 +83,8 @@ func (t *Terminal) fill(
 // another script passes for one of the domain.
 func address(text string) []Paragraph {
 	ascii := func(text string) string { return strings.Trim(strconv.QuoteToASCII(text), `"`) }
-	u, _ := url.Parse(text) // it is valid
+	// What is no URL was refused when the request was read.
+	u, _ := url.Parse(text)
 	host, about := ascii(u.Hostname()), "to be opened in a browser, if you trust it:"
 	if host != u.Hostname() || strings.Contains("."+strings.ToLower(host), ".xn--") {
 		about = "to be opened in a browser, where the host has letters other than a to z " +
@@ -91,7 +97,8 @@ func address(text string) []Paragraph {
 	}
 }
 
-// askField asks for one field until the value is valid; nil is none. about stands above it.
+// askField asks for one field until the value is valid; nil is none. about stands above it, at the
+// first try. The error is that of Prompter.Ask.
 func (t *Terminal) askField(
 	ctx context.Context, about []Paragraph, f *Field, hidden bool,
 ) (any, error) {
@@ -106,7 +113,8 @@ func (t *Terminal) askField(
 		if !errors.As(err, &bad) {
 			return value, err
 		}
-		t.screen.Tell(Look{}, "it "+bad.Reason) // the user knows the field by its title
+		// The user knows the field by its title, so the reason alone is shown.
+		t.screen.Tell(Look{}, "it "+bad.Reason)
 		about = nil
 	}
 }
@@ -117,10 +125,8 @@ func label(f *Field) string {
 	if f.Description != "" {
 		text += " (" + f.Description + ")"
 	}
-	typed := make(map[string]string) // for a value
 	for i, option := range f.Options {
-		typed[option.Value] = cmp.Or(option.Title, option.Value)
-		text += fmt.Sprintf("\n  %d %s", i+1, typed[option.Value])
+		text += fmt.Sprintf("\n  %d %s", i+1, cmp.Or(option.Title, option.Value))
 	}
 	switch {
 	case f.Many:
@@ -129,18 +135,29 @@ func label(f *Field) string {
 		text += "\none of these"
 	case f.Type == "boolean":
 		text += ", y/n"
-		typed["true"], typed["false"] = "y", "n"
 	}
 	if f.Default == nil && f.Required {
 		return text + ":"
 	}
-	values, many := f.Default.([]string)
-	if !many && f.Default != nil {
+	return text + " [" + cmp.Or(strings.Join(typedDefault(f), ", "), "none") + "]:"
+}
+
+// typedDefault returns the values of a field's default, each as the user would type it: a choice by
+// its title, and yes and no by their letters.
+func typedDefault(f *Field) (typed []string) {
+	values, isMany := f.Default.([]string)
+	if !isMany && f.Default != nil {
 		values = []string{fmt.Sprint(f.Default)}
 	}
-	var preset []string
-	for _, value := range values {
-		preset = append(preset, cmp.Or(typed[value], value))
+	names := make(map[string]string)
+	for _, option := range f.Options {
+		names[option.Value] = option.Title
 	}
-	return text + " [" + cmp.Or(strings.Join(preset, ", "), "none") + "]:"
+	if f.Type == "boolean" {
+		names["true"], names["false"] = "y", "n"
+	}
+	for _, value := range values {
+		typed = append(typed, cmp.Or(names[value], value))
+	}
+	return typed
 }

@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// View shows what an agent does: its calls, their progress and results, and the text of the model. On
-// a terminal whose lines can be drawn again, the last line says what the agent waits for; elsewhere
-// each event is a line.
+// View shows what an agent does: its calls, their progress and results, and the text of the model.
+// On a terminal whose lines can be drawn again, the last line says what the agent waits for;
+// elsewhere each event is a line.
 //
-// Screen is required, and Name for calls; the fields are set before the first use. All methods may be
-// called from any goroutine: calls run at once, and each reports its progress when it likes. One
+// Screen is required, and Name for calls; the fields are set before the first use. All methods may
+// be called from any goroutine: calls run at once, and each reports its progress when it likes. One
 // goroutine, the spinner, draws the last line. It ends when End or another Begin stops it, and they
 // wait for it without the lock, as it takes the lock to draw.
 type View struct {
@@ -32,7 +32,7 @@ type View struct {
 	mu    sync.Mutex // guards the following; held while something is shown
 	begun bool       // since Begin there was no End
 	calls []*viewCall
-	wait  viewCall // for what Begin names, such as the model; began is zero if that is not awaited now
+	wait  viewCall // what Begin names, such as the model; began is zero while it is not awaited
 	text  *Stream  // of the model; nil if none has come
 	stop  func()   // ends the spinner and waits for it, however often; nil if there was none
 }
@@ -40,7 +40,7 @@ type View struct {
 // viewCall is a call that is running, or what else is awaited.
 type viewCall struct {
 	id       string
-	name     string // as it is shown
+	name     string // shown of it
 	began    time.Time
 	progress string    // the last report, with a blank before it; "" if there was none
 	reported time.Time // when it came
@@ -75,7 +75,8 @@ func (v *View) begin(awaited string) (stopFormer func()) {
 	return stopFormer
 }
 
-// startSpinner starts the goroutine that draws the status, and returns what ends it and waits for it.
+// startSpinner starts the goroutine that draws the status, and returns what ends it and waits for
+// it.
 func (v *View) startSpinner() (stop func()) {
 	ended := make(chan struct{})
 	var spinner sync.WaitGroup
@@ -114,8 +115,8 @@ func (v *View) End() {
 	v.Screen.Status("")
 }
 
-// Text shows a piece of the model's text, between Begin and End. What may be the beginning of a secret
-// is kept back.
+// Text shows a piece of the model's text, between Begin and End. What may be the beginning of a
+// secret is kept back.
 func (v *View) Text(piece string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -139,11 +140,11 @@ func (v *View) endText() {
 	}
 }
 
-// Progress begins to show a call, until it has ended or End, and returns what shows its progress. That
-// returns at once.
+// Progress begins to show a call, until it has ended or End, and returns what shows its progress.
+// That returns at once.
 //
-// Where each report would be a line of its own, a report is shown only a while after the one before: a
-// short call needs no lines, and a long one not many.
+// Where each report would be a line of its own, a report is shown only a while after the one
+// before: a short call needs no lines, and a long one not many.
 func (v *View) Progress(call ToolCall) func(Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -176,7 +177,8 @@ func (v *View) draw(frame int) {
 	defer v.mu.Unlock()
 	c := &v.wait
 	if len(v.calls) > 0 {
-		c = slices.MaxFunc(v.calls, func(a, b *viewCall) int { return a.reported.Compare(b.reported) })
+		byReport := func(a, b *viewCall) int { return a.reported.Compare(b.reported) }
+		c = slices.MaxFunc(v.calls, byReport)
 	}
 	if c.began.IsZero() {
 		v.Screen.Status("")
