@@ -28,8 +28,12 @@ func run() int {
 }
 
 // program is one run of the command line: its parts, from what everything needs to what a user asks
-// for. Each part is handed those before it that it needs. They are made at once, and look at the
-// settings when these have been read.
+// for. Each part is handed those before it that it needs.
+//
+// A question goes through them like this: settings say what is asked for; conversation reads stdin
+// and the session; configuration says which servers there are; servers start them; agents join
+// their tools with the chosen model; approver lets the user decide on each call; output prints the
+// answer and returns the exit status.
 type program struct {
 	settings *settings
 
@@ -49,7 +53,8 @@ type program struct {
 	conversation   *conversation
 }
 
-// assemble makes the parts of a run. Nothing is read or started yet.
+// assemble makes the parts of a run. Nothing is read or started yet: the parts have pointers to the
+// settings, which they look at when these have been read.
 func assemble() *program {
 	set := new(settings)
 	screen := NewScreen(os.Stderr, os.Stdout)
@@ -158,6 +163,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 	}
 	switch command.name {
 	case "serve", "help", "version":
+		// They need neither the model nor the servers, and work also where these are misconfigured.
 	default:
 		if err := p.settings.finish(ctx, flags, p.input, secrets); err != nil {
 			return err

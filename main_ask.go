@@ -10,7 +10,10 @@ import (
 	"strings"
 )
 
-// conversation is the use of the program without a command: a question, or a chat.
+// conversation is the use of the program without a command: a question, or a chat. What costs
+// nothing is checked first, then the session is locked, then the servers are started: a mistake is
+// told before anything has happened, and runs that share a session wait for each other without
+// servers.
 type conversation struct {
 	settings   *settings
 	output     *output
@@ -102,6 +105,7 @@ func (a *conversation) answer(ctx context.Context, question string, kept *keptSe
 	answer, err := agent.Chat(ctx, question)
 	view.End()
 	report.finish(answer, agent.Usage, err)
+	// The conversation is kept also if the question failed: it has the calls that were made.
 	saved := a.save(kept, agent)
 	if err == nil && wantsJSON {
 		printed := a.output.printJSON(report)

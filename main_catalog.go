@@ -14,14 +14,16 @@ import (
 	"time"
 )
 
-// catalog reads what the servers of a run have, for commands and for the chat.
+// catalog reads what the servers of a run have, for commands and for the chat. It keeps nothing:
+// the host keeps the lists of tools, and the clients those that a server tells the changes of.
 type catalog struct {
 	output  *output
 	config  *configuration
 	servers *servers
 }
 
-// entry is something that a server has: a tool, a prompt, a resource or a template of resources.
+// entry is one line of a list: something that a server has: a tool, a prompt, a resource or a
+// template of resources.
 type entry struct {
 	server string
 	name   string // the server's own: other servers may have something of this name, too
@@ -73,6 +75,7 @@ func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]e
 		}
 	}
 	work.Wait()
+	// Each goroutine wrote the error of its own server into its status.
 	failed := slices.DeleteFunc(status, func(s HostStatus) bool { return s.Err == nil })
 	if len(failed) == len(lists) {
 		text := c.servers.reason(failed[0])
@@ -82,6 +85,9 @@ func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]e
 		return nil, errors.New(text)
 	}
 	for _, s := range failed {
+		// A server that cannot list its tools is of no use to the model, which is a state that is
+		// told once. That a running server cannot list anything else is the news of this list
+		// alone.
 		isStateOfServer := !s.Running || kind == "tools"
 		if isStateOfServer {
 			c.servers.tell([]HostStatus{s})
@@ -112,6 +118,8 @@ func (c *catalog) entriesOf(ctx context.Context, kind, server string) ([]entry, 
 	}
 }
 
+// toolsOf lists the tools of a server, after a login that it may ask for. What came before an error
+// is returned with it, as in the other lists.
 func (c *catalog) toolsOf(ctx context.Context, server string) ([]entry, error) {
 	var tools []HostTool
 	err := c.servers.withLogins(ctx, func() (err error) {
@@ -147,6 +155,8 @@ func (c *catalog) toolEntry(t *HostTool) entry {
 	}
 }
 
+// promptsOf lists the prompts of a server by their arguments. Those that are optional have a
+// question mark.
 func promptsOf(ctx context.Context, client *Client, server string) ([]entry, error) {
 	prompts, err := client.ListPrompts(ctx)
 	var entries []entry
@@ -166,6 +176,8 @@ func promptsOf(ctx context.Context, client *Client, server string) ([]entry, err
 	return entries, unlessUnknown(err)
 }
 
+// resourcesOf lists the resources of a server, and the templates, from which a user can make the
+// URIs of more resources.
 func resourcesOf(ctx context.Context, client *Client, server string) ([]entry, error) {
 	var entries []entry
 	resources, err := client.ListResources(ctx)
@@ -192,7 +204,8 @@ func inBrackets(text string) string {
 	return " (" + text + ")"
 }
 
-// unlessUnknown drops the error of a server that does not know the method of a list.
+// unlessUnknown drops the error of a server that does not know the method of a list. Some declare
+// resources, and have none of the methods about their templates.
 func unlessUnknown(err error) error {
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
@@ -218,6 +231,7 @@ func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
+	// Resolve compares the names. The function of a tool has a name that no other one has.
 	var own, full, shown []string
 	for _, e := range all {
 		own = append(own, e.name)
@@ -304,7 +318,8 @@ func (c *catalog) getPrompt(ctx context.Context, words []string) (*PromptResult,
 	return result, nil
 }
 
-// pairs reads KEY=VALUE words.
+// pairs reads KEY=VALUE words. A key that is given twice is an error, as nobody can say which of
+// the values the user wants.
 func pairs(words []string) (map[string]string, error) {
 	values := make(map[string]string)
 	for _, word := range words {

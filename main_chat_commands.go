@@ -43,6 +43,7 @@ func (c *chat) commands() []chatCommand {
 	}
 }
 
+// help shows the commands, one a line, or two where the window is narrow.
 func (c *chat) help(context.Context, string) error {
 	for _, command := range c.commands() {
 		format := "%-28s\t%s"
@@ -60,8 +61,8 @@ func (c *chat) help(context.Context, string) error {
 	return nil
 }
 
-// complete returns what the last word of a text may become: a command, or @SERVER:URI of what the
-// servers list within a second.
+// complete is called for a Tab, on a goroutine of the terminal. It returns what the last word of a
+// text may become: a command, or @SERVER:URI of what the servers list within a second.
 func (c *chat) complete(ctx context.Context, text string) []string {
 	word := text[strings.LastIndexAny(text, " \t\n")+1:]
 	var words []string
@@ -97,14 +98,17 @@ func (c *chat) mentions(ctx context.Context) []string {
 	return all
 }
 
+// tools lists the tools of servers, or shows one of them.
 func (c *chat) tools(ctx context.Context, args string) error {
 	return c.catalog.list(ctx, "tools", strings.Fields(args)...)
 }
 
+// showServers shows how the servers are now.
 func (c *chat) showServers(ctx context.Context, args string) error {
 	return c.catalog.listServers(ctx, strings.Fields(args)...)
 }
 
+// show shows, a window at once, a text of which only the beginning was shown.
 func (c *chat) show(ctx context.Context, number string) error {
 	return c.terminal.PageKept(ctx, number)
 }
@@ -135,6 +139,7 @@ func (c *chat) reconnect(ctx context.Context, name string) error {
 	return c.catalog.listServers(ctx, names...)
 }
 
+// resource attaches a resource to the next question, or lists them all.
 func (c *chat) resource(ctx context.Context, name string) error {
 	if name == "" {
 		return c.catalog.list(ctx, "resources")
@@ -142,7 +147,8 @@ func (c *chat) resource(ctx context.Context, name string) error {
 	return c.attach(ctx, name)
 }
 
-// prompt asks with a prompt of a server. Several messages become one question, each with its role.
+// prompt asks with a prompt of a server, or lists them all. A prompt is a list of messages, of the
+// user and of the model. Several of them become one question, each with its role.
 func (c *chat) prompt(ctx context.Context, text string) error {
 	words, err := SplitWords(text)
 	if err != nil {
@@ -171,7 +177,8 @@ func (c *chat) prompt(ctx context.Context, text string) error {
 	return c.send(ctx, strings.Join(messages, "\n\n"), images)
 }
 
-// chooseModel chooses a model that the API has, or lists them.
+// chooseModel chooses a model that the API has, or lists them. An API without a list takes any
+// name: then the first question shows whether it is right.
 func (c *chat) chooseModel(ctx context.Context, name string) error {
 	before := c.model.name()
 	c.model.choose(cmp.Or(name, before))
@@ -226,6 +233,8 @@ func (c *chat) listModels(models []ModelInfo) {
 	}
 }
 
+// showUsage shows the tokens used. Those of all questions include the earlier runs of a session
+// that was kept.
 func (c *chat) showUsage(context.Context, string) error {
 	c.output.say("last question: %s\nall questions: %s\nthe conversation: %s",
 		tokenCount(c.agent.Usage),
@@ -234,6 +243,8 @@ func (c *chat) showUsage(context.Context, string) error {
 	return nil
 }
 
+// clear begins a new conversation. The usage goes on: it is that of the whole chat. The file of
+// -session stays as it is until there is an answer, so that a /clear by mistake loses nothing.
 func (c *chat) clear(context.Context, string) error {
 	c.agent.History, c.kept.session.History = nil, nil
 	c.attached = attachments{}

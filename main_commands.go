@@ -32,7 +32,8 @@ func (c *serverCommands) withServers(
 	}
 }
 
-// list returns the command that lists the tools, prompts or resources of servers.
+// list returns one command for each kind of things that servers have: the command that lists the
+// tools, prompts or resources of servers.
 func (c *serverCommands) list(kind string) func(ctx context.Context, names []string) error {
 	return c.withServers(func(ctx context.Context, names ...string) error {
 		return c.catalog.list(ctx, kind, names...)
@@ -43,7 +44,8 @@ func (c *serverCommands) listServers(ctx context.Context, names ...string) error
 	return c.catalog.listServers(ctx, names...)
 }
 
-// call runs one tool.
+// call runs one tool. The arguments are read before the servers are asked, so that a mistake in
+// them costs no start; their types are checked when the tool's schema is known.
 func (c *serverCommands) call(ctx context.Context, args ...string) error {
 	if len(args) == 0 {
 		return usageError("call takes a tool and its arguments: " +
@@ -59,6 +61,7 @@ func (c *serverCommands) call(ctx context.Context, args ...string) error {
 		return err
 	}
 	tool := e.value.(listedTool)
+	// MCP 2025-11-25, tasks: such a tool refuses a plain call.
 	if tool.TaskOnly() {
 		return exitWith(exitUsage,
 			"the tool %s runs only as a task, which this client does not support", name)
@@ -110,6 +113,7 @@ func (c *serverCommands) arguments(
 	ctx context.Context,
 	args []string,
 ) (object json.RawMessage, words map[string]string, err error) {
+	// A key has none of these characters at its beginning, so the word is no KEY=VALUE.
 	isObject := len(args) == 1 && strings.IndexAny(strings.TrimSpace(args[0]), "{@-") == 0
 	if !isObject {
 		words, err := pairs(args)

@@ -16,7 +16,9 @@ import (
 )
 
 // configuration says which servers a run has: that of MCP_SERVER, or those of a file, or this
-// program itself, which searches its own documentation. It is read once, and not changed later.
+// program itself, which searches its own documentation. It is read once. The host's goroutines
+// read it afterwards, and only servers.open and the logins, which come before them, complete its
+// servers.
 type configuration struct {
 	settings *serverSettings
 	output   *output
@@ -152,6 +154,7 @@ func defaultConfig() string {
 	return ""
 }
 
+// uriScheme matches the beginning of a URI: RFC 3986, 3.1.
 var uriScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
 
 // readOnly reads the only server, by its URL, or by its command line.
@@ -177,6 +180,8 @@ func (c *configuration) readOnly(text string) error {
 		secrets.AddVariable(name, value)
 	}
 	secrets.AddArguments(command.Args)
+	// A command line that is quoted as a whole is a mistake, which the start of the server
+	// explains.
 	name, _, _ := strings.Cut(filepath.Base(command.Path), " ")
 	c.servers = []Server{{Name: name, Command: command}}
 	return nil

@@ -64,8 +64,10 @@ func readVariables(f *flag.FlagSet) error {
 	return failed
 }
 
-// oneOf, number and duration set a default, and return functions that read the value of a flag.
+// The functions below set a default, and return functions that read the value of a flag. A value
+// that is invalid changes nothing.
 
+// oneOf takes one of the known words. The default is "".
 func oneOf(into *string, known ...string) func(string) error {
 	return func(text string) error {
 		if !slices.Contains(known, text) {
@@ -76,6 +78,7 @@ func oneOf(into *string, known ...string) func(string) error {
 	}
 }
 
+// number takes a bound, which is at least 1: a default of 0 leaves the bound to what it is for.
 func number(into *int, standard int) func(string) error {
 	*into = standard
 	return func(text string) error {
@@ -104,6 +107,7 @@ func duration(into *time.Duration, standard time.Duration) func(string) error {
 	}
 }
 
+// setTemperature keeps nil apart from 0: the API has a default of its own for each model.
 func (m *modelSettings) setTemperature(text string) error {
 	t, err := strconv.ParseFloat(text, 64)
 	// It is written so that NaN is not in range.

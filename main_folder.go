@@ -24,8 +24,9 @@ type folderTrust struct {
 	terminal *Terminal
 }
 
-// check returns nil if the servers of a folder's file may be started. What the user allows is
-// remembered by the path and the content of the file, with that of each envFile.
+// check asks at the first time and after each change. It returns nil if the servers of a folder's
+// file may be started. What the user allows is remembered by the path and the content of the file,
+// with that of each envFile.
 func (t *folderTrust) check(
 	ctx context.Context,
 	file string,
@@ -110,7 +111,8 @@ func (m *trustMemory) save() error {
 	return ReplaceFile(m.file, []byte(m.content))
 }
 
-// isHome reports whether this folder is the user's home, whose configuration is the user's.
+// isHome reports whether this folder is the user's home, whose configuration is the user's own. It
+// compares the folders, as links may lead to the home by other paths.
 func isHome() bool {
 	home, _ := os.UserHomeDir()
 	at, _ := os.Stat(home)
@@ -118,7 +120,8 @@ func isHome() bool {
 	return os.SameFile(here, at)
 }
 
-// describe returns one line with all that decides what a server does.
+// describe returns one line with all that decides what a server does: nothing that could make it
+// harmful is left out, and nothing in the line can look like something else.
 func describe(s *Server, o *OAuthConfig) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
@@ -195,7 +198,8 @@ func ownWord(text string, words ...string) string {
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,.*/~-]+$`)
 
-// word quotes a text that is not plain, so that its end and all its characters can be seen.
+// word quotes a text that is not plain, so that its end and all its characters can be seen. Letters
+// beyond ASCII are escaped: some look like others, and some are invisible.
 func word(text string) string {
 	if plainWord.MatchString(text) {
 		return text

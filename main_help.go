@@ -31,7 +31,8 @@ Exit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, 4 t
 	`130 interrupted.
 `
 
-// usage is what help prints.
+// usage is what help prints. The flags say themselves which variables they have, so that none is
+// missing here; TestHelp looks for the others.
 func usage() string {
 	commands, flags := "", ""
 	for _, c := range new(program).commands() {

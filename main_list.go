@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// list lists the tools, prompts or resources of servers, or shows all there is to know of one tool.
+// list shows what several servers have, in paragraphs by server. It lists the tools, prompts or
+// resources of servers, or shows all there is to know of one tool.
 func (c *catalog) list(ctx context.Context, kind string, names ...string) error {
 	isServer := func(name string) bool {
 		return slices.Contains(ServerNames(c.config.servers), name)
@@ -79,8 +80,9 @@ type listedServer struct {
 	State   string `json:"state"`
 }
 
-// listServers shows how the servers are. A chat does not wait for those that need long. Elsewhere
-// it is an error if none is running.
+// listServers shows how the servers are, after it has started those that are not running. A chat
+// does not wait for those that need long, and shows them as starting. Elsewhere the list is all
+// that the program does, so it waits for them, and it is an error if none is running.
 func (c *catalog) listServers(ctx context.Context, names ...string) error {
 	if err := c.config.checkNames(names...); err != nil {
 		return err
@@ -91,7 +93,7 @@ func (c *catalog) listServers(ctx context.Context, names ...string) error {
 	}
 	soon, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// The status has the errors.
+	// The errors are part of each server's status, so this one tells nothing more.
 	_ = c.servers.withLogins(soon, func() error {
 		_, err := c.servers.host.Tools(soon, names...)
 		return err
@@ -115,8 +117,8 @@ func (c *catalog) listServers(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// listedServers returns the servers of these names, or all with those that are disabled. The list is
-// never nil, which JSON would have as null.
+// listedServers returns the servers of these names, or all with those that are disabled. The list
+// is never nil, which JSON would have as null.
 func (c *catalog) listedServers(names []string) []listedServer {
 	list := []listedServer{}
 	for i, state := range c.servers.host.Status() {

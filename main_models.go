@@ -57,6 +57,7 @@ func (c *modelChoice) current() *Mistral {
 		Model:   c.name(),
 		OnRetry: onRetry,
 	}
+	// Ollama needs no key, and gets none. Without a key and an address there is no API to ask.
 	name, isOllama := strings.CutPrefix(m.Model, ollama)
 	switch {
 	case isOllama:

@@ -93,6 +93,7 @@ func (o *output) give(r *ToolResult, text string, value any) error {
 		for _, line := range lines {
 			o.note("%s", line)
 		}
+		// The error of a file is in output.files, and in its line.
 		hasFiles := len(lines) > 0
 		if !hasFiles {
 			_, _ = o.saveFile([]byte(text), "")
@@ -169,7 +170,8 @@ type failure struct {
 	*report
 }
 
-// end shows the error that a run has ended with, and returns the exit status.
+// end shows the error that a run has ended with, and returns the exit status. A program that reads
+// the JSON on stdout gets the error there, too, unless it has got a result already.
 func (o *output) end(err error, interrupted bool) (status int) {
 	if err == nil {
 		return 0
@@ -179,6 +181,7 @@ func (o *output) end(err error, interrupted bool) (status int) {
 	if errors.As(err, &e) {
 		status = e.status
 	}
+	// What fails after an interrupt fails because of it.
 	if interrupted {
 		status, err = exitInterrupted, errors.New("interrupted")
 	}

@@ -10,7 +10,8 @@ import (
 	"slices"
 )
 
-// report is what a question prints with -json.
+// report is what a question prints with -json. A chat has one for all its questions: context tells
+// when to offer /compact.
 type report struct {
 	Answer       string       `json:"answer"`
 	FinishReason string       `json:"finish_reason"` // of the answer, as the API gave it, or error

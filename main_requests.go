@@ -52,7 +52,8 @@ func (q *serverRequests) elicit(
 	return q.terminal.Elicit(ctx, who, r)
 }
 
-// sample lets a server use the model, if the user allows it.
+// sample lets a server use the model, if the user allows it. The user pays for it, and reads what
+// the server wants to ask: MCP 2025-11-25, client, sampling, asks for a person in the loop.
 func (q *serverRequests) sample(
 	ctx context.Context,
 	s *Server,

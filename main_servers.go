@@ -59,6 +59,7 @@ func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
 	return s.close, nil
 }
 
+// close ends the servers first: until then they write to their logs, and may ask for a login.
 func (s *servers) close() {
 	_ = s.host.Close()
 	s.logins.close()
@@ -82,6 +83,7 @@ func (s *servers) stayBeside(isChat bool) {
 
 // prepare says how a server is started, and what becomes of its stderr.
 func (s *servers) prepare(server *Server) {
+	// The configuration of a server goes before MCP_START_TIMEOUT, which is for all.
 	server.StartTimeout = cmp.Or(server.StartTimeout, s.settings.startTimeout)
 	server.OnSlowStart = func(limit time.Duration) {
 		s.output.note("server %s: it is still starting, and may be downloading: "+

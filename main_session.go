@@ -21,8 +21,9 @@ type keptSession struct {
 	unlock  func()
 }
 
-// openSession locks and loads the conversation of a file: an empty one if there is no such file
-// yet, or no path. It waits for another program that has locked it.
+// openSession makes sure that no other run writes the file meanwhile, whose answers would be lost.
+// It locks and loads the conversation of a file: an empty one if there is no such file yet, or no
+// path. It waits for another program that has locked it.
 func openSession(ctx context.Context, path string, out *output) (*keptSession, error) {
 	if path == "" {
 		return &keptSession{new(Session), "", func() {}}, nil

@@ -93,6 +93,8 @@ func (s *settings) flags() *flag.FlagSet {
 	return f
 }
 
+// The defaults that the usage has in brackets are those of the flags here, except for those that
+// are left to the API, to a server or to the library: there the value stays 0.
 func (m *modelSettings) addFlags(f *flag.FlagSet) {
 	f.StringVar(&m.name, "model", "mistral-large-latest",
 		"MISTRAL_MODEL mistral-large-latest, ollama:NAME, …")
@@ -168,8 +170,9 @@ func (s *serveSettings) addFlags(f *flag.FlagSet) {
 		number(&s.maxFile, 0))
 }
 
-// readKey reads the variables that have no flag and that every command needs: from now on nothing
-// shows the key.
+// readKey reads the key of the model's API, and its address. The key has no flag, as every user of
+// a machine can read the arguments of its processes. It is read first of all: an error in a flag
+// may repeat the key, and from now on nothing shows it.
 func (m *modelSettings) readKey(secrets *Secrets) {
 	m.key = os.Getenv("MISTRAL_API_KEY")
 	secrets.Add("[key]", m.key)
@@ -191,8 +194,9 @@ func (s *settings) checkCommand(name string) error {
 	return nil
 }
 
-// finish reads the variables of the flags that are not given, and what the settings refer to, and
-// reports what is wrong. The commands help, version and serve do without.
+// finish makes the settings whole, when the flags have been parsed. It reads the variables of the
+// flags that are not given, and what the settings refer to, and reports what is wrong. The
+// commands help, version and serve do without.
 func (s *settings) finish(
 	ctx context.Context,
 	f *flag.FlagSet,
@@ -238,7 +242,8 @@ func (s *serverSettings) readHeaders(text string, secrets *Secrets) error {
 	return nil
 }
 
-// setAddress reads the address of -http. One without a host is on this machine alone.
+// setAddress reads the address of -http. Go listens on all networks for an address without a host.
+// Here that is on this machine alone, so that nobody serves their files to others unawares.
 func (s *serveSettings) setAddress(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || port == "" {

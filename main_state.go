@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// isStarting reports whether the first start of a server has not ended.
+// isStarting reports whether the first start of a server has not ended: it is starting, or listing
+// its tools for the first time, or it was not needed yet.
 func isStarting(s HostStatus) bool {
 	return s.Err == ErrStarting || s.Err == ErrListing || s.Err == nil && !s.Running
 }
@@ -42,6 +43,7 @@ func (s *servers) noneRunning(status []HostStatus) error {
 		return fmt.Errorf("none of the %d servers could be started: %s",
 			len(status), strings.Join(reasons, "; "))
 	}
+	// A name that the program made up would puzzle the user.
 	userGaveNoName := s.config.only != "" || s.config.builtIn
 	if userGaveNoName {
 		return errors.New(s.reason(status[0]))
@@ -186,6 +188,8 @@ func (s *servers) adviceFor(err error) string {
 	return ""
 }
 
+// adviceForModel knows the errors of Mistral's API, and those that servers like it send with the
+// same status.
 func adviceForModel(err *APIError) string {
 	if err.Status == http.StatusUnauthorized {
 		return "check the API key"

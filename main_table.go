@@ -18,7 +18,9 @@ type command struct {
 	run              func(ctx context.Context, args []string) error
 }
 
-// commands are all commands, in the order in which help prints them.
+// commands are all commands, in the order in which help prints them. Those that list or use what
+// servers have open the servers first. The others read the configuration themselves, or need none.
+// help makes this table for a program without parts, of which nothing is run.
 func (p *program) commands() []command {
 	s := p.serverCommands
 	return []command{
@@ -82,7 +84,8 @@ func (p *program) version(context.Context, []string) error {
 	return p.output.print(line)
 }
 
-// nearest returns the command that a word names, or else the one with the most similar name.
+// nearest returns the command that a word names, or else the one with the most similar name. So a
+// typing error gets a hint, instead of being asked as a question, which costs time and money.
 func (p *program) nearest(word string) command {
 	return slices.MinFunc(p.commands(), func(a, b command) int {
 		return distance(word, a.name) - distance(word, b.name)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -30,4 +32,34 @@ func TestTracedBody(t *testing.T) {
 		assert.Equal(t, string(text), "data: 1\r\n\ndata: 2\n{3}")
 		assert.DeepEqual(t, lines, []string{"model <- data: 1", "model <- data: 2", "model <- {3}"})
 	}
+}
+
+// What a server writes to stderr is traced by its lines, however it comes, with each secret taken out once. A line
+// without an end is traced when the server is closed.
+func TestTracedStderr(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "trace")
+	screen, _ := viewScreen(80, false)
+	screen.Secrets.Add("[secret]", "planted-secret")
+	trace := &trace{screen: screen}
+	assert.NilError(t, trace.open(path, true))
+	stderr := trace.stderrOf(&Server{Name: "web"})
+	for _, piece := range []string{"it is planted-", "secret\r\nand", " more\nplanted-secret"} {
+		n, err := io.WriteString(stderr, piece)
+		assert.NilError(t, err)
+		assert.Equal(t, n, len(piece))
+	}
+	assert.NilError(t, stderr.Close())
+	trace.close()
+	text, err := os.ReadFile(path)
+	assert.NilError(t, err)
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		_, line, _ = strings.Cut(line, " ") // the time
+		lines = append(lines, strings.TrimSuffix(line, "\n"))
+	}
+	assert.DeepEqual(t, lines, []string{
+		"web !! stderr: it is [secret]",
+		"web !! stderr: and more",
+		"web !! stderr: [secret]",
+	})
 }

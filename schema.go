@@ -13,7 +13,9 @@ import (
 	"strings"
 )
 
-// Schema is what the program reads of a JSON Schema. A member of another form counts as absent.
+// Schema is what the program reads of a JSON Schema. A member of another form counts as absent:
+// the server checks the arguments itself, and what is not understood here must not keep a user
+// from a call.
 type Schema struct {
 	Type        any // a name, or a list of names
 	Description string
@@ -202,8 +204,8 @@ func (s *Schema) value(word string) json.RawMessage {
 	return nil
 }
 
-// fitsKind reports whether JSON is of a kind: a name of JSON Schema, "" for any, or the JSON of an
-// enumerated value.
+// fitsKind looks only at how JSON begins, as the rest of it follows from that. It reports whether
+// JSON is of a kind: a name of JSON Schema, "" for any, or the JSON of an enumerated value.
 func fitsKind(raw json.RawMessage, kind string) bool {
 	switch kind {
 	case "", string(raw):
