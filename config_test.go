@@ -60,8 +60,9 @@ func ExampleParseConfig() {
 	// issues  [] header Authorization: variable TOKEN is not set
 }
 
-// TestConfigFiles: what is read of each file in testdata/config. Nine are those of hosts, in the form that their
-// documentation has; the others hold all that a server can be written like. (-update writes the outcomes.)
+// TestConfigFiles: what is read of each file in testdata/config. Nine are those of hosts, in the
+// form that their documentation has; the others hold all that a server can be written like.
+// (-update writes the outcomes.)
 func TestConfigFiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/config/*.json")
 	assert.NilError(t, err)
@@ -116,7 +117,8 @@ func describeServer(s *Server) string {
 	return out
 }
 
-// TestConfigSecrets: from where a configuration's secrets come. What is secret there is for TestSecretsRules.
+// TestConfigSecrets: from where a configuration's secrets come. What is secret there is for
+// TestSecretsRules.
 func TestConfigSecrets(t *testing.T) {
 	for _, test := range []struct{ fields, text, want string }{
 		{`"command": "a", "args": ["--token=${GITHUB_TOKEN}", "${HOME}", "${PORT}", "literal-text"]`,
@@ -182,8 +184,8 @@ func TestConfigComments(t *testing.T) {
 	}
 }
 
-// FuzzParseConfig: whatever the text, JSON is read as it is, a server is either in order or says why not, and no
-// message shows what a variable holds.
+// FuzzParseConfig: whatever the text, JSON is read as it is, a server is either in order or says
+// why not, and no message shows what a variable holds.
 func FuzzParseConfig(f *testing.F) {
 	files, err := filepath.Glob("testdata/config/*.json")
 	assert.NilError(f, err)
@@ -304,7 +306,8 @@ func FuzzParseCommand(f *testing.F) {
 	})
 }
 
-// An envFile is read before the user allows what a folder's configuration starts: no more than one can need.
+// An envFile is read before the user allows what a folder's configuration starts: no more than one
+// can need.
 func TestConfigLargeEnvFile(t *testing.T) {
 	for size, read := range map[int]bool{maxEnvFile: true, maxEnvFile + 1: false} {
 		file := filepath.Join(t.TempDir(), "large.env")

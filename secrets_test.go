@@ -42,8 +42,8 @@ func TestSecretsMask(t *testing.T) {
 	}
 }
 
-// What base64 makes of a text with a secret in it shows nothing of that but the characters that it shares with what
-// stands before and after it.
+// What base64 makes of a text with a secret in it shows nothing of that but the characters that it
+// shares with what stands before and after it.
 func TestSecretsBase64(t *testing.T) {
 	var s Secrets
 	const planted = "planted?~ü>key"
@@ -61,7 +61,8 @@ func TestSecretsBase64(t *testing.T) {
 	}
 }
 
-// TestSecretsRules: what of a variable, a header, a URL or an argument is secret, as testdata/secrets.txt has it.
+// TestSecretsRules: what of a variable, a header, a URL or an argument is secret, as
+// testdata/secrets.txt has it.
 func TestSecretsRules(t *testing.T) {
 	count := 0
 	playCases(t, "testdata/secrets.txt", func(t *testing.T, _ string, given []string) (outcomes [][]string) {
@@ -160,8 +161,8 @@ func BenchmarkMaskPieces(b *testing.B) {
 	}
 }
 
-// FuzzMaskPieces: whatever the secrets and the pieces, what is written is what Mask makes of the whole, and has no
-// secret in any of its forms, and no end of one after a mark.
+// FuzzMaskPieces: whatever the secrets and the pieces, what is written is what Mask makes of the
+// whole, and has no secret in any of its forms, and no end of one after a mark.
 func FuzzMaskPieces(f *testing.F) {
 	f.Add("a secret text", "with a secret", "text with a secret text with a secret", 12, 3)
 	f.Add("a3f9c07e55d1b2ca", "a3f9c07e55d1b2ca-2", "is a3f9c07e55d1b2ca, a3f9c07e55d1b2ca-2", 5, 7)

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// sessionVersion is the version of the files that are written. A later version may add members; what cannot be read
-// without knowing more gets a new number.
+// sessionVersion is the version of the files that are written. A later program may add members
+// under the same number. A file that cannot be read without knowing more gets a new number.
 const sessionVersion = 1
 
 const sessionPoll = 50 * time.Millisecond // between two tries to lock one
@@ -23,8 +23,8 @@ const sessionPoll = 50 * time.Millisecond // between two tries to lock one
 // ErrSessionBusy reports that another process has locked a session.
 var ErrSessionBusy = errors.New("another mcpagent has it open")
 
-// Session is a conversation that can be continued another time. It holds what was said, as it was said, and nothing
-// of how a model or a server was reached.
+// Session is a conversation that can be continued another time. It holds what was said, as it was
+// said, and nothing of how a model or a server was reached.
 type Session struct {
 	Version int           `json:"version"` // set by SaveSession
 	Model   string        `json:"model,omitempty"`
@@ -33,13 +33,18 @@ type Session struct {
 	History []ChatMessage `json:"history"`
 }
 
-// LockSession locks a session for this process, until release. It waits for another process that has locked it, until
-// ctx ends: then the error wraps ErrSessionBusy. The lock is a file beside the session, also where path is a link.
+// LockSession locks a session for this process, until release. While another process has locked it,
+// LockSession tries again and again, until ctx ends: then the error wraps ErrSessionBusy.
+//
+// The lock is a hidden file beside the session. Where path is a link, that is beside the file that
+// it leads to, so that two names of one session have one lock.
 func LockSession(ctx context.Context, path string) (release func(), err error) {
-	folder, name := filepath.Split(target(path))
+	folder, name := filepath.Split(linkTarget(path))
+	lock := filepath.Join(folder, "."+name+".lock")
 	for {
-		if err = isFile(path); err == nil || errors.Is(err, fs.ErrNotExist) {
-			release, err = lockFile(filepath.Join(folder, "."+name+".lock"))
+		err = checkRegular(path)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			release, err = lockFile(lock)
 		}
 		if err == nil {
 			return release, nil
@@ -55,32 +60,41 @@ func LockSession(ctx context.Context, path string) (release func(), err error) {
 	}
 }
 
-// target returns the file that a link leads to: what is written there must not replace the link.
-func target(path string) string {
-	if file, err := filepath.EvalSymlinks(path); err == nil {
-		return file
+// linkTarget returns the file that a link leads to: what is written there must not replace the
+// link. A path that is no link, or leads to nothing yet, is its own target.
+func linkTarget(path string) string {
+	file, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path
 	}
-	return path
+	return file
 }
 
-// isFile returns an error if a path leads to a pipe, a device or a folder: reading one might never end.
-func isFile(path string) error {
+// checkRegular returns an error if a path leads to a pipe, a device or a folder: reading one might
+// never end.
+func checkRegular(path string) error {
 	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
+	if err != nil {
+		return err
 	}
-	return err
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", path)
+	}
+	return nil
 }
 
-// SaveSession writes a session to a file that only its owner can read. If it fails, the file is as it was before. It
-// replaces nothing but a session.
+// SaveSession writes a session to a file that only its owner can read. If it fails, the file is as
+// it was before. It replaces nothing but a session: a mistyped name must not cost another file.
 func SaveSession(path string, s *Session) error {
-	if _, err := LoadSession(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	_, err := LoadSession(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("save session: it would replace what is no session: %w", err)
 	}
 	out := *s
-	out.Version, out.Saved = sessionVersion, time.Now().UTC().Truncate(time.Second)
-	out.History = append([]ChatMessage{}, s.History...) // never null
+	out.Version = sessionVersion
+	out.Saved = time.Now().UTC().Truncate(time.Second)
+	// An empty history is written as [], as LoadSession takes null for a file that is no session.
+	out.History = append([]ChatMessage{}, s.History...)
 	text, err := PlainJSON(out)
 	if err == nil {
 		err = ReplaceFile(path, append(text, '\n'))
@@ -91,30 +105,44 @@ func SaveSession(path string, s *Session) error {
 	return nil
 }
 
-// ReplaceFile writes a file that only its owner can read. If it fails, the file is as it was before.
+// ReplaceFile writes a file that only its owner can read. If it fails, the file is as it was
+// before.
+//
+// The text goes to a temporary file in the same folder first, which then takes the name of the old
+// one. Whatever ends the program, the name leads to the whole old text or to the whole new one.
 func ReplaceFile(path string, text []byte) error {
-	path = target(path)
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*") // of mode 0600
+	path = linkTarget(path)
+	// CreateTemp gives the file the mode 0600.
+	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // which it has no more once it has the other one
-	_, err = f.Write(text)
+	err = writeAndClose(temporary, text)
 	if err == nil {
-		err = f.Sync() // before the name points to it, or a crash could leave an empty file
+		err = os.Rename(temporary.Name(), path)
 	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	if err != nil {
+		_ = os.Remove(temporary.Name())
 	}
 	return err
 }
 
-// LoadSession reads a session that SaveSession wrote: its history is taken as it is. The error wraps one of the file
-// system (fs.ErrNotExist), or describes what is wrong with the text.
+// writeAndClose writes a text to a file and closes it. The text is on the disk before: otherwise a
+// crash of the machine could leave the new name with an empty file.
+func writeAndClose(f *os.File, text []byte) error {
+	_, err := f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// LoadSession reads a session that SaveSession wrote: its history is taken as it is. The error
+// wraps one of the file system (fs.ErrNotExist), or describes what is wrong with the text.
 func LoadSession(path string) (*Session, error) {
 	s := new(Session)
 	var text []byte
-	err := isFile(path)
+	err := checkRegular(path)
 	if err == nil {
 		text, err = os.ReadFile(path)
 	}
@@ -122,9 +150,10 @@ func LoadSession(path string) (*Session, error) {
 		err = json.Unmarshal(text, s)
 	}
 	switch {
-	case s.Version > sessionVersion: // which may have another history
-		err = fmt.Errorf("the session has version %d, and this program reads version %d: use the program that wrote it",
-			s.Version, sessionVersion)
+	case s.Version > sessionVersion:
+		// This comes before a mistake in the text: a later version may well write another history.
+		err = fmt.Errorf("the session has version %d, and this program reads version %d: "+
+			"use the program that wrote it", s.Version, sessionVersion)
 	case err == nil && (s.Version < 1 || s.History == nil):
 		err = errors.New("not a session: it needs a version from 1 on and a history")
 	}

@@ -1,0 +1,203 @@
+// config_values.go - the values in a .mcp.json: texts with variables, environments, headers, times.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// variableIn matches a variable in a text. opencode writes {env:NAME}.
+var variableIn = regexp.MustCompile(`(?:\$\{|\{env:)[^}]*\}?`)
+
+// text reads a string, or a number or a boolean as it is written, and replaces its variables. What
+// they hold is not expanded in turn.
+func (r *serverReader) text(where string, value json.RawMessage) string {
+	switch value[0] {
+	case '"':
+		s := scanner{text: value}
+		return variableIn.ReplaceAllStringFunc(s.string(), func(found string) string {
+			return r.variable(where, found)
+		})
+	case '{', '[', 'n':
+		r.problem("%s is not a text", where)
+		return ""
+	}
+	return string(value)
+}
+
+// variable returns what a variable holds, or else its default. As in a shell, the default also
+// stands for a variable that holds nothing.
+func (r *serverReader) variable(where, text string) string {
+	inner, isClosed := strings.CutSuffix(text[strings.Index(text, "{")+1:], "}")
+	name, fallback, hasFallback := strings.Cut(inner, ":-")
+	name = strings.TrimPrefix(name, "env:")
+	name = strings.TrimPrefix(name, "//")
+	value, isSet := r.lookup(name)
+	for _, in := range r.inputs {
+		if name == "input:"+in.ID {
+			r.needs = append(r.needs, in)
+		}
+	}
+	switch {
+	case !isClosed || name == "" || strings.Contains(fallback, "${"):
+		r.problem("%s: a variable is neither ${NAME} nor ${NAME:-default}", where)
+	case isSet && (value != "" || !hasFallback):
+		r.secrets.AddVariable(name, value)
+		return value
+	case hasFallback:
+		return fallback
+	case strings.HasPrefix(name, "input:"):
+		r.problem("%s: ${%s} is asked for on a terminal, if the inputs have it; "+
+			"for runs without one, write ${VARIABLE}", where, name)
+		return "<" + name + ">"
+	default:
+		r.problem("%s: variable %s is not set", where, name)
+	}
+	return ""
+}
+
+// list reads a list of texts, or a single one.
+func (r *serverReader) list(where string, value json.RawMessage) []string {
+	var texts []string
+	s := scanner{text: value}
+	s.array(func() { texts = append(texts, r.text(where, s.value())) })
+	isList := s.end()
+	if !isList {
+		texts = []string{r.text(where, value)}
+	}
+	return texts
+}
+
+// duration reads 30s, or a number. Hosts do not agree on its unit: it is the second for Cline and
+// Roo Code, which allow up to an hour, and the millisecond for Claude Code, Gemini CLI, Copilot and
+// opencode. So a number of more than an hour of seconds is one of milliseconds.
+func (r *serverReader) duration(where, text string) time.Duration {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = time.ParseDuration(text + "s")
+		if d > time.Hour {
+			d /= 1000
+		}
+	}
+	if err != nil || d < 0 {
+		r.problem("%s is neither a duration such as 30s nor a number of seconds or milliseconds",
+			where)
+	}
+	return d
+}
+
+// readCommand reads a command. mcphost and opencode write it in a list with its arguments. Zed once
+// wrote an object, in which the command is called path.
+func (r *serverReader) readCommand(where string, value json.RawMessage) {
+	isObject := eachMember(value, func(name string, value json.RawMessage) {
+		r.readField(strings.Replace(name, "path", "command", 1), value)
+	})
+	if !isObject {
+		r.command = r.list(where, value)
+	}
+}
+
+// readEnv reads the variables of a server. VS Code writes null for one that is not set.
+func (r *serverReader) readEnv(field string, value json.RawMessage) {
+	isObject := eachMember(value, func(name string, value json.RawMessage) {
+		if string(value) == "null" {
+			return
+		}
+		r.env[name] = r.text(field+" "+name, value)
+		r.secrets.AddVariable(name, r.env[name])
+	})
+	if !isObject {
+		r.problem("%s is not an object of variables", field)
+	}
+}
+
+// envLine matches a line NAME=VALUE, whose value is in double quotes, in single quotes or in none.
+var envLine = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*` +
+	`(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^#\n]*?))[ \t\r]*(?:#.*)?$`)
+
+const maxEnvFile = 1 << 20 // bytes; it is read before the user allows a folder's configuration
+
+// readEnvFile reads the lines NAME=VALUE of a file, as VS Code does. Variables of env are stronger.
+func (r *serverReader) readEnvFile() {
+	text, err := readSmallFile(r.envFile)
+	if err != nil {
+		// The path is not named: what a variable in it holds may be secret.
+		r.problem("envFile is not a file that can be read")
+	}
+	r.config.EnvFiles = fmt.Appendf(r.config.EnvFiles, "%q %q\n", r.envFile, text)
+	variables := make(map[string]string)
+	escapes := strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\"`, `"`)
+	for _, m := range envLine.FindAllStringSubmatch(string(text), -1) {
+		name, inDoubleQuotes, inSingleQuotes, bare := m[1], m[2], m[3], m[4]
+		variables[name] = escapes.Replace(inDoubleQuotes) + inSingleQuotes + bare
+		r.secrets.AddVariable(name, variables[name])
+	}
+	maps.Copy(variables, r.env)
+	r.env = variables
+}
+
+// readSmallFile reads a regular file of at most maxEnvFile. A pipe or a device may have no end.
+func readSmallFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxEnvFile {
+		return nil, errors.New("not a small regular file")
+	}
+	return os.ReadFile(path)
+}
+
+// readHeaders reads an object, or mcphost's list of lines.
+func (r *serverReader) readHeaders(field string, value json.RawMessage) {
+	var lines []string
+	isObject := eachMember(value, func(name string, value json.RawMessage) {
+		lines = append(lines, name+": "+r.text("header "+name, value))
+	})
+	if !isObject {
+		lines = r.list(field, value)
+	}
+	r.server.Header = make(http.Header)
+	for _, line := range lines {
+		err := AddHeader(r.server.Header, line, r.secrets)
+		if err != nil {
+			r.problem("%s: %v", field, err)
+		}
+	}
+}
+
+// AddHeader adds a header of the form Name: value, which may be secret. A value that stands in a
+// file often ends with a newline, so the blanks around it are left out.
+func AddHeader(to http.Header, line string, secrets *Secrets) error {
+	name, value, hasColon := strings.Cut(line, ":")
+	name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+	if !hasColon || name == "" || strings.ContainsAny(name, " \t") {
+		return errors.New(`a header is not of the form "Name: value"`)
+	}
+	to.Add(name, value)
+	secrets.AddHeader(name, value)
+	return nil
+}
+
+// ParseServerURL reads the URL of a server. The error has no part of it: there may be a key in it.
+func ParseServerURL(text string, secrets *Secrets) (*url.URL, error) {
+	u, err := url.Parse(text)
+	if err != nil || !isHTTP(u) || u.Host == "" {
+		return nil, errors.New("its url is not of the form https://host/path")
+	}
+	secrets.AddURL(u)
+	return u, nil
+}
+
+// isHTTP reports whether a URL is one of http or https.
+func isHTTP(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }
