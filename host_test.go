@@ -1085,6 +1085,36 @@ func TestHostWaits(t *testing.T) {
 	}
 }
 
+// TestHostWaitingState: a server waits for a login while it starts, or lists its tools, also where it
+// had failed before. A running server is ready all the same, whatever a call to it waits for.
+func TestHostWaitingState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		isAsked := false
+		peer := newHostPeer("web", "a")
+		peer.Waited = func() (time.Duration, bool) { return 0, isAsked }
+		peer.fails = errors.New("the first start fails")
+		host := startHost(t, peer)
+		assert.Check(t, is.ErrorContains(host.Status()[0].Err, "the first start fails"))
+
+		isAsked, peer.fails, peer.slow = true, nil, 10*time.Second
+		go func() { _ = host.Restart(t.Context(), "web") }()
+		synctest.Wait()
+		assert.Check(t, is.Equal(host.Status()[0].Err, ErrWaiting), "a start after one that failed")
+
+		peer.to["tools/list"] = func(*hostPeer) error { time.Sleep(10 * time.Second); return nil }
+		_, err := host.Tools(t.Context(), "web")
+		assert.Check(t, is.ErrorIs(err, ErrWaiting))
+		time.Sleep(15 * time.Second)
+		synctest.Wait()
+		assert.Check(t, host.Status()[0].Running)
+		assert.Check(t, is.Equal(host.Status()[0].Err, ErrWaiting), "a list")
+
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Check(t, is.Equal(host.Status()[0].Err, nil), "a server that has nothing to do but calls")
+	})
+}
+
 // TestHostWaitsInCall: nor does a call expire meanwhile, which needs another login.
 func TestHostWaitsInCall(t *testing.T) {
 	for _, test := range []struct {
