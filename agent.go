@@ -9,18 +9,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 )
 
-// ErrNoAnswer reports that the model gave no text even in its last turn. It is wrapped with the reason for that turn.
+// ErrNoAnswer reports that the model gave no text even in its last turn. It is wrapped with the
+// reason for that turn.
 var ErrNoAnswer = errors.New("the model gave no answer")
 
 // ErrCutOff is the error of an answer that ended at the model's length limit.
-var ErrCutOff = errors.New("the answer was cut off at the model's length limit: ask for a shorter one or for the rest")
+var ErrCutOff = errors.New("the answer was cut off at the model's length limit: " +
+	"ask for a shorter one or for the rest")
 
 // ErrRefused is the error of a call that Decide refused, wrapped with the reason given.
 var ErrRefused = errors.New("the call was refused")
@@ -37,12 +37,14 @@ func (e *LimitError) Error() string { return fmt.Sprintf("limit of %d %s reached
 
 // Toolbox is what the agent may call.
 type Toolbox interface {
-	// Functions lists what may be called, under names that the API takes. It is called before every model turn. An error
-	// ends the question in its first turn; a later turn uses the list of the turn before.
+	// Functions lists what may be called, under names that the API takes. It is called before every
+	// model turn. An error ends the question in its first turn; a later turn uses the list of the
+	// turn before.
 	Functions(ctx context.Context) ([]Function, error)
 
-	// Call runs one call of a function that Functions listed; call.Arguments is a JSON object. It is called concurrently,
-	// at most 16 at a time, and must return soon after ctx ends: Chat waits for it. The model is told of any error.
+	// Call runs one call of a function that Functions listed; call.Arguments is a JSON object. It
+	// is called concurrently, at most 16 at a time, and must return soon after ctx ends: Chat waits
+	// for it. The model is told of any error.
 	Call(ctx context.Context, call ToolCall) (ToolOutput, error)
 }
 
@@ -56,6 +58,20 @@ const (
 	Edit                 // run it with the arguments Decision.Text, a JSON object, and tell the model so
 )
 
+func (a Action) String() string {
+	switch a {
+	case Run:
+		return "run"
+	case Answer:
+		return "answer"
+	case Refuse:
+		return "refuse"
+	case Edit:
+		return "edit"
+	}
+	return fmt.Sprintf("Action(%d)", int(a))
+}
+
 // Decision is what the caller decides on one call. The zero value runs it.
 type Decision struct {
 	Action Action
@@ -66,87 +82,135 @@ type Decision struct {
 type EventKind int
 
 const (
-	TurnEnded   EventKind = iota + 1 // Response: the model has answered; Err if the answer is not whole
-	CallStarted                      // Call
-	CallEnded                        // Call, Took, Output, Err; once for every call, also for one that never started
-	ToolsFailed                      // Err: the tools could not be listed again, the turn uses the list before
-	LastTurn                         // Err: why the coming turn is the last, in which no tool may be called
+	// TurnEnded has the Response of the model, and Err if that is not whole.
+	TurnEnded EventKind = iota + 1
+
+	// CallStarted has the Call.
+	CallStarted
+
+	// CallEnded has Call, Took, Output and Err. It comes once for every call, also for one that
+	// never started.
+	CallEnded
+
+	// ToolsFailed has in Err why the tools could not be listed again. The turn uses the list of the
+	// turn before.
+	ToolsFailed
+
+	// LastTurn has in Err why the coming turn is the last, in which no tool may be called.
+	LastTurn
 )
+
+func (k EventKind) String() string {
+	switch k {
+	case TurnEnded:
+		return "turn ended"
+	case CallStarted:
+		return "call started"
+	case CallEnded:
+		return "call ended"
+	case ToolsFailed:
+		return "tools failed"
+	case LastTurn:
+		return "last turn"
+	}
+	return fmt.Sprintf("EventKind(%d)", int(k))
+}
 
 // Event is something that happened during a question.
 type Event struct {
-	Kind     EventKind
-	Call     ToolCall      // as in the history, but with the arguments of an Edit
-	Took     time.Duration // of the tool alone
-	Output   ToolOutput    // of a CallEnded: as the Toolbox gave it, before its text was cut to MaxResult
-	Err      error         // nil for a call that succeeded
-	Response *ChatResponse // as it came; CutOff reports whether it is whole
+	Kind EventKind
+	Call ToolCall      // it stands so in the history, but here it has the arguments of an Edit
+	Took time.Duration // of the tool alone
+	Err  error         // nil for a call that succeeded
+
+	// Output of a CallEnded is what the Toolbox gave, before its text was cut to MaxResult.
+	Output ToolOutput
+
+	// Response is the model's, unchanged. Its CutOff reports whether it is whole.
+	Response *ChatResponse
 }
 
-// Agent is a conversation with a model that may call tools. Only Model is required. No field may change during a Chat.
-// OnText, Decide and Observe run on Chat's own goroutine, never two at once.
+// Agent is a conversation with a model that may call tools. Only Model is required. No field may
+// change during a Chat. OnText, Decide and Observe run on Chat's own goroutine, never two at once.
 type Agent struct {
 	Model interface { // a *Mistral, or what stands before one
 		Complete(context.Context, *ChatRequest, func(string)) (*ChatResponse, error)
 	}
-	Tools  Toolbox      // nil means none
-	System string       // sent before History, not part of it
-	OnText func(string) // if set, all text of the model is streamed to it, also what it says beside calls
+	Tools  Toolbox // nil means none
+	System string  // sent before History, not part of it
 
-	// Decide is asked about the calls of a turn that can run, in call order, before the first of them starts: an
-	// interrupt at the question means that none has run. It must return soon after ctx ends. Nil runs every call.
+	// OnText, if set, gets all text of the model as it is streamed, also what it says beside calls.
+	OnText func(string)
+
+	// Decide is asked about the calls of a turn that can run, in call order, before the first of
+	// them starts: an interrupt at the question means that none has run. It must return soon after
+	// ctx ends. Nil runs every call.
 	Decide func(ctx context.Context, call ToolCall) Decision
 
-	Missing func(name string) error // if set, returns why a function that may exist is not listed; the model is told
-	Observe func(Event)             // if set, gets every event; the tries of a model request go to Model.OnRetry
+	// Missing, if set, returns why a function that may exist is not listed, for the model to read.
+	Missing func(name string) error
 
-	// A limit of 0 means the default in parentheses; one below 0 allows nothing.
+	// Observe, if set, gets every event. The tries of a model request go to Mistral.OnRetry.
+	Observe func(Event)
+
+	// A limit of 0 means the default in parentheses. A limit below 0 allows nothing.
 	MaxTurns   int // model turns with tools per question (20), before a last turn without
 	MaxCalls   int // calls per question (100)
-	MaxRepeats int // equal calls with equal results while no other call may have changed anything (10)
-	MaxResult  int // bytes of one result (64 KiB): three quarters of them from its head, the rest from its tail
+	MaxRepeats int // equal calls with equal results, while no other call may change them (10)
+	MaxResult  int // bytes of one result (64 KiB), most of them from its head; see Clip
 
-	// History is valid for the API after every way out of Chat: each call has one answer, the assistant's is last.
+	// History is valid for the API after every way out of Chat: each call has one answer, and the
+	// assistant's message is last.
 	History []ChatMessage
 	Usage   Usage // of the last question, all its turns together
 }
 
-var acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-
+// The defaults of Agent's limits.
 const (
-	maxParallel = 16                               // calls that run at once
-	maxRefusals = 3                                // of equal calls, before Decide is not asked about them any more
-	cutOff      = "[The answer was cut off here.]" // ends an answer in the history that is not whole
+	defaultMaxTurns   = 20
+	defaultMaxCalls   = 100
+	defaultMaxRepeats = 10
+	defaultMaxResult  = 64 << 10
 )
 
-// Chat asks a question, with images (see ChatMessage), and returns the answer, after as many turns of tool calls as
-// the limits allow. What goes wrong with a call is told to the model. Chat fails only if the model does, if its answer
-// is not whole, if ctx ends, or if the tools cannot be listed in the first turn. It then returns the text so far, kept
-// in the history with the calls made. A question of which nothing came is taken out, so that it can be asked again.
+// cutOff ends an answer in the history that is not whole.
+const cutOff = "[The answer was cut off here.]"
+
+// Chat asks a question, with images (see ChatMessage), and returns the answer, after as many turns
+// of tool calls as the limits allow. What goes wrong with a call is told to the model. Chat fails
+// only if the model does, if its answer is not whole, if ctx ends, or if the tools cannot be listed
+// in the first turn. It then returns the text so far, kept in the history with the calls made. A
+// question of which nothing came is taken out, so that it can be asked again.
 func (a *Agent) Chat(ctx context.Context, question string, images ...string) (string, error) {
 	x := &questionRun{Agent: a, equal: make(map[string]*equalCalls)}
-	defer x.settle() // deferred, so that a callback's panic leaves a valid history too
+	// It is deferred, so that a panic of a callback leaves a valid history, too.
+	defer x.settle()
 	a.Usage = Usage{}
-	a.History = append(a.History, ChatMessage{Role: "user", Content: TextContent(question), Images: images})
+	a.History = append(a.History,
+		ChatMessage{Role: "user", Content: TextContent(question), Images: images})
+	maxTurns := cmp.Or(a.MaxTurns, defaultMaxTurns)
 	for x.turn = 1; ; x.turn++ {
-		if limit := cmp.Or(a.MaxTurns, 20); x.last == nil && x.turn > limit {
-			x.last = &LimitError{limit, "model turns per question"}
+		if x.turn > maxTurns && x.lastReason == nil {
+			x.lastReason = &LimitError{maxTurns, "model turns per question"}
 		}
-		answer, err := x.ask(ctx)
+		answer, err := x.askModel(ctx)
 		text := answer.Message.Content.Text()
 		switch {
 		case err != nil:
 			x.partial = text
 			return text, err
 		case len(answer.Message.ToolCalls) > 0:
-			x.callAll(ctx, &answer) // also where ctx has ended: the next request says so
+			// Where ctx has ended, the calls are answered all the same, and the next request fails.
+			x.callAll(ctx, &answer)
 		case strings.TrimSpace(text) != "":
 			a.History = append(a.History, answer.Message)
 			return text, nil
-		case x.last != nil:
-			return "", fmt.Errorf("%w: %w", ErrNoAnswer, x.last)
-		default: // the API refuses such a message in a history; asked without tools, most models do better
-			x.last = errors.New("its message had neither text nor calls")
+		case x.lastReason != nil:
+			return "", fmt.Errorf("%w: %w", ErrNoAnswer, x.lastReason)
+		default:
+			// The API refuses a message without text and calls in a history, so it is left out.
+			// Most models do better when they are asked without tools.
+			x.lastReason = errors.New("its message had neither text nor calls")
 		}
 	}
 }
@@ -154,52 +218,35 @@ func (a *Agent) Chat(ctx context.Context, question string, images ...string) (st
 // questionRun is one question with all its turns. It belongs to Chat's goroutine.
 type questionRun struct {
 	*Agent
-	turn      int                    // from 1
-	last      error                  // why the coming turn is the last; nil while tools may be called
-	functions []Function             // as offered in this turn
-	partial   string                 // text of an answer that is not whole
-	calls     int                    // made by the model, whatever became of them
-	equal     map[string]*equalCalls // calls that could run, by name and canonical arguments
+	turn       int                    // from 1
+	lastReason error                  // why the coming turn is the last; nil if it is not
+	functions  []Function             // the tools of this turn
+	partial    string                 // text of an answer that is not whole
+	calls      int                    // made by the model, whatever became of them
+	equal      map[string]*equalCalls // calls that could run, by name and canonical arguments
 }
 
-// equalCalls counts calls of one function with equal arguments.
-type equalCalls struct {
-	count    int    // with equal results, since something may have changed
-	refusals int    // by Decide
-	result   string // of the last one; "" before it
-}
-
-// ask makes one model turn. With an error, it returns what arrived of the answer.
-func (x *questionRun) ask(ctx context.Context) (ChatResponse, error) {
-	request := &ChatRequest{Messages: x.History}
-	if x.System != "" {
-		request.Messages = slices.Concat([]ChatMessage{{Role: "system", Content: TextContent(x.System)}}, x.History)
+// askModel makes one model turn. With an error, it returns what arrived of the answer.
+func (x *questionRun) askModel(ctx context.Context) (ChatResponse, error) {
+	if x.lastReason != nil {
+		x.observe(Event{Kind: LastTurn, Err: x.lastReason})
 	}
-	if x.last != nil {
-		x.observe(Event{Kind: LastTurn, Err: x.last})
-		request.ToolChoice = "none" // the tools are sent all the same: some servers want those that the history calls
+	err := x.listFunctions(ctx)
+	if err != nil {
+		return ChatResponse{}, err
 	}
-	if x.Tools != nil {
-		functions, err := x.Tools.Functions(ctx)
-		switch {
-		case err == nil:
-			x.functions = functions
-		case x.turn == 1 || ctx.Err() != nil:
-			return ChatResponse{}, fmt.Errorf("list tools: %w", err)
-		default:
-			x.observe(Event{Kind: ToolsFailed, Err: err})
-		}
-	}
-	request.Tools = x.functions
-	response, err := x.Model.Complete(ctx, request, x.OnText)
+	response, err := x.Model.Complete(ctx, x.request(), x.OnText)
 	if response == nil {
 		return ChatResponse{}, err
 	}
-	answer := *response // what Observe gets stays as it came
-	if x.last != nil {
-		answer.Message.ToolCalls = nil // of servers that ignore tool_choice, as Ollama does
+	// A copy is changed, so that Observe gets the response as it came.
+	answer := *response
+	if x.lastReason != nil {
+		// Some servers ignore tool_choice, as Ollama does.
+		answer.Message.ToolCalls = nil
 	}
-	if err == nil && answer.CutOff() && len(answer.Message.ToolCalls) == 0 { // else the calls are told of it
+	// Where the message has calls, their results tell the model that it was cut off.
+	if err == nil && answer.CutOff() && len(answer.Message.ToolCalls) == 0 {
 		err = ErrCutOff
 	}
 	x.Usage.Add(answer.Usage)
@@ -207,172 +254,43 @@ func (x *questionRun) ask(ctx context.Context) (ChatResponse, error) {
 	return answer, err
 }
 
-// callAll answers every call of a message. Before anything is asked or run, each call has an answer in the history,
-// which reports an interrupted call. The outcome replaces it: the history is valid whatever happens in between.
-func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
-	message, pending := answer.Message, TextContent("Error: "+errInterrupted.Error())
-	message.ToolCalls = slices.Clone(message.ToolCalls) // what Observe got stays as it came
-	messages := []ChatMessage{message}
-	var jobs []*job
-	for i, call := range message.ToolCalls {
-		j := &job{Event: Event{Kind: CallEnded, Call: call}, answer: len(x.History) + 1 + i}
-		j.Err = x.check(j, answer.CutOff())
-		jobs, message.ToolCalls[i] = append(jobs, j), j.Call
-		messages = append(messages, ChatMessage{Role: "tool", ToolCallID: j.Call.ID, Name: j.Call.Name, Content: pending})
+// listFunctions lists the tools anew. A list that fails in a later turn ends no question: the model
+// goes on with the list of the turn before.
+func (x *questionRun) listFunctions(ctx context.Context) error {
+	if x.Tools == nil {
+		return nil
 	}
-	x.History = append(x.History, messages...)
-
-	var approved []*job
-	for _, j := range jobs {
-		if j.Err == nil && x.approve(ctx, j) {
-			approved = append(approved, j)
-		} else {
-			x.end(j)
-		}
+	functions, err := x.Tools.Functions(ctx)
+	if err == nil {
+		x.functions = functions
+		return nil
 	}
-	x.run(ctx, approved)
-}
-
-// job is a call on its way to its answer.
-type job struct {
-	Event                // its CallEnded; Output, Err and Took are the running goroutine's until it hands the job back
-	answer   int         // where in the history
-	readOnly bool        // see Function
-	note     string      // for the model, before the tool's text: that the arguments are not its own
-	equal    *equalCalls // nil if it does not run
-}
-
-// check brings a job's call into a form that can be sent again. Its error tells the model why the call is not run.
-func (x *questionRun) check(j *job, cut bool) error {
-	name, arguments := j.Call.Name, j.Call.Arguments
-	object, key, err := ParseArguments(arguments)
-	j.Call.Arguments = cmp.Or(object, "{}")
-	at := slices.IndexFunc(x.functions, func(f Function) bool { return f.Name == name })
-	if at < 0 && !acceptedName.MatchString(name) {
-		j.Call.Name = "unknown"
+	if x.turn == 1 || ctx.Err() != nil {
+		return fmt.Errorf("list tools: %w", err)
 	}
-	key = name + " " + key
-	equal := cmp.Or(x.equal[key], new(equalCalls))
-
-	x.calls++
-	maxCalls, maxRepeats := cmp.Or(x.MaxCalls, 100), cmp.Or(x.MaxRepeats, 10)
-	switch {
-	case x.calls > maxCalls:
-		x.last = &LimitError{maxCalls, "calls per question"}
-		return fmt.Errorf("not run: %w", x.last)
-	case at < 0:
-		names := make([]string, len(x.functions))
-		for i, f := range x.functions {
-			names[i] = f.Name
-		}
-		list := cmp.Or(Clip(strings.Join(names, ", "), 1000), "none")
-		err = fmt.Errorf("there is no tool %.100q; the tools are: %s", name, list)
-		if x.Missing != nil {
-			err = cmp.Or(x.Missing(name), err)
-		}
-		return err
-	case cut: // even if the arguments are valid: "{}" may be what was left of none
-		return errors.New("not run: the message was cut off at its length limit; make fewer or shorter calls")
-	case err != nil:
-		return fmt.Errorf("%w; they were: %s", err, Clip(arguments, 1000))
-	case equal.refusals >= maxRefusals:
-		return fmt.Errorf("%w %d times: do without it", ErrRefused, maxRefusals)
-	case equal.count >= maxRepeats:
-		limit := &LimitError{maxRepeats, "equal calls with equal results"}
-		return fmt.Errorf("not run: %w; use the result that you have, or change something first", limit)
-	}
-	equal.count++
-	x.equal[key], j.equal, j.readOnly = equal, equal, x.functions[at].ReadOnly
+	x.observe(Event{Kind: ToolsFailed, Err: err})
 	return nil
 }
 
-// approve reports whether Decide lets the job run. If not, the job has its outcome.
-func (x *questionRun) approve(ctx context.Context, j *job) bool {
-	var decision Decision
-	if x.Decide != nil && ctx.Err() == nil {
-		decision = x.Decide(ctx, j.Call)
+// request makes the request of a turn. The last turn, too, has the tools, with a choice that
+// forbids them: some servers refuse a history with calls of tools that the request does not have.
+func (x *questionRun) request() *ChatRequest {
+	request := &ChatRequest{Messages: x.History, Tools: x.functions}
+	if x.System != "" {
+		system := ChatMessage{Role: "system", Content: TextContent(x.System)}
+		request.Messages = slices.Concat([]ChatMessage{system}, x.History)
 	}
-	switch {
-	case decision.Action == Run, ctx.Err() != nil: // run says that the call was interrupted
-		return true
-	case decision.Action == Answer:
-		j.Output.Text = decision.Text
-	case decision.Action == Edit:
-		object, _, err := ParseArguments(decision.Text)
-		if err == nil {
-			j.Call.Arguments = object
-			j.note = fmt.Sprintf("(The user changed the arguments of this call to %s.)\n", object)
-			return true
-		}
-		j.Err = fmt.Errorf("%w: the user changed the arguments, but %w", ErrRefused, err)
-	default:
-		j.equal.refusals++
-		j.Err = fmt.Errorf("%w: %s", ErrRefused, cmp.Or(decision.Text, "no reason was given"))
+	if x.lastReason != nil {
+		request.ToolChoice = "none"
 	}
-	j.equal = nil
-	return false
+	return request
 }
 
-// run runs jobs concurrently and returns when the last of them has ended. It owns their goroutines, the only ones in
-// this file, and waits for each, also when a callback panics. After ctx has ended it starts no more.
-func (x *questionRun) run(ctx context.Context, jobs []*job) {
-	var goroutines sync.WaitGroup
-	defer goroutines.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan *job, maxParallel) // room for all that run, so that handing back never blocks
-
-	next := 0
-	for ended := range jobs {
-		for ; next < min(len(jobs), ended+maxParallel); next++ {
-			j := jobs[next]
-			if ctx.Err() != nil {
-				j.Err = errInterrupted
-				done <- j
-				continue
-			}
-			x.observe(Event{Kind: CallStarted, Call: j.Call})
-			goroutines.Go(func() {
-				began := time.Now()
-				j.Output, j.Err = x.Tools.Call(ctx, j.Call)
-				j.Took = time.Since(began)
-				done <- j
-			})
-		}
-		x.end(<-done)
-	}
-}
-
-// end writes a job's outcome into the history.
-func (x *questionRun) end(j *job) {
-	text := j.Output.Text
-	if j.Err == nil && j.Output.IsError {
-		j.Err = errors.New(cmp.Or(text, "the tool reported an error without a text"))
-	}
-	if j.Err != nil {
-		text = "Error: " + j.Err.Error()
-	}
-	text = strings.ToValidUTF8(j.note+cmp.Or(text, "(The tool returned no text.)"), "\uFFFD")
-	text = Clip(text, cmp.Or(x.MaxResult, 64<<10))
-	x.History[j.answer].Content, x.History[j.answer].Images = TextContent(text), j.Output.Images
-	if equal := j.equal; equal != nil {
-		changed := equal.result != "" && equal.result != text
-		if changed { // polling may go on
-			equal.count = 1
-		}
-		for _, other := range x.equal {
-			if other != equal && (changed || !j.readOnly) {
-				other.count = 0 // its result may be another one now
-			}
-		}
-		equal.result = text
-	}
-	x.observe(j.Event)
-}
-
-// settle ends the history with an assistant's message: not every server accepts a user's message after a tool's.
+// settle ends the history with an assistant's message, as not every server accepts a user's message
+// after a tool's. A question of which nothing came is taken out.
 func (x *questionRun) settle() {
-	switch last := len(x.History) - 1; {
+	last := len(x.History) - 1
+	switch {
 	case x.History[last].Role == "assistant":
 	case x.History[last].Role == "user" && x.partial == "":
 		x.History = x.History[:last]

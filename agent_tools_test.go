@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"gotest.tools/v3/assert"
@@ -63,4 +64,12 @@ func (f *agentFailing) Functions(ctx context.Context) ([]Function, error) {
 		return nil, f.err
 	}
 	return f.Toolbox.Functions(ctx)
+}
+
+// TestAgentNames: the enumerations of the agent print their names.
+func TestAgentNames(t *testing.T) {
+	actions := fmt.Sprint(Run, Answer, Refuse, Edit, Action(9))
+	assert.Equal(t, actions, "run answer refuse edit Action(9)")
+	kinds := fmt.Sprint(TurnEnded, CallStarted, CallEnded, ToolsFailed, LastTurn, EventKind(0))
+	assert.Equal(t, kinds, "turn ended call started call ended tools failed last turn EventKind(0)")
 }
