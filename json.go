@@ -16,15 +16,17 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads JSON without decoding it, several times as fast as encoding/json: each value is passed over once, and
-// what is of interest is returned as it stands in the text. Whatever it passes over is valid JSON, by the measure of
-// encoding/json (FuzzScanner). After the first mistake ok and end return false, and values are empty.
+// scanner reads JSON without decoding it, several times as fast as encoding/json: each value is
+// passed over once, and what is of interest is returned as it stands in the text. Whatever it
+// passes over is valid JSON, by the measure of encoding/json (FuzzScanner). After the first
+// mistake ok and end return false, and values are empty.
 type scanner struct {
 	text  []byte
 	at    int // next byte; len(text)+1 after a mistake
-	depth int // of the value being read; encoding/json allows 10,000
+	depth int // of the value being read
 
-	// loose also accepts NaN, any other word, bad escapes and control characters. The last value may be cut off.
+	// loose also accepts NaN, any other word, bad escapes and control characters. The last value
+	// may be cut off.
 	loose bool
 }
 
@@ -47,15 +49,18 @@ func (s *scanner) ok() bool { return s.at <= len(s.text) }
 func (s *scanner) fail() { s.at = len(s.text) + 1 }
 
 // peek skips white space and returns the next byte, 0 at the end.
-func (s *scanner) peek() (c byte) {
-	s.at, c = next(s.text, s.at)
+func (s *scanner) peek() byte {
+	at, c := skipSpace(s.text, s.at)
+	s.at = at
 	return c
 }
 
-// next returns the first byte from i on that is not white space, 0 at the end, and its index.
-func next(b []byte, i int) (int, byte) {
+// skipSpace returns the first byte from i on that is not white space, 0 at the end, and its index.
+func skipSpace(b []byte, i int) (int, byte) {
 	for ; i < len(b); i++ {
-		if c := b[i]; c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
+		c := b[i]
+		// Nearly every byte is above the space, so this comparison comes first.
+		if c > ' ' || c != ' ' && c != '\n' && c != '\t' && c != '\r' {
 			return i, c
 		}
 	}
@@ -68,30 +73,42 @@ func (s *scanner) object(member func(key []byte)) { s.list('{', member) }
 // array reads an array. For each element it calls element, which must read it.
 func (s *scanner) array(element func()) { s.list('[', func([]byte) { element() }) }
 
-// list reads an object or an array. It calls item for each value, with the decoded name of a member; without item it
-// passes over the values. Here most of the time is spent, so the place in the text is a local variable.
+const maxDepth = 10_000 // of objects and arrays in each other: the limit of encoding/json
+
+// list reads an object or an array, from its opening bracket to the closing one. It calls item
+// for each value, with the decoded name of a member. Without item it passes over the values.
+// Most of the time of the scanner is spent here, so the place in the text is a local variable.
+//
+// At the head of the loop, i is where a value or a member must begin, and c is the byte there.
+// After a comma a closing bracket is no value, so a comma before it is a mistake.
 func (s *scanner) list(opening byte, item func(key []byte)) {
-	b, closing := s.text, opening+2 // of [] as of {}
-	i, c := next(b, s.at)
-	if s.depth++; c != opening || s.depth > 10000 {
+	b := s.text
+	closing := byte(']')
+	if opening == '{' {
+		closing = '}'
+	}
+	i, c := skipSpace(b, s.at)
+	s.depth++
+	if c != opening || s.depth > maxDepth {
 		s.fail()
 		return
 	}
-	i, c = next(b, i+1)
-	for more := c != closing; more; {
+	i, c = skipSpace(b, i+1)
+	if c == closing {
+		s.at = i + 1
+		s.depth--
+		return
+	}
+	for {
 		var key []byte
 		if opening == '{' {
-			start, first := i+1, c
-			end, escaped := s.stringEnd(start)
-			if i, c = next(b, end); first != '"' || c != ':' {
+			end := 0
+			key, end = s.key(i, c, item != nil)
+			if end > len(b) {
 				s.fail()
 				return
 			}
-			if key = b[start : end-1]; escaped && item != nil {
-				name, _ := unquote(key)
-				key = []byte(name)
-			}
-			i, c = next(b, i+1)
+			i, c = skipSpace(b, end)
 		}
 		if item == nil {
 			i = s.valueEnd(i, c)
@@ -100,10 +117,11 @@ func (s *scanner) list(opening byte, item func(key []byte)) {
 			item(key)
 			i = s.at
 		}
-		i, c = next(b, i)
-		if more = c == ','; more {
-			i, c = next(b, i+1) // of a value: a closing bracket is none
+		i, c = skipSpace(b, i)
+		if c != ',' {
+			break
 		}
+		i, c = skipSpace(b, i+1)
 	}
 	if c != closing {
 		s.fail()
@@ -111,6 +129,27 @@ func (s *scanner) list(opening byte, item func(key []byte)) {
 	}
 	s.at = i + 1
 	s.depth--
+}
+
+// key reads the name of a member, which begins at i with c, and its colon. It returns the name,
+// which is decoded only if that is wanted, and the index after the colon, or len(text)+1 after a
+// mistake.
+func (s *scanner) key(i int, c byte, decode bool) (key []byte, end int) {
+	mistake := len(s.text) + 1
+	if c != '"' {
+		return nil, mistake
+	}
+	end, escaped := s.stringEnd(i + 1)
+	colon, next := skipSpace(s.text, end)
+	if next != ':' {
+		return nil, mistake
+	}
+	key = s.text[i+1 : end-1]
+	if escaped && decode {
+		name, _ := unquote(key)
+		key = []byte(name)
+	}
+	return key, colon + 1
 }
 
 // valueEnd returns the end of the value at i, which begins with c.
@@ -127,25 +166,40 @@ func (s *scanner) valueEnd(i int, c byte) int {
 	return s.wordEnd(i)
 }
 
-// wordEnd returns the end of a literal or a number. json.Valid, which is slower, judges those that are less common.
+// wordEnd returns the end of a literal or a number. It judges the usual ones itself. The others
+// are for json.Valid, which is slower.
 func (s *scanner) wordEnd(i int) int {
-	b, end := s.text, i
+	b := s.text
+	mistake := len(b) + 1
+	end := i
 	for end < len(b) && '0' <= b[end] && b[end] <= '9' {
 		end++
 	}
-	digits := end
-	for end < len(b) && b[end] > ' ' && b[end] != ',' && b[end] != ']' && b[end] != '}' {
+	digitsEnd := end
+	for end < len(b) && isWordByte(b[end]) {
 		end++
 	}
 	if end == i {
-		return len(b) + 1
+		return mistake
 	}
 	word := b[i:end]
-	known := string(word) == "true" || string(word) == "false" || string(word) == "null"
-	if s.loose || known || digits == end && (word[0] != '0' || len(word) == 1) || json.Valid(word) {
+	isWhole := digitsEnd == end && (word[0] != '0' || len(word) == 1)
+	if s.loose || isWhole {
 		return end
 	}
-	return len(b) + 1
+	switch string(word) {
+	case "true", "false", "null":
+		return end
+	}
+	if json.Valid(word) {
+		return end
+	}
+	return mistake
+}
+
+// isWordByte reports whether a byte can be of a literal or a number, and not what follows one.
+func isWordByte(c byte) bool {
+	return c > ' ' && c != ',' && c != ']' && c != '}'
 }
 
 // value passes over one value of any kind and returns its text.
@@ -160,87 +214,128 @@ func (s *scanner) value() []byte {
 	return s.text[start:end:end]
 }
 
-// string reads a string and decodes it, exactly as encoding/json does (FuzzScanner). Why not by stringEnd? It judges
-// each escape, which unquote has to do again. To look for one kind of byte at a time is faster.
+// string reads a string and decodes it, exactly as encoding/json does (FuzzScanner). Why not by
+// stringEnd? It judges each escape, which unquote has to do again. To look for the quotes alone is
+// faster.
 func (s *scanner) string() string {
-	valid := s.peek() == '"'
-	for end := s.at; valid; {
-		n := bytes.IndexByte(s.text[end+1:], '"')
-		if end += 1 + n; n < 0 {
-			break
-		}
-		before := end
-		for s.text[before-1] == '\\' {
-			before--
-		}
-		if (end-before)%2 == 0 { // else the last backslash escapes the quote
-			var decoded string
-			if decoded, valid = unquote(s.text[s.at+1 : end]); valid || s.loose {
-				s.at = end + 1
-				return decoded
-			}
-		}
+	if s.peek() != '"' {
+		s.fail()
+		return ""
 	}
-	s.fail()
-	return ""
+	quote := s.at
+	for {
+		n := bytes.IndexByte(s.text[quote+1:], '"')
+		if n < 0 {
+			s.fail()
+			return ""
+		}
+		quote += 1 + n
+		backslashes := 0
+		for s.text[quote-1-backslashes] == '\\' {
+			backslashes++
+		}
+		if backslashes%2 == 1 {
+			// The last backslash escapes the quote.
+			continue
+		}
+		decoded, valid := unquote(s.text[s.at+1 : quote])
+		if valid || s.loose {
+			s.at = quote + 1
+			return decoded
+		}
+		s.fail()
+		return ""
+	}
 }
 
 const each = 0x0101010101010101 // a word whose eight bytes are 1
 
-// stringEnd returns the index after the quote of a string whose text begins at i, and whether it has escapes. It looks
-// for a quote, a backslash or a control character in eight bytes at a time: in a byte smaller than what is subtracted,
-// the subtraction borrows into the high bit. Where it finds none for some lines of text, isPlain goes on, which would
-// search in vain if there were a newline in each line.
+// stringEnd returns the index after the quote that ends a string, whose text begins at i, and
+// whether it has escapes. After a mistake that index is len(text)+1.
 func (s *scanner) stringEnd(i int) (end int, escaped bool) {
-	const piece = 256
-	for b, far := s.text, i+piece; ; far = i + piece {
-		for i+8 <= len(b) {
-			if i >= far {
-				if far = i + piece; far <= len(b) && isPlain(b[i:far]) {
-					i = far
-					continue
-				}
-			}
-			w := binary.LittleEndian.Uint64(b[i:])
-			quote, backslash := w^each*'"', w^each*'\\'
-			found := ((quote - each) | (backslash - each) | (w - each*' ')) &^ w & (each * 0x80)
-			if found != 0 { // the lowest bit is right; a borrow can spoil only higher ones
-				i += bits.TrailingZeros64(found) / 8
-				break
-			}
-			i += 8
-		}
-		for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
-			i++
-		}
-		switch left := len(b) - i; {
-		case left > 0 && b[i] == '"':
+	b := s.text
+	for {
+		i = plainEnd(b, i)
+		if i < len(b) && b[i] == '"' {
 			return i + 1, escaped
-		case left > 1 && b[i] == '\\' && unescaped(b[i+1]) != 0:
-			i += 2
-		case left > 5 && b[i] == '\\' && b[i+1] == 'u' && isHex(b[i+2:i+6]):
-			i += 6
-		case left > 0 && s.loose:
-			i++
-		default:
+		}
+		size := escapeSize(b[min(i, len(b)):])
+		if size == 0 && s.loose && i < len(b) {
+			// A bad escape or a control character.
+			size = 1
+		}
+		if size == 0 {
 			return len(b) + 1, false
 		}
+		i += size
 		escaped = true
 	}
 }
 
-// isPlain reports whether there is no quote, backslash or control character. In long texts this is three times as fast
-// as looking for all of them at once: bytes.IndexByte takes 32 bytes at a time.
+// plainEnd returns the index of the first quote, backslash or control character from i on,
+// len(b) if there is none.
+//
+// It looks for all of them in eight bytes at a time: in a byte that is smaller than what is
+// subtracted from it, the subtraction borrows into the high bit. A borrow can spoil only higher
+// bytes, so the lowest bit that is found is right. Where it finds nothing for some lines of
+// text, isPlain goes on in larger pieces, which would search in vain if there were a newline in
+// each line.
+func plainEnd(b []byte, i int) int {
+	const piece = 256
+	far := i + piece
+	for i+8 <= len(b) {
+		if i >= far {
+			far = i + piece
+			if far <= len(b) && isPlain(b[i:far]) {
+				i = far
+				continue
+			}
+		}
+		w := binary.LittleEndian.Uint64(b[i:])
+		quote := w ^ each*'"'
+		backslash := w ^ each*'\\'
+		borrows := (quote - each) | (backslash - each) | (w - each*' ')
+		found := borrows &^ w & (each * 0x80)
+		if found != 0 {
+			i += bits.TrailingZeros64(found) / 8
+			break
+		}
+		i += 8
+	}
+	for i < len(b) && b[i] != '"' && b[i] != '\\' && b[i] >= ' ' {
+		i++
+	}
+	return i
+}
+
+// escapeSize returns the number of bytes of the escape that a text begins with, 0 if it is none.
+func escapeSize(b []byte) int {
+	switch {
+	case len(b) < 2 || b[0] != '\\':
+		return 0
+	case unescaped(b[1]) != 0:
+		return 2
+	case len(b) >= 6 && b[1] == 'u' && isHex(b[2:6]):
+		return 6
+	}
+	return 0
+}
+
+// isPlain reports whether there is no quote, backslash or control character. In long texts this
+// is three times as fast as looking for all of them at once: bytes.IndexByte takes 32 bytes at a
+// time.
 func isPlain(b []byte) bool {
 	return bytes.IndexByte(b, '"') < 0 && bytes.IndexByte(b, '\\') < 0 && !hasControl(b)
 }
 
-// hasControl reports whether there is a control character; see stringEnd.
+// hasControl reports whether there is a control character, by the borrows that plainEnd looks for.
 func hasControl(b []byte) bool {
 	var found uint64
 	for ; len(b) >= 32; b = b[32:] {
-		v, w := binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])
-		x, y := binary.LittleEndian.Uint64(b[16:]), binary.LittleEndian.Uint64(b[24:])
+		v := binary.LittleEndian.Uint64(b)
+		w := binary.LittleEndian.Uint64(b[8:])
+		x := binary.LittleEndian.Uint64(b[16:])
+		y := binary.LittleEndian.Uint64(b[24:])
 		found |= (v-each*' ')&^v | (w-each*' ')&^w | (x-each*' ')&^x | (y-each*' ')&^y
 	}
 	for _, c := range b {
@@ -249,29 +344,38 @@ func hasControl(b []byte) bool {
 	return found&(each*0x80) != 0
 }
 
-// unquote decodes what is between a string's quotes, and reports whether it is valid. What is rare is left to
-// encoding/json: \u escapes, invalid UTF-8, mistakes.
+// unquote decodes what is between a string's quotes, and reports whether it is valid. What is
+// rare is left to encoding/json: \u escapes, invalid UTF-8, mistakes.
 func unquote(raw []byte) (text string, valid bool) {
-	simple := !hasControl(raw) && utf8.Valid(raw)
-	if simple && bytes.IndexByte(raw, '\\') < 0 {
+	if hasControl(raw) || !utf8.Valid(raw) {
+		return unquoteRare(raw)
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
 		return string(raw), true
 	}
 	var b strings.Builder
 	b.Grow(len(raw))
-	for left := raw; simple; {
+	left := raw
+	for {
 		i := bytes.IndexByte(left, '\\')
 		if i < 0 {
 			b.Write(left)
 			return b.String(), true
 		}
 		c := unescaped(left[i+1])
+		if c == 0 {
+			return unquoteRare(raw)
+		}
 		b.Write(left[:i])
 		b.WriteByte(c)
-		left, simple = left[i+2:], c != 0
+		left = left[i+2:]
 	}
-	var rare string // not the result, which would then be on the heap in each case
-	err := json.Unmarshal(slices.Concat([]byte{'"'}, raw, []byte{'"'}), &rare)
-	return rare, err == nil
+}
+
+func unquoteRare(raw []byte) (text string, valid bool) {
+	quoted := slices.Concat([]byte{'"'}, raw, []byte{'"'})
+	err := json.Unmarshal(quoted, &text)
+	return text, err == nil
 }
 
 // unescaped returns what a backslash and c stand for, 0 if nothing.
@@ -318,10 +422,12 @@ func PlainJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// onOneLine returns JSON as it is, or compacted if it has line breaks. The error says why it is invalid; nil is null.
+// onOneLine returns JSON as it is, or compacted if it has line breaks. The error says why it is
+// invalid; nil is null.
 func onOneLine(raw json.RawMessage) (json.RawMessage, error) {
+	// This is what encoding/json does with a string.
 	if !utf8.Valid(raw) {
-		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD")) // as encoding/json does with a string
+		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
 	}
 	if bytes.IndexByte(raw, '\n') < 0 && validJSON(raw) {
 		return raw, nil
@@ -331,13 +437,15 @@ func onOneLine(raw json.RawMessage) (json.RawMessage, error) {
 
 // joinMembers appends members to an object that is still open.
 func joinMembers(b, members []byte) []byte {
-	if len(members) > 0 && b[len(b)-1] != '{' { // no JSON value ends with {
+	// No JSON value ends with {, so a { means that there is no member yet.
+	if len(members) > 0 && b[len(b)-1] != '{' {
 		b = append(b, ',')
 	}
 	return append(b, members...)
 }
 
-// appendKey appends the name of the next member: to an object that is still open, or to members that stand alone.
+// appendKey appends the name of the next member: to an object that is still open, or to members
+// that stand alone.
 func appendKey(b []byte, name string) []byte {
 	if len(b) > 0 && b[len(b)-1] != '{' {
 		b = append(b, ',')
@@ -345,25 +453,30 @@ func appendKey(b []byte, name string) []byte {
 	return append(appendString(b, name), ':')
 }
 
-// idNumber returns the whole number that a JSON-RPC id or a progress token holds. Peers whose language has one type
-// for all numbers, or that keep ids as text, send a 1 back as 1.0 or "1".
+// idNumber returns the whole number that a JSON-RPC id or a progress token holds. Peers whose
+// language has one type for all numbers, or that keep ids as text, send a 1 back as 1.0 or "1".
 func idNumber(raw []byte) (id int64, ok bool) {
 	whole, fraction, _ := strings.Cut(string(bytes.Trim(raw, `"`)), ".")
 	n, err := strconv.ParseUint(whole, 10, 63)
 	return int64(n), err == nil && strings.Trim(fraction, "0") == ""
 }
 
-// isID reports whether JSON can be the id of a request: a string or a whole number (MCP 2025-11-25, basic, requests).
+// isID reports whether JSON can be the id of a request: a string or a whole number (MCP
+// 2025-11-25, basic, requests).
 func isID(raw []byte) bool {
+	if bytes.HasPrefix(raw, []byte(`"`)) {
+		return true
+	}
 	f, err := strconv.ParseFloat(string(raw), 64)
-	return len(raw) > 0 && raw[0] == '"' || err == nil && f == math.Trunc(f)
+	return err == nil && f == math.Trunc(f)
 }
 
 // appendString appends a string as JSON.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
-			text, _ := json.Marshal(s) // a string always encodes
+			// A string always encodes.
+			text, _ := json.Marshal(s)
 			return append(b, text...)
 		}
 	}
