@@ -741,30 +741,11 @@ func (p *htPlayer) start(start func(context.Context) (Transport, error)) error {
 
 // command runs one command. The outcome is a list of lines.
 func (p *htPlayer) command(word, text string) (outcome []string) {
-	h := HTTP{URL: "http://s3cret:s3cret@memory/mcp?key=s3cret", Client: p.client, MaxMessage: p.limit}
-	h.Header = http.Header{
-		"Authorization": {"Bearer s3cret"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}, "Host": {"mcp.example"},
-	}
-	call := htCall(2)
-	if p.kind == "stateless" {
-		call = htModern(2, "tools/call", `"name":"t"`)
-	}
-	said := map[string]string{"call": call, "initialize": initializeLine, "initialized": initializedLine, "send": text}
-	send := outgoing(said[word])
-	if word == "named" {
-		send = outgoing(call)
-		send.Name, send.Headers = htWords.Replace(text), map[string]string{"Mcp-Param-A": "1"}
-	}
 	var err error
 	begun := time.Now()
 	switch word {
 	case "post", "get", "ready":
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.given[word] {
-			p.replies[word], p.given[word] = nil, false
-		}
-		p.replies[word] = append(p.replies[word], htWords.Replace(text))
+		p.addReply(word, htWords.Replace(text))
 		return nil
 	case "limit":
 		p.limit, err = strconv.Atoi(text)
@@ -776,80 +757,145 @@ func (p *htPlayer) command(word, text string) (outcome []string) {
 	case "close":
 		p.close()
 	case "start":
-		start := h.Start
-		if p.kind == "sse" {
-			start = h.StartSSE
-		}
-		if err = p.start(start); p.kind == "session" {
-			assert.NilError(p, p.transport.Write(p.Context(), outgoing(initializeLine)))
-			assert.NilError(p, p.transport.Write(p.Context(), outgoing(initializedLine)))
-			synctest.Wait()
-			p.read = nil
-			p.shown["asked"], p.shown["headers"] = len(p.server.all()), len(p.server.all())
-		}
+		err = p.startKind()
 	case "answer":
-		// The outcome is that of a Client's call.
-		p.replies["post"] = []string{htWords.Replace(text)}
-		revision := "2025-11-25"
-		if p.kind == "stateless" {
-			revision = statelessRevision
-		}
-		c, failed := Connect(p.Context(), h.Start, &ClientOptions{Protocol: revision})
-		assert.NilError(p, failed)
-		begun = time.Now()
-		_, err = c.CallTool(p.Context(), "t", nil, nil)
-		assert.Check(p, !errors.Is(err, ErrClosed))
-		assert.Check(p, c.Close())
+		begun, err = p.callAsClient(htWords.Replace(text))
 	case "asked", "headers":
-		// These are the requests since the last such command, with the time since the beginning.
-		all := p.server.all()
-		for _, r := range all[p.shown[word]:] {
-			words := []string{r.At.Sub(p.begun).String(), r.Method, r.Path, r.RPC, r.Header.Get("Last-Event-ID")}
-			if word == "headers" {
-				words = words[1:4]
-				for name, value := range htOwn(r.Header) {
-					words = append(words, name+": "+value+",")
-				}
-				slices.Sort(words[3:])
-			}
-			words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
-			outcome = append(outcome, strings.TrimSuffix(strings.Join(words, " "), ","))
-		}
-		p.shown[word] = len(all)
+		outcome = p.newRequests(word)
 	case "text":
 		outcome = htMeaning(text)
 	default:
 		ctx, cancel := context.WithTimeoutCause(p.Context(), time.Hour, errGaveUp)
 		defer cancel()
-		err = p.transport.Write(ctx, send)
+		err = p.transport.Write(ctx, p.message(word, text))
 	}
 	after := time.Since(begun)
 	synctest.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	// Lines about a server that is left stand last, as that happens at any time.
-	isLeft := func(line string) int { return strings.Index("r", line[:1]) }
-	slices.SortStableFunc(p.read, func(a, b string) int { return isLeft(b) - isLeft(a) })
-	outcome = append(outcome, p.read...)
-	p.read = nil
-	var refusal *HTTPError
-	if errors.As(err, &refusal) && refusal.Lost() {
-		outcome = append(outcome, "lost")
-	}
-	if errors.As(err, &refusal) && refusal.SessionExpired() {
-		outcome = append(outcome, "expired")
-	}
+	outcome = append(outcome, p.notes()...)
 	if err != nil {
-		text := err.Error()
-		assert.Check(p, len(text) < 1000 && utf8.ValidString(text) && !strings.ContainsAny(text, "\r\n"), "%q", text)
-		assert.Check(p, !strings.Contains(text, "s3cret") && !strings.HasSuffix(text, ": "), "%q", text)
-		assert.Check(p, !errors.Is(err, io.EOF), "for a Transport that is its end")
-		outcome = append(outcome, "error "+text)
+		outcome = append(outcome, p.failure(err)...)
 	}
 	if after != 0 {
 		outcome = append(outcome, "after "+after.String())
 	}
 	return outcome
+}
+
+// endpoint is the server of a session, at an address with secrets.
+func (p *htPlayer) endpoint() HTTP {
+	return HTTP{
+		URL:        "http://s3cret:s3cret@memory/mcp?key=s3cret",
+		Client:     p.client,
+		MaxMessage: p.limit,
+		Header: http.Header{
+			"Authorization": {"Bearer s3cret"}, "X-Two": {"a", "b"}, "Accept": {"text/html"}, "Host": {"mcp.example"},
+		},
+	}
+}
+
+// addReply adds to a list of replies to come.
+func (p *htPlayer) addReply(list, reply string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.given[list] {
+		p.replies[list], p.given[list] = nil, false
+	}
+	p.replies[list] = append(p.replies[list], reply)
+}
+
+// startKind starts a transport to the server, and does the handshake of "session".
+func (p *htPlayer) startKind() error {
+	if p.kind == "sse" {
+		return p.start(p.endpoint().StartSSE)
+	}
+	err := p.start(p.endpoint().Start)
+	if p.kind == "session" {
+		assert.NilError(p, p.transport.Write(p.Context(), outgoing(initializeLine)))
+		assert.NilError(p, p.transport.Write(p.Context(), outgoing(initializedLine)))
+		synctest.Wait()
+		p.read = nil
+		p.shown["asked"], p.shown["headers"] = len(p.server.all()), len(p.server.all())
+	}
+	return err
+}
+
+// callAsClient is the outcome of a Client's call with that reply, and when the call began.
+func (p *htPlayer) callAsClient(reply string) (begun time.Time, err error) {
+	p.replies["post"] = []string{reply}
+	revision := "2025-11-25"
+	if p.kind == "stateless" {
+		revision = statelessRevision
+	}
+	c, failed := Connect(p.Context(), p.endpoint().Start, &ClientOptions{Protocol: revision})
+	assert.NilError(p, failed)
+	begun = time.Now()
+	_, err = c.CallTool(p.Context(), "t", nil, nil)
+	assert.Check(p, !errors.Is(err, ErrClosed))
+	assert.Check(p, c.Close())
+	return begun, err
+}
+
+// message is what a command sends.
+func (p *htPlayer) message(word, text string) Outgoing {
+	call := htCall(2)
+	if p.kind == "stateless" {
+		call = htModern(2, "tools/call", `"name":"t"`)
+	}
+	if word == "named" {
+		m := outgoing(call)
+		m.Name, m.Headers = htWords.Replace(text), map[string]string{"Mcp-Param-A": "1"}
+		return m
+	}
+	said := map[string]string{"call": call, "initialize": initializeLine, "initialized": initializedLine, "send": text}
+	return outgoing(said[word])
+}
+
+// newRequests are the requests since the last command of that word: with "asked" the time since the beginning, with
+// "headers" the headers.
+func (p *htPlayer) newRequests(word string) (lines []string) {
+	all := p.server.all()
+	for _, r := range all[p.shown[word]:] {
+		words := []string{r.At.Sub(p.begun).String(), r.Method, r.Path, r.RPC, r.Header.Get("Last-Event-ID")}
+		if word == "headers" {
+			words = words[1:4]
+			for name, value := range htOwn(r.Header) {
+				words = append(words, name+": "+value+",")
+			}
+			slices.Sort(words[3:])
+		}
+		words = slices.DeleteFunc(words, func(word string) bool { return word == "" })
+		lines = append(lines, strings.TrimSuffix(strings.Join(words, " "), ","))
+	}
+	p.shown[word] = len(all)
+	return lines
+}
+
+// notes are those since the last command. Lines about a server that is left stand last, as that happens at any time.
+func (p *htPlayer) notes() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	isLeft := func(line string) int { return strings.Index("r", line[:1]) }
+	slices.SortStableFunc(p.read, func(a, b string) int { return isLeft(b) - isLeft(a) })
+	notes := p.read
+	p.read = nil
+	return notes
+}
+
+// failure describes an error, which is one short line without a secret.
+func (p *htPlayer) failure(err error) (lines []string) {
+	var refusal *HTTPError
+	isRefusal := errors.As(err, &refusal)
+	if isRefusal && refusal.Lost() {
+		lines = append(lines, "lost")
+	}
+	if isRefusal && refusal.SessionExpired() {
+		lines = append(lines, "expired")
+	}
+	text := err.Error()
+	assert.Check(p, len(text) < 1000 && utf8.ValidString(text) && !strings.ContainsAny(text, "\r\n"), "%q", text)
+	assert.Check(p, !strings.Contains(text, "s3cret") && !strings.HasSuffix(text, ": "), "%q", text)
+	assert.Check(p, !errors.Is(err, io.EOF), "for a Transport that is its end")
+	return append(lines, "error "+text)
 }
 
 var errGaveUp = errors.New("the sender gave up")
