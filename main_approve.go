@@ -18,8 +18,9 @@ type approver struct {
 	showWhy  sync.Once // shows once why calls are refused
 }
 
-// decide is Agent.Decide. Calls of the built-in library are made without a question, as it only
-// reads what is public.
+// decide is Agent.Decide, for one call. The agent asks for one at a time, in the order of the
+// calls. Calls of the built-in library are made without a question, as it only reads what is
+// public.
 func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 	tool, _ := a.servers.host.Tool(call.Name)
 	config := a.servers.config

@@ -167,7 +167,8 @@ func (c *serverCommands) contentText(r *ResourceContents) string {
 	return text
 }
 
-// prompt fills in a prompt and prints its messages.
+// prompt fills in a prompt and prints its messages, each with its role. A model is not asked: the
+// chat has a command that asks it.
 func (c *serverCommands) prompt(ctx context.Context, args ...string) error {
 	if len(args) == 0 {
 		return usageError("prompt takes a name and, if it has arguments, KEY=VALUE words")

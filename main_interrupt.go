@@ -23,7 +23,8 @@ type interrupts struct {
 	turn atomic.Pointer[context.CancelCauseFunc]
 }
 
-// watch begins to take signals, until the program ends. An interrupt ends ctx by cancel.
+// watch begins to take signals: its goroutine never waits for what it ends, so that the next
+// signal is taken at once. It goes on until the program ends. An interrupt ends ctx by cancel.
 func (i *interrupts) watch(ctx context.Context, cancel context.CancelFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

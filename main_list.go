@@ -40,8 +40,8 @@ func (c *catalog) list(ctx context.Context, kind string, names ...string) error 
 	return c.output.screen.Print(Look{}, text)
 }
 
-// listsOf is the JSON of a list, which is never null. Templates of resources have a list of their
-// own.
+// listsOf is the JSON of a list, which is never null, so that a script can go through it.
+// Templates of resources have a list of their own.
 func listsOf(kind string, all []entry) any {
 	entries, templates := []entry{}, []entry{}
 	for _, e := range all {
@@ -57,7 +57,8 @@ func listsOf(kind string, all []entry) any {
 	return map[string]any{"resources": entries, "resourceTemplates": templates}
 }
 
-// showTool shows a tool with all that it takes.
+// showTool shows a tool with all that it takes: its whole description, and its arguments with those
+// within them.
 func (c *catalog) showTool(ctx context.Context, name string) error {
 	e, err := c.find(ctx, "tool", name)
 	if err != nil {

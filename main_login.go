@@ -1,4 +1,4 @@
-// main_login.go - logging in to servers: who is asked, what the browser comes back to, and the commands.
+// main_login.go - the logins of a run, one for each server that asks for it.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -6,16 +6,9 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"net/url"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"runtime"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -31,18 +24,20 @@ type logins struct {
 	all map[string]*login // by the server's name
 }
 
-// login is the authorization at one server.
+// login is the authorization at one server. The goroutine of the login asks a person; the chat and
+// the commands look at what is asked, and the host at how long that takes: a server has not failed
+// while it waits for a person.
 type login struct {
 	logins *logins
 	server *Server
 	oauth  *OAuth
-	asking atomic.Pointer[question] // what a person is asked, until that login has ended; nil if nothing
-	asked  atomic.Int64             // for how long before that, in all, in nanoseconds
-	failed atomic.Pointer[error]    // why the last login failed: there is no other one before /reconnect
+	asking atomic.Pointer[question] // the question, until its login has ended; nil if there is none
+	asked  atomic.Int64             // how long earlier questions took in all, in nanoseconds
+	failed atomic.Pointer[error]    // why the last login failed: only /reconnect begins another
 }
 
-// add makes the authorization of each server that may ask for one. Where there is no home, a login
-// lasts for this run.
+// add makes the authorization of each server that may ask for one. A server whose header the user
+// has set gets that, and no other. Where there is no home, a login lasts for this run.
 func (p *logins) add() {
 	p.all = make(map[string]*login)
 	addSecret := func(text string) { p.output.screen.Secrets.Add("[secret]", text) }
@@ -100,7 +95,8 @@ func (l *login) setGrant(c *OAuthConfig) error {
 	}
 	if c.DPoP {
 		bound := &DPoP{Base: o.Base}
-		bound.Key, _ = ECKey(key) // fails only without a key, as PrivateKeyJWT did not
+		// Without a key this fails. A key that is invalid was refused above.
+		bound.Key, _ = ECKey(key)
 		if bound.Key == nil {
 			// The key is made for this run, and a token without its key is of no use to the next.
 			o.Store = nil
@@ -130,7 +126,9 @@ func (l *login) setGrant(c *OAuthConfig) error {
 	return nil
 }
 
-// isAttended reports whether there is a person, who sees all that is written and wants to.
+// isAttended decides whether a login that a server asks for may be shown to somebody. In a script,
+// and where the answer goes into a file, nobody looks for it: there the error says what to run. It
+// reports whether there is a person, who sees all that is written and wants to.
 func (p *logins) isAttended() bool {
 	if p.output.settings.quiet || !p.output.screen.Answers {
 		return false
@@ -138,6 +136,7 @@ func (p *logins) isAttended() bool {
 	return p.terminal.Interactive() && IsTerminal(os.Stderr)
 }
 
+// close ends the logins that are under way, and their connections.
 func (p *logins) close() {
 	for _, l := range p.all {
 		_ = l.oauth.Close()
@@ -194,7 +193,8 @@ func (p *logins) askAgain(server string) bool {
 	return false
 }
 
-// waited is Server.Waited.
+// waited is Server.Waited: how long a person was asked in all, and whether somebody is asked now.
+// The host does not count that time as the server's.
 func (l *login) waited() (total time.Duration, now bool) {
 	total = time.Duration(l.asked.Load())
 	if q := l.asking.Load(); q != nil {
@@ -205,105 +205,6 @@ func (l *login) waited() (total time.Duration, now bool) {
 
 // name is what the user calls the server.
 func (l *login) name() string { return cmp.Or(l.logins.config.only, l.server.Name) }
-
-// listen is OAuth.Listen. After a login that has failed there is no other one before /reconnect.
-func (l *login) listen(ctx context.Context, redirectURI string) (Redirect, error) {
-	failed := l.failed.Load()
-	if failed != nil {
-		return nil, *failed
-	}
-	r := &loginRedirect{login: l, ended: make(chan struct{})}
-	listener := &OAuthListener{
-		Name:        "mcpagent",
-		Resource:    l.oauth.Resource,
-		RedirectURI: l.oauth.Client.RedirectURI,
-		Show:        r.show,
-		Mask:        func(text string) string { return Visible(l.logins.output.screen.Secrets.Mask(text)) },
-	}
-	var err error
-	r.Redirect, err = listener.Listen(ctx, redirectURI)
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// loginRedirect is the Redirect of an OAuthListener, for one login.
-type loginRedirect struct {
-	Redirect
-	login *login
-	ended chan struct{} // closed by Close
-}
-
-// question is what a person is asked.
-type question struct {
-	*OAuthQuestion
-	text  string // for the person
-	since time.Time
-	ended chan struct{} // closed when the login has ended
-}
-
-// show is OAuthListener.Show. A person can log in with a browser of this machine, or with one
-// elsewhere, whose last address is pasted here. In a chat the chat reads it.
-func (r *loginRedirect) show(ctx context.Context, asked *OAuthQuestion) {
-	l := r.login
-	isRead := l.logins.terminal.Interactive()
-	host := asked.Address
-	if u, err := url.Parse(asked.Address); err == nil {
-		host = u.Host
-	}
-	text := fmt.Sprintf("%s asks for a login at %s. Open this address", l.name(), host)
-	if l.logins.isAttended() && browse(asked.Address) {
-		text += ", if a browser does not by itself"
-	}
-	text += ":\n" + asked.Address
-	if isRead {
-		text += "\nIf that ends at a page that cannot be shown, paste its address here: " +
-			asked.RedirectURI + "?…\nCtrl-C gives the login up."
-	}
-	q := &question{asked, text, time.Now(), r.ended}
-	before := l.asking.Swap(q)
-	if before != nil {
-		l.asked.Add(int64(q.since.Sub(before.since)))
-	}
-	l.logins.output.screen.Show(Look{}, text)
-	if !isRead || l.logins.besideChat {
-		return
-	}
-	for {
-		line, err := l.logins.terminal.Prompt(ctx, "address:")
-		if err != nil || l.logins.pasted(line) {
-			return
-		}
-		l.logins.output.screen.Show(Look{}, "(that is not where this login ends)")
-	}
-}
-
-// Close tells the browser, and in a chat the person, how the login has ended.
-func (r *loginRedirect) Close(err error) {
-	l := r.login
-	refusal := new(OAuthError)
-	// For a client that the server has forgotten another one is registered.
-	isForgotten := errors.As(err, &refusal) && refusal.Code == "invalid_client"
-	if err != nil && !isForgotten {
-		l.failed.Store(&err)
-	}
-	q := l.asking.Swap(nil)
-	if q != nil {
-		l.asked.Add(int64(time.Since(q.since)))
-	}
-	close(r.ended)
-	r.Redirect.Close(err)
-	switch {
-	case !l.logins.besideChat || errors.Is(err, context.Canceled):
-		// The chat is at its end where the login is cancelled.
-	case err == nil:
-		l.logins.output.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", l.name()))
-	default:
-		l.logins.output.screen.Show(Look{}, fmt.Sprintf(
-			"the login to %s has failed: %v; /reconnect begins another", l.name(), err))
-	}
-}
 
 // giveUp ends the logins that somebody is asked for, and reports whether there were any.
 func (p *logins) giveUp() (any bool) {
@@ -325,147 +226,4 @@ func (p *logins) pasted(line string) bool {
 		}
 	}
 	return false
-}
-
-// browse opens an address, which is one of http or https, in the user's browser, and reports
-// whether it could: not where that would be another machine's.
-func browse(address string) bool {
-	words := []string{"sh", "-c", `trap "" INT HUP; exec xdg-open "$0"`} // Ctrl-C is not for the browser
-	switch runtime.GOOS {
-	case "windows":
-		words = []string{"rundll32", "url.dll,FileProtocolHandler"}
-	case "darwin":
-		words = []string{"open"}
-	}
-	noDisplay := os.Getenv("DISPLAY")+os.Getenv("WAYLAND_DISPLAY") == ""
-	if noDisplay && (words[0] == "sh" || os.Getenv("SSH_CONNECTION") != "") {
-		return false
-	}
-	command := exec.Command(words[0], append(words[1:], address)...)
-	if command.Start() != nil {
-		return false
-	}
-	go func() { _ = command.Wait() }() // until the browser or the program ends
-	return true
-}
-
-// remote returns the server that the argument of a command names, by its URL or by its name in the
-// configuration; and the file of its login.
-func (p *logins) remote(
-	ctx context.Context,
-	command string,
-	args []string,
-) (*Server, *OAuthFile, error) {
-	if len(args) != 1 {
-		return nil, nil, usageError("%s takes the URL or the name of a server", command)
-	}
-	name := args[0]
-	read := p.config.read
-	if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-		read = func(context.Context) error { return p.config.readOnly(name) }
-	}
-	if err := read(ctx); err != nil {
-		return nil, nil, err
-	}
-	for i := range p.config.servers {
-		s := &p.config.servers[i]
-		if s.URL == "" || s.Name != name && s.URL != name {
-			continue
-		}
-		if s.Err != nil {
-			return nil, nil, s.Err
-		}
-		file, err := newLoginFile(s.URL, p.config.oauth[s.Name])
-		return s, file, err
-	}
-	return nil, nil, usageError("%s takes the URL of a server, or its name if it is configured with a "+
-		"url; %q is neither", command, name)
-}
-
-// logIn is the command login.
-func (p *logins) logIn(ctx context.Context, args []string) error {
-	s, _, err := p.remote(ctx, "login", args)
-	if err != nil {
-		return err
-	}
-	p.add()
-	defer p.close()
-	if s.Err != nil {
-		return s.Err
-	}
-	l := p.all[s.Name]
-	if l == nil {
-		return fmt.Errorf("%s has \"oauth\": false, or a header Authorization: no login is used",
-			s.Name)
-	}
-	if l.oauth.Store == nil {
-		return fmt.Errorf("%s has \"dpop\": true, and no privateKey: a login lasts for one run", s.Name)
-	}
-	l.oauth.Listen = l.listen
-	if _, err = l.oauth.Login(ctx); err == nil {
-		p.output.note("logged in to %s", s.URL)
-	}
-	return err
-}
-
-// logOut is the command logout. The authorization server is not told: a token is of use until it
-// expires.
-func (p *logins) logOut(ctx context.Context, args []string) error {
-	_, file, err := p.remote(ctx, "logout", args)
-	if err != nil {
-		return err
-	}
-	unlock, err := file.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	if err = os.Remove(file.Path); errors.Is(err, fs.ErrNotExist) {
-		p.output.note("there was no login to %s", args[0])
-		return nil
-	}
-	return err
-}
-
-// whoAmI is the command whoami. It prints what a person may know of the logins.
-func (p *logins) whoAmI(_ context.Context, args []string) error {
-	if len(args) > 0 {
-		return usageError("whoami takes no arguments: it shows all logins")
-	}
-	file, err := newLoginFile("", nil)
-	if err != nil {
-		return err
-	}
-	text, list := "", []any{}
-	files, _ := filepath.Glob(filepath.Join(filepath.Dir(file.Path), "*.json")) // the pattern is valid
-	for _, path := range files {
-		l, err := (&OAuthFile{Path: path}).Load()
-		if err != nil {
-			return err
-		}
-		if l.Token == nil {
-			continue
-		}
-		if u, err := url.Parse(l.Resource); err == nil {
-			p.output.screen.Secrets.AddURL(u)
-		}
-		scopes, until, refresh := append([]string{}, l.Token.GrantedScopes...), "not known", l.Token.Refresh != ""
-		list = append(list, map[string]any{"server": l.Resource, "issuer": l.Token.Issuer, "scopes": scopes,
-			"expiry": l.Token.Expiry, "refresh": refresh})
-		if !l.Token.Expiry.IsZero() {
-			until = l.Token.Expiry.Local().Format(time.DateTime)
-		}
-		if refresh {
-			until += ", then refreshed"
-		}
-		text += fmt.Sprintf("%s\n    issuer  %s\n    scopes  %s\n    until   %s\n", l.Resource, l.Token.Issuer,
-			strings.Join(scopes, " "), until)
-	}
-	if len(list) == 0 {
-		p.output.note("there are no logins")
-	}
-	if p.output.settings.json {
-		return p.output.printJSON(list)
-	}
-	return p.output.screen.Print(Look{}, text)
 }

@@ -111,7 +111,9 @@ func (s *Schema) kind() string {
 	return strings.Join(kinds, " or ")
 }
 
-// Names returns the names of the properties, those that are required first.
+// Names returns the names of the properties, those that are required first. These are in the order
+// of the schema, which is the order in which a person would give them; the others are sorted, as a
+// JSON object has no order.
 func (s *Schema) Names() []string {
 	isRequired := func(name string) bool { return slices.Contains(s.Required, name) }
 	others := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Properties)), isRequired)
@@ -157,7 +159,9 @@ func Indent(text, blanks string) string {
 	return blanks + strings.ReplaceAll(text, "\n", "\n"+blanks) + "\n"
 }
 
-// Object makes a JSON object of KEY=VALUE words, whose types are those of the schema.
+// Object makes a JSON object of KEY=VALUE words, whose types are those of the schema. It is an
+// error if a word fits no type, if the tool takes no argument of its name, or if one that is
+// required is missing: the user gets a better message here than from most servers.
 func (s *Schema) Object(words map[string]string) (json.RawMessage, error) {
 	object := make(map[string]json.RawMessage)
 	for _, name := range slices.Sorted(maps.Keys(words)) {
