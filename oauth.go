@@ -77,7 +77,8 @@ type OAuth struct {
 	closed bool
 }
 
-// Redirect is where the authorization server sends the person's browser back to.
+// Redirect is where the authorization server sends the person's browser back to. A flow calls its
+// methods from one goroutine: URI and Ask, perhaps a second time, and Close at the end in any case.
 type Redirect interface {
 	URI() string // the redirect_uri
 	// Ask has the person open the URL, and returns the parameters of the authorization response,
@@ -86,7 +87,9 @@ type Redirect interface {
 	Close(err error) // at the end of the flow, with its error; nil: there is a token
 }
 
-// OAuthStore keeps the state of one resource. One goroutine at a time calls its methods.
+// OAuthStore keeps the state of one resource. One goroutine at a time calls its methods. A flow
+// that reads the state to change it holds the lock meanwhile, also while it refreshes a token: that
+// takes seconds.
 type OAuthStore interface {
 	// Lock keeps other processes from Load and Save until unlock. It waits for a process that has
 	// the lock, until ctx ends.
@@ -110,6 +113,7 @@ func (o *OAuth) RoundTrip(r *http.Request) (*http.Response, error) {
 	if isOther || r.Header.Get("Authorization") != "" {
 		return o.base().RoundTrip(r)
 	}
+	// A body that cannot be read again is gone with the first attempt.
 	canRepeat := r.GetBody != nil || r.Body == nil || r.Body == http.NoBody
 	f := &oauthFlow{OAuth: o, purpose: toRefresh}
 	for attempt := 1; ; attempt++ {
@@ -133,11 +137,13 @@ func (o *OAuth) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
+// base returns what makes the requests.
 func (o *OAuth) base() http.RoundTripper { return cmp.Or(o.Base, http.DefaultTransport) }
 
 // send sends a copy of a request with a token. Nil is no token: a server that needs none may
 // answer.
 func (o *OAuth) send(r *http.Request, token *OAuthToken, isRepeated bool) (*http.Response, error) {
+	// A round tripper must not change the request that it is given.
 	sent := r.Clone(r.Context())
 	if isRepeated && r.GetBody != nil {
 		body, err := r.GetBody()
@@ -331,6 +337,8 @@ func (f *oauthFlow) discover(ctx context.Context) error {
 			"and names %d authorization servers",
 			shownURL(f.Resource), protected.Resource, len(protected.Issuers))
 	}
+	// The client chooses among several authorization servers (RFC 9728, 7.6). One where it is
+	// registered comes first.
 	issuer := protected.Issuers[0]
 	if slices.Contains(protected.Issuers, f.Client.Issuer) {
 		issuer = f.Client.Issuer
@@ -397,6 +405,8 @@ func (f *oauthFlow) checkServer(server *AuthorizationServer, issuer string) erro
 // one with a metadata document, or the one that was registered earlier. The zero client stands for
 // one that is to be registered.
 func (f *oauthFlow) findClient() (OAuthClient, error) {
+	// A client of the configuration may name no issuer. Then it belongs to the one that has given
+	// it a token before.
 	issuer := f.Client.Issuer
 	if f.state.Token != nil {
 		issuer = cmp.Or(issuer, f.state.Token.Issuer)
@@ -633,6 +643,7 @@ func (f *oauthFlow) requestToken(
 		ExpiresIn json.Number `json:"expires_in"` // seconds
 		Scope     string      `json:"scope"`
 	}
+	// The token is for this resource, so that it cannot be used at another one (RFC 8707, 2.2).
 	form.Set("resource", f.metadata.resource)
 	err := f.post(ctx, client, form, &answer)
 	if err != nil {
@@ -656,6 +667,8 @@ func (f *oauthFlow) requestToken(
 	if answer.Scope != "" {
 		token.GrantedScopes = strings.Fields(answer.Scope)
 	}
+	// Some servers send the seconds as a text or with a fraction. A life of centuries does not fit
+	// into a time.Duration.
 	seconds, _ := answer.ExpiresIn.Float64()
 	if seconds > 0 {
 		life := time.Duration(min(seconds, math.MaxInt32)) * time.Second
@@ -681,6 +694,8 @@ func (f *oauthFlow) keepLogin(ctx context.Context, token *OAuthToken, client OAu
 
 // 8. A token that expires is refreshed, without a person (RFC 6749, 6).
 
+// isExpiring reports whether a token is to be refreshed before it is sent. It is, half a minute
+// early: a request may take its time to the server, and the clocks of both may differ.
 func (t *OAuthToken) isExpiring() bool {
 	return t != nil && t.Refresh != "" && !t.Expiry.IsZero() && time.Until(t.Expiry) < oauthEarly
 }
@@ -854,6 +869,7 @@ func (f *oauthFlow) obtain(ctx context.Context) error {
 // updateStore locks the store, has its state changed, and saves the state if it has got another
 // token.
 func (f *oauthFlow) updateStore(ctx context.Context, change func() error) error {
+	// Flows run one at a time, so nobody else uses the memory.
 	f.state = &f.memory
 	if f.Store != nil {
 		unlock, err := f.Store.Lock(ctx)
@@ -874,6 +890,7 @@ func (f *oauthFlow) updateStore(ctx context.Context, change func() error) error 
 	if f.Store == nil || f.state.Token == old {
 		return err
 	}
+	// A refreshed token is saved before it is used: the old refresh token may be dead by now.
 	f.state.Resource = f.Resource
 	saveErr := f.Store.Save(f.state)
 	if saveErr != nil {
@@ -892,6 +909,7 @@ func (o *OAuth) Login(ctx context.Context) (*OAuthToken, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The caller may change what it gets.
 	copied := *token
 	return &copied, nil
 }
@@ -916,6 +934,7 @@ func (f *oauthFlow) probe(ctx context.Context) {
 // Close ends a flow that is running, and waits for its end.
 func (o *OAuth) Close() error {
 	o.mu.Lock()
+	// No flow begins from here on.
 	o.closed = true
 	f := o.flow
 	o.mu.Unlock()

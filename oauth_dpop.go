@@ -21,7 +21,7 @@ import (
 
 const (
 	maxNonce      = 4 << 10 // bytes of a DPoP nonce; a longer one is not used
-	nonceAttempts = 3       // of one request, of which all but the last may end with a new nonce
+	nonceAttempts = 3       // of one request: a nonce may expire between two of them
 )
 
 // DPoP is an http.RoundTripper that binds tokens to a key (RFC 9449): whoever steals a token has no
@@ -55,6 +55,7 @@ func (d *DPoP) RoundTrip(r *http.Request) (*http.Response, error) {
 	isForm := r.Method == http.MethodPost && contentType == "application/x-www-form-urlencoded"
 	switch {
 	case strings.EqualFold(scheme, "Bearer"):
+		// Whoever stole this token could use it, against what the configuration promises.
 		closeBody(r)
 		return nil, errors.New("the token is of the type Bearer, and DPoP is configured: " +
 			"log in again, or without DPoP")
@@ -101,6 +102,7 @@ func (d *DPoP) send(base http.RoundTripper, r *http.Request, token string) (
 		closeBody(r)
 		return nil, false, err
 	}
+	// A round tripper must not change the request that it is given.
 	proved := r.Clone(r.Context())
 	proved.Header.Set("DPoP", proof)
 	response, err = base.RoundTrip(proved)
@@ -143,6 +145,7 @@ func (d *DPoP) proof(r *http.Request, token string) (string, error) {
 	} else {
 		address += "/"
 	}
+	// The proof is good for one method, at one URL, once and soon.
 	claims := map[string]any{
 		"jti": rand.Text(),
 		"iat": time.Now().Unix(),
@@ -184,6 +187,7 @@ func (d *DPoP) keyAndNonce(origin string) (*ecdsa.PrivateKey, string, error) {
 // keepNonce keeps the nonce of a response, whatever its status, for the next request to the same
 // origin (RFC 9449, 8.2 and 9), and reports whether the response has one.
 func (d *DPoP) keepNonce(u *url.URL, response *http.Response) bool {
+	// The nonce goes into the header of each request, so a long one would be a burden.
 	nonce := response.Header.Get("DPoP-Nonce")
 	if nonce == "" || len(nonce) > maxNonce {
 		return false

@@ -103,6 +103,7 @@ func signJWT(key *ecdsa.PrivateKey, header, claims map[string]any) (string, erro
 	if err != nil {
 		return "", err
 	}
+	// Leading zeros stay: both numbers have the same place in every signature.
 	signature := make([]byte, 64)
 	r.FillBytes(signature[:32])
 	s.FillBytes(signature[32:])

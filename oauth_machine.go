@@ -14,7 +14,8 @@ import (
 	"strings"
 )
 
-// ClientCredentials is the OAuth.Grant of a client that acts for itself (RFC 6749, 4.4).
+// ClientCredentials is the OAuth.Grant of a client that acts for itself (RFC 6749, 4.4). It says
+// who it is with its secret, or with a key (PrivateKeyJWT): the request needs nothing else.
 func ClientCredentials(context.Context, *AuthorizationServer, string) (url.Values, error) {
 	return url.Values{"grant_type": {"client_credentials"}}, nil
 }
@@ -34,6 +35,7 @@ func JWTBearer(
 	}
 }
 
+// jwtBearer returns the token request for an assertion (RFC 7523, 2.1).
 func jwtBearer(assertion string) url.Values {
 	return url.Values{
 		"grant_type": {"urn:ietf:params:oauth:grant-type:jwt-bearer"},
@@ -64,7 +66,7 @@ func AssertionFile(path string) func(context.Context) (string, error) {
 // Set the fields before the first request.
 type IdentityProvider struct {
 	TokenEndpoint string
-	Client        OAuthClient                           // as it is registered there
+	Client        OAuthClient                           // registered at the identity provider
 	Assert        func(audience string) (string, error) // if its AuthMethod is private_key_jwt
 
 	Subject     func(context.Context) (string, error) // what the login gave, for each token anew

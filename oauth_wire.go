@@ -25,37 +25,43 @@ import (
 
 // OAuthClient is a client as an authorization server knows it (RFC 7591, 3.2.1).
 type OAuthClient struct {
-	Issuer      string `json:"issuer"`
-	ID          string `json:"client_id"`
-	Secret      string `json:"client_secret,omitempty"`
-	RedirectURI string `json:"redirect_uri,omitempty"` // of the registration; empty: any
+	Issuer string `json:"issuer"`
+	ID     string `json:"client_id"`
+	Secret string `json:"client_secret,omitempty"`
 
 	// AuthMethod is how the client authenticates. Empty: as the server supports it, with basic,
 	// with post, or not at all.
 	AuthMethod string `json:"token_endpoint_auth_method,omitempty"`
+	// RedirectURI is the one that the client was registered with. Empty: any will do.
+	RedirectURI string `json:"redirect_uri,omitempty"`
 }
 
-// OAuthToken is an access token, and what refreshes it.
+// OAuthToken is an access token, and what refreshes it (RFC 6749, 5.1). Nobody changes a token once
+// it is stored or sent: a flow that has to change one changes a copy.
 type OAuthToken struct {
 	Issuer  string `json:"issuer"` // of the authorization server
 	Type    string `json:"token_type"`
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token,omitempty"`
 
-	GrantedScopes   []string `json:"scopes,omitempty"`
-	RequestedScopes []string `json:"asked,omitempty"` // at the login, or by a challenge since then
+	GrantedScopes []string `json:"scopes,omitempty"`
+	// RequestedScopes are those that were requested at the login, and those that a challenge has
+	// named since then. The next login requests them again.
+	RequestedScopes []string `json:"asked,omitempty"`
 
 	Expiry time.Time `json:"expiry,omitzero"` // zero: not known
 }
 
-// OAuthState is what is kept for a resource from one run to the next.
+// OAuthState is what is kept for a resource from one run to the next. A client outlives its tokens:
+// the next login is one of the same client, which the person may have allowed for longer.
 type OAuthState struct {
 	Resource string                 `json:"resource"`
 	Clients  map[string]OAuthClient `json:"clients,omitempty"` // registered ones, by issuer
 	Token    *OAuthToken            `json:"token,omitempty"`
 }
 
-// AuthorizationServer is the metadata of an authorization server (RFC 8414, 2).
+// AuthorizationServer is the metadata of an authorization server (RFC 8414, 2), as far as a flow
+// uses it. OAuth has checked the issuer and the endpoints that the flow sends something to.
 type AuthorizationServer struct {
 	Issuer                  string   `json:"issuer"`
 	AuthorizationEndpoint   string   `json:"authorization_endpoint"`
@@ -69,7 +75,7 @@ type AuthorizationServer struct {
 }
 
 // AuthorizationError is the error of a request that could not be authorised. The server has not
-// acted on it.
+// acted on it: the request can be sent again after a login, whatever it does.
 type AuthorizationError struct{ Err error }
 
 func (e *AuthorizationError) Error() string { return "authorization: " + e.Err.Error() }
@@ -78,7 +84,8 @@ func (e *AuthorizationError) Unwrap() error { return e.Err }
 // Status is the HTTP status that the server refused the request with.
 func (e *AuthorizationError) Status() int { return http.StatusUnauthorized }
 
-// LoginError reports that a person has to log in, and nobody could be asked.
+// LoginError reports that a person has to log in, and nobody could be asked. A program can tell the
+// person how to log in, by OAuth.Login for example, and then send the request again.
 type LoginError struct {
 	Resource string // OAuth.Resource
 	Reason   error  // why what was kept does not do; nil if nothing was
@@ -114,7 +121,8 @@ func (e *OAuthError) Error() string {
 	return text
 }
 
-// refusalOf returns the code of an OAuthError, and "" for any other error or none.
+// refusalOf returns the code of an OAuthError, and "" for any other error or none. How a flow goes
+// on depends on it: invalid_grant ends a refresh token, invalid_client a client.
 func refusalOf(err error) string {
 	if refusal := new(OAuthError); errors.As(err, &refusal) {
 		return refusal.Code
@@ -131,6 +139,9 @@ const (
 	maxChallengeLine  = 16 << 10 // bytes that are read of a WWW-Authenticate header
 	maxChallengeLines = 16
 )
+
+// A header may have several challenges, and each several parameters, all of them separated by
+// commas: WWW-Authenticate: Basic realm="a", Bearer error="b", scope="c d".
 
 // challenge is one challenge of a WWW-Authenticate header (RFC 9110, 11.6.1), with its names in
 // lower case.
@@ -232,7 +243,8 @@ func (f *oauthFlow) postOnce(
 }
 
 // authenticate puts into a token request what shows that it comes from a client (RFC 6749, 2.3; RFC
-// 7523, 2.2).
+// 7523, 2.2). With basic authentication ID and secret are encoded like a form first: some servers
+// issue secrets with a colon or a percent sign (RFC 6749, 2.3.1).
 func (f *oauthFlow) authenticate(client OAuthClient, header http.Header, form url.Values) error {
 	method := client.AuthMethod
 	if method == "" && client.Secret != "" {
@@ -312,6 +324,7 @@ func (f *oauthFlow) call(
 		return failedCall(ctx, to, errors.Unwrap(err))
 	}
 	defer response.Body.Close()
+	// A document without an end must not fill the memory.
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxOAuthBody))
 	if len(text) == maxOAuthBody {
 		err = fmt.Errorf("the answer has %d bytes or more", maxOAuthBody)
@@ -355,6 +368,7 @@ func (f *oauthFlow) decode(refusal *OAuthError, text []byte, answer any) error {
 		Code        string `json:"error"`
 		Description string `json:"error_description"`
 	}
+	// A member of another type than expected is no reason to doubt that the answer is JSON.
 	err := json.Unmarshal(text, &fields)
 	wrongType := new(json.UnmarshalTypeError)
 	isJSON := err == nil || errors.As(err, &wrongType)
@@ -375,7 +389,8 @@ func (f *oauthFlow) decode(refusal *OAuthError, text []byte, answer any) error {
 	return nil
 }
 
-// checkOAuthURL refuses a URL to which nothing secret may be sent.
+// checkOAuthURL refuses a URL to which nothing secret may be sent: one without https, except on
+// this machine (OAuth 2.1, 1.5), and one with a user name, which can look like the name of a host.
 func checkOAuthURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
@@ -408,6 +423,7 @@ func splitURL(text string) (origin, path string) {
 	return scheme + "://" + host, strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
+// originOf returns the origin of a URL: what a token, a nonce or a redirect is good for.
 func originOf(text string) string {
 	origin, _ := splitURL(text)
 	return origin
@@ -455,7 +471,8 @@ func (f *oauthFlow) shown(text string) string {
 	return brief(strings.NewReplacer(f.secrets...).Replace(text))
 }
 
-// withoutSecrets returns an error that can be shown. It is err itself unless that has a secret.
+// withoutSecrets returns an error that can be shown. It is err itself unless that has a secret:
+// then its type is lost, as the error that it wraps would still hold the secret.
 func (f *oauthFlow) withoutSecrets(err error) error {
 	if err == nil {
 		return nil
@@ -474,6 +491,7 @@ func discardBody(response *http.Response) {
 	_ = response.Body.Close()
 }
 
+// closeBody closes the body of a request that is not sent, as every http.RoundTripper has to.
 func closeBody(r *http.Request) {
 	if r.Body != nil {
 		r.Body.Close()
