@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/ecdsa"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -40,13 +41,17 @@ type oauthServer struct {
 	NoDCR    bool          // registers nobody
 	Keeps    bool          // refresh tokens, instead of giving another one for each
 
-	Needs     string                                                       // scopes that the challenges name
-	NeedsMore func(r *http.Request) string                                 // scopes that a request needs besides
-	Metadata  func(document map[string]any)                                // changes the authorization server's metadata
-	Protected func(document map[string]any)                                // changes the protected resource's metadata
-	Answer    func(w http.ResponseWriter, r *http.Request, n int) bool     // answers the nth request to a path
-	Respond   func(response url.Values)                                    // changes an authorization response
-	Grant     func(form url.Values, clientID string) (scope, error string) // other grants
+	Needs     string                                                   // scopes that the challenges name
+	NeedsMore func(r *http.Request) string                             // scopes that a request needs besides
+	Metadata  func(document map[string]any)                            // changes the authorization server's metadata
+	Protected func(document map[string]any)                            // changes the protected resource's metadata
+	Answer    func(w http.ResponseWriter, r *http.Request, n int) bool // answers the nth request to a path
+	Respond   func(response url.Values)                                // changes an authorization response
+
+	Query string                                                            // of the token endpoint's URL
+	Grant func(form url.Values, clientID string) (description, code string) // checks other grants
+	Proof func(w http.ResponseWriter, r *http.Request, uri, token string) ( // the key that a request proves (DPoP),
+		key, description, code string) // or the error; no key: tokens are not bound
 
 	mu       sync.Mutex // guards the following
 	clients  map[string]*oauthTestClient
@@ -58,18 +63,21 @@ type oauthServer struct {
 	bodies   []string        // of the requests that the resource has accepted
 	secrets  []string        // all that were issued
 	told     map[string]bool // to OAuth.Secret, by all clients
+	faults   []string        // what was wrong with tokens and token requests that were refused
+	used     map[string]bool // the jti of all assertions and proofs
 }
 
 type oauthTestClient struct {
 	secret, method string
 	redirectURIs   []string
 	dynamic        bool
+	key            *ecdsa.PublicKey // with the method private_key_jwt
 }
 
 type oauthTestGrant struct {
 	clientID, redirectURI, challenge, scope string
 	expiry                                  time.Time
-	revoked                                 *bool
+	key                                     string // that the access token is bound to, by its thumbprint
 }
 
 // newOAuthServer returns a server in memory.
@@ -82,6 +90,7 @@ func newOAuthServer() *oauthServer {
 		access:   make(map[string]*oauthTestGrant),
 		refresh:  make(map[string]*oauthTestGrant),
 		told:     make(map[string]bool),
+		used:     make(map[string]bool),
 	}
 }
 
@@ -111,7 +120,7 @@ func (s *oauthServer) set(change func()) {
 
 // register makes a client known as if by its operator.
 func (s *oauthServer) register(id, secret, method string, redirectURIs ...string) {
-	s.set(func() { s.clients[id] = &oauthTestClient{secret, method, redirectURIs, false} })
+	s.set(func() { s.clients[id] = &oauthTestClient{secret: secret, method: method, redirectURIs: redirectURIs} })
 }
 
 // count counts the requests that begin so: "POST /token".
@@ -181,19 +190,20 @@ func (s *oauthServer) serveResource(w http.ResponseWriter, r *http.Request, next
 		http.NotFound(w, r)
 		return
 	}
-	challenge := fmt.Sprintf(`Bearer resource_metadata="%s://%s%s"`, u.Scheme, u.Host, metadata)
 	s.mu.Lock()
-	needs, more := s.Needs, s.NeedsMore
-	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	grant := s.access[token]
-	valid := grant != nil && !*grant.revoked && time.Now().Before(grant.expiry)
-	s.mu.Unlock()
-	if needs != "" {
-		challenge += fmt.Sprintf(`, scope="%s"`, needs)
+	more := s.NeedsMore
+	grant, code := s.checkToken(w, r)
+	challenge := fmt.Sprintf(`Bearer resource_metadata="%s://%s%s"`, u.Scheme, u.Host, metadata)
+	if s.Proof != nil {
+		challenge = strings.Replace(challenge, "Bearer", "DPoP", 1)
 	}
-	if !valid {
-		if token != "" {
-			challenge += `, error="invalid_token"`
+	if s.Needs != "" {
+		challenge += fmt.Sprintf(`, scope="%s"`, s.Needs)
+	}
+	s.mu.Unlock()
+	if grant == nil {
+		if code != "" {
+			challenge += `, error="` + code + `"`
 		}
 		w.Header().Set("WWW-Authenticate", challenge)
 		writeTestJSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_token"})
@@ -218,6 +228,39 @@ func (s *oauthServer) serveResource(w http.ResponseWriter, r *http.Request, next
 	w.Write(body)
 }
 
+// checkToken returns the grant of a request's token, or the error code, which is "" if there is no token.
+func (s *oauthServer) checkToken(w http.ResponseWriter, r *http.Request) (grant *oauthTestGrant, code string) {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	grant = s.access[token]
+	description := ""
+	switch {
+	case token == "":
+		return nil, ""
+	case grant == nil || !time.Now().Before(grant.expiry):
+		description, code = "unknown token", "invalid_token"
+	case (grant.key == "") != (scheme == "Bearer"):
+		description, code = "wrong scheme", "invalid_token"
+	case grant.key != "":
+		var key string
+		key, description, code = s.Proof(w, r, s.Resource, token)
+		if code == "" && key != grant.key {
+			description, code = "the token is bound to another key", "invalid_token"
+		}
+	}
+	if code != "" {
+		s.noteFault(description, code)
+		return nil, code
+	}
+	return grant, ""
+}
+
+// noteFault notes a refusal. A client that is told a nonce has made no fault.
+func (s *oauthServer) noteFault(description, code string) {
+	if code != "use_dpop_nonce" {
+		s.faults = append(s.faults, description)
+	}
+}
+
 // serveIssuer is the authorization server.
 func (s *oauthServer) serveIssuer(w http.ResponseWriter, r *http.Request) {
 	if s.note(w, r) {
@@ -231,7 +274,7 @@ func (s *oauthServer) serveIssuer(w http.ResponseWriter, r *http.Request) {
 		document := map[string]any{
 			"issuer":                           s.Issuer,
 			"authorization_endpoint":           s.Issuer + "/authorize",
-			"token_endpoint":                   s.Issuer + "/token",
+			"token_endpoint":                   s.tokenEndpoint(),
 			"code_challenge_methods_supported": []string{"S256"},
 			"authorization_response_iss_parameter_supported": true,
 			"token_endpoint_auth_methods_supported":          s.methods(),
@@ -249,17 +292,25 @@ func (s *oauthServer) serveIssuer(w http.ResponseWriter, r *http.Request) {
 	case u.Path + "/authorize":
 		s.serveAuthorize(w, r)
 	case u.Path + "/token":
-		scope, code := s.serveToken(w, r)
+		description, code := s.serveToken(w, r)
 		if code != "" {
+			s.noteFault(description, code)
 			status := http.StatusBadRequest
 			if code == "invalid_client" {
 				status = http.StatusUnauthorized
 			}
-			writeTestJSON(w, status, map[string]any{"error": code, "error_description": scope})
+			writeTestJSON(w, status, map[string]any{"error": code, "error_description": description})
 		}
 	default:
 		http.NotFound(w, r)
 	}
+}
+
+func (s *oauthServer) tokenEndpoint() string {
+	if s.Query == "" {
+		return s.Issuer + "/token"
+	}
+	return s.Issuer + "/token?" + s.Query
 }
 
 func (s *oauthServer) methods() []string {
@@ -320,8 +371,13 @@ func (s *oauthServer) serveAuthorize(w http.ResponseWriter, r *http.Request) {
 		response.Set("error", "invalid_target")
 	default:
 		code := s.issue("code")
-		s.codes[code] = &oauthTestGrant{query.Get("client_id"), redirect, query.Get("code_challenge"), query.Get("scope"),
-			time.Now().Add(time.Minute), new(bool)}
+		s.codes[code] = &oauthTestGrant{
+			clientID:    query.Get("client_id"),
+			redirectURI: redirect,
+			challenge:   query.Get("code_challenge"),
+			scope:       query.Get("scope"),
+			expiry:      time.Now().Add(time.Minute),
+		}
 		response.Set("code", code)
 	}
 	if s.Respond != nil {
@@ -343,32 +399,74 @@ func (s *oauthServer) isResource(resource string) bool {
 // serveToken answers with a token; else it returns an error with its description.
 func (s *oauthServer) serveToken(w http.ResponseWriter, r *http.Request) (description, code string) {
 	if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" ||
-		r.URL.RawQuery != "" || r.ParseForm() != nil {
+		r.URL.RawQuery != s.Query || r.ParseForm() != nil {
 		return "not a form", "invalid_request"
 	}
 	form := r.PostForm
-	id, secret, basic := r.BasicAuth()
-	method := "client_secret_basic"
-	if basic { // RFC 6749, 2.3.1
-		id, _ = url.QueryUnescape(id)
-		secret, _ = url.QueryUnescape(secret)
-	} else {
-		id, secret, method = form.Get("client_id"), form.Get("client_secret"), "client_secret_post"
-		if secret == "" {
-			method = "none"
+	for name, values := range form {
+		if len(values) != 1 || values[0] == "" {
+			return "parameter " + name, "invalid_request"
 		}
 	}
-	client := s.clients[id]
-	switch {
-	case client == nil && s.CIMD && strings.HasPrefix(id, "https://") && method == "none":
-	case client == nil, basic && form.Has("client_secret"), client.method != method, client.secret != secret:
-		return "unknown client, or wrong authentication", "invalid_client"
+	id, err := s.authenticate(r)
+	if err != nil {
+		return err.Error(), "invalid_client"
+	}
+	key := ""
+	if s.Proof != nil {
+		uri, _, _ := strings.Cut(s.tokenEndpoint(), "?")
+		key, description, code = s.Proof(w, r, uri, "")
+		if code != "" {
+			return description, code
+		}
 	}
 	if !s.isResource(form.Get("resource")) {
 		return "wrong resource", "invalid_target"
 	}
-	var grant *oauthTestGrant
-	revoked := new(bool)
+	grant, description, code := s.takeGrant(form, id)
+	if code != "" {
+		return description, code
+	}
+	s.writeToken(w, form.Get("grant_type"), grant, key)
+	return "", ""
+}
+
+// authenticate returns the ID of the client that sends a token request. It is "" for a workload that has an
+// assertion alone.
+func (s *oauthServer) authenticate(r *http.Request) (id string, err error) {
+	form := r.PostForm
+	id, secret, isBasic := r.BasicAuth()
+	method := "none"
+	switch {
+	case form.Has("client_assertion"):
+		return s.authenticateByKey(form)
+	case isBasic:
+		method = "client_secret_basic"
+		var errs [2]error // RFC 6749, 2.3.1
+		id, errs[0] = url.QueryUnescape(id)
+		secret, errs[1] = url.QueryUnescape(secret)
+		if err := errors.Join(errs[:]...); err != nil || form.Has("client_secret") {
+			return "", errors.New("two authentications, or one that is not encoded")
+		}
+	default:
+		id, secret = form.Get("client_id"), form.Get("client_secret")
+		if secret != "" {
+			method = "client_secret_post"
+		}
+	}
+	isDocument := s.CIMD && strings.HasPrefix(id, "https://")
+	isWorkload := id == "" && form.Has("assertion")
+	client := s.clients[id]
+	switch {
+	case method == "none" && (isDocument || isWorkload):
+	case client == nil || client.method != method || client.secret != secret:
+		return "", errors.New("unknown client, or wrong authentication")
+	}
+	return id, nil
+}
+
+// takeGrant checks what a token is requested for, and returns what the token allows.
+func (s *oauthServer) takeGrant(form url.Values, id string) (grant *oauthTestGrant, description, code string) {
 	switch form.Get("grant_type") {
 	case "authorization_code":
 		grant = s.codes[form.Get("code")]
@@ -377,34 +475,44 @@ func (s *oauthServer) serveToken(w http.ResponseWriter, r *http.Request) (descri
 		hash := sha256.Sum256([]byte(form.Get("code_verifier")))
 		if grant == nil || grant.clientID != id || grant.redirectURI != form.Get("redirect_uri") ||
 			grant.challenge != base64.RawURLEncoding.EncodeToString(hash[:]) || time.Now().After(grant.expiry) {
-			return "the code " + form.Get("code") + " is not valid", "invalid_grant" // as careless as servers are
+			// Real servers are as careless.
+			return nil, "the code " + form.Get("code") + " is not valid", "invalid_grant"
 		}
+		return grant, "", ""
 	case "refresh_token":
-		var issued bool
-		grant, issued = s.refresh[form.Get("refresh_token")]
-		if grant == nil || grant.clientID != id || *grant.revoked {
+		grant, issued := s.refresh[form.Get("refresh_token")]
+		if grant == nil || grant.clientID != id {
 			text := "the refresh token %s is not valid (used: %v)"
-			return fmt.Sprintf(text, form.Get("refresh_token"), issued), "invalid_grant"
+			return nil, fmt.Sprintf(text, form.Get("refresh_token"), issued), "invalid_grant"
 		}
-		if revoked = grant.revoked; !s.Keeps {
+		if !s.Keeps {
 			s.refresh[form.Get("refresh_token")] = nil
 		}
-	default:
-		if s.Grant == nil {
-			return "", "unsupported_grant_type"
-		}
-		scope, failure := s.Grant(form, id)
-		if failure != "" {
-			return "", failure
-		}
-		grant = &oauthTestGrant{clientID: id, scope: scope}
+		return grant, "", ""
 	}
+	if s.Grant == nil {
+		return nil, "", "unsupported_grant_type"
+	}
+	description, code = s.Grant(form, id)
+	return &oauthTestGrant{clientID: id}, description, code
+}
+
+// writeToken issues an access token, and a refresh token where the grant is of a person.
+func (s *oauthServer) writeToken(w http.ResponseWriter, kind string, grant *oauthTestGrant, key string) {
 	lifetime := cmp.Or(s.Lifetime, time.Hour)
-	next := &oauthTestGrant{grant.clientID, "", "", grant.scope, time.Now().Add(lifetime), revoked}
+	next := &oauthTestGrant{
+		clientID: grant.clientID,
+		scope:    grant.scope,
+		expiry:   time.Now().Add(lifetime),
+		key:      key,
+	}
 	access := s.issue("access")
 	s.access[access] = next
 	answer := map[string]any{"access_token": access, "token_type": "bearer", "expires_in": lifetime.Seconds()}
-	if kind := form.Get("grant_type"); kind == "authorization_code" || kind == "refresh_token" && !s.Keeps {
+	if key != "" {
+		answer["token_type"] = "DPoP"
+	}
+	if kind == "authorization_code" || kind == "refresh_token" && !s.Keeps {
 		refresh := s.issue("refresh")
 		s.refresh[refresh] = next
 		answer["refresh_token"] = refresh
@@ -413,7 +521,6 @@ func (s *oauthServer) serveToken(w http.ResponseWriter, r *http.Request) (descri
 		answer["scope"] = grant.scope
 	}
 	writeTestJSON(w, http.StatusOK, answer)
-	return "", ""
 }
 
 func writeTestJSON(w http.ResponseWriter, status int, value any) {
@@ -1397,7 +1504,7 @@ func TestOAuthTokenResponse(t *testing.T) {
 	} {
 		s := newOAuthServer()
 		answerOAuth("/token", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, row.answer) })(s)
-		s.access["planted"] = &oauthTestGrant{expiry: time.Now().Add(time.Hour), revoked: new(bool)}
+		s.access["planted"] = &oauthTestGrant{expiry: time.Now().Add(time.Hour)}
 		o := newOAuth(t, s)
 		if row.want == "" {
 			goodOAuth(t, o)
