@@ -52,10 +52,17 @@ type Toolbox interface {
 type Action int
 
 const (
-	Run    Action = iota // run it
-	Answer               // give the model Decision.Text as its result, and do not run it
-	Refuse               // tell the model that it was refused, for the reason Decision.Text
-	Edit                 // run it with the arguments Decision.Text, a JSON object, and tell the model so
+	// Run runs it.
+	Run Action = iota
+
+	// Answer gives the model Decision.Text as the result, and does not run it.
+	Answer
+
+	// Refuse tells the model that it was refused, for the reason Decision.Text.
+	Refuse
+
+	// Edit runs it with the arguments Decision.Text, a JSON object, and tells the model so.
+	Edit
 )
 
 func (a Action) String() string {

@@ -16,6 +16,7 @@ import (
 	"time"
 )
 
+// acceptedName matches what the API takes as the name of a function.
 var acceptedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
 const (
@@ -85,6 +86,7 @@ type job struct {
 // call is not run.
 func (x *questionRun) check(j *job, isCutOff bool) error {
 	name, arguments := j.Call.Name, j.Call.Arguments
+	// Also arguments that are not valid go back to the API with the history, which wants an object.
 	object, key, invalid := ParseArguments(arguments)
 	j.Call.Arguments = cmp.Or(object, "{}")
 	at := slices.IndexFunc(x.functions, func(f Function) bool { return f.Name == name })
@@ -229,6 +231,7 @@ func (x *questionRun) endJob(j *job) {
 	if j.Err != nil {
 		text = "Error: " + j.Err.Error()
 	}
+	// The history is saved and sent as JSON, which has no other text than UTF-8.
 	text = j.note + cmp.Or(text, "(The tool returned no text.)")
 	text = strings.ToValidUTF8(text, "\uFFFD")
 	text = Clip(text, cmp.Or(x.MaxResult, defaultMaxResult))

@@ -41,7 +41,8 @@ type stderrOf interface {
 }
 
 // connect starts the server, in the time that it has for it. s.limitStart measures that time beside
-// the start, and ends the start's ctx when it is over.
+// the start, and ends the start's ctx when it is over. How long it is depends on what the process
+// writes to stderr, so the process is handed over as soon as it runs.
 func (s *hosted) connect(ctx context.Context) (*Client, error) {
 	inTime, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

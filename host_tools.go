@@ -94,6 +94,7 @@ func (s *hosted) askForTools(start *hostTask) (*Client, []Tool, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	// A request has minutes. Here a model and a person wait, who can do without these tools.
 	limit := cmp.Or(s.StartTimeout, startTime)
 	inTime, cancel := context.WithCancelCause(s.life)
 	defer cancel(nil)

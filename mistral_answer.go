@@ -79,6 +79,8 @@ func (m *Mistral) readAnswer(
 }
 
 // addData adds an event of a stream, or a whole answer. The error is the server's.
+// It comes after what else the event has: some servers send an error behind half of an answer, and
+// that half counts as what arrived.
 func (m *Mistral) addData(
 	parts *answerParts,
 	resp *http.Response,

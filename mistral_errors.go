@@ -47,6 +47,7 @@ func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 	if list, ok := parsed.([]any); ok && len(list) > 0 {
 		parsed = list[0]
 	}
+	// OpenAI's form has the message in an object called error.
 	object, _ := parsed.(map[string]any)
 	if inner, ok := object["error"].(map[string]any); ok {
 		object = inner
@@ -55,6 +56,7 @@ func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 	if message == "" {
 		message = string(body)
 	}
+	// Mistral's API names the request in a header, its gateway in the body.
 	id := resp.Header.Get("Mistral-Correlation-Id")
 	if id == "" {
 		id = errorText(object["request_id"])
@@ -66,6 +68,7 @@ func (m *Mistral) refusal(resp *http.Response, body []byte) *APIError {
 		CorrelationID: m.clean(id),
 		RetryAfter:    retryAfter(resp.Header.Get("Retry-After")),
 	}
+	// Nobody wants to read the source of a page in an error.
 	if strings.HasPrefix(e.Message, "<") {
 		e.Message = "a web page: check the base URL, and any proxy on the way"
 	}

@@ -18,19 +18,20 @@ import (
 	"time"
 )
 
-const (
-	maxModels     = 1 << 20 // bytes of a list
-	modelsTimeout = 10 * time.Second
-)
+// maxModels bounds a list, in bytes.
+const maxModels = 1 << 20
+
+// modelsTimeout is short, because a person waits for the list, who can do without it.
+const modelsTimeout = 10 * time.Second
 
 // ModelInfo describes a model as far as its server does: Mistral's says all of it, others little
 // more than the name.
 type ModelInfo struct {
 	ID      string
-	Aliases []string
-	Vision  bool // it takes images
-	Context int  // tokens; 0 if it is not known
-	Hidden  bool // deprecated, or not for chats: a name to accept, not to offer
+	Aliases []string // its other names, under which Mistral lists it again
+	Vision  bool     // it takes images
+	Context int      // tokens; 0 if it is not known
+	Hidden  bool     // deprecated, or not for chats: a name to accept, not to offer
 }
 
 // ListModels asks the server of m for its models, and returns them by name. The key goes where that
@@ -41,6 +42,7 @@ func ListModels(ctx context.Context, m *Mistral) ([]ModelInfo, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The models stand beside chat/completions, whatever is before that.
 	address = address.JoinPath("../../models")
 	models, err := m.listModels(ctx, address)
 	if err != nil {
@@ -49,6 +51,7 @@ func ListModels(ctx context.Context, m *Mistral) ([]ModelInfo, error) {
 	return models, nil
 }
 
+// listModels gets the list, in one try: nothing depends on it.
 func (m *Mistral) listModels(ctx context.Context, address *url.URL) ([]ModelInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, modelsTimeout)
 	defer cancel()
@@ -87,7 +90,7 @@ func (m *Mistral) parseModels(text []byte) ([]ModelInfo, error) {
 				Chat   *bool `json:"completion_chat"`
 			}
 			MaxContextLength int `json:"max_context_length"`
-			MaxModelLen      int `json:"max_model_len"` // vLLM's
+			MaxModelLen      int `json:"max_model_len"` // the name that vLLM has for it
 		}
 	}
 	_ = json.Unmarshal(text, &list)

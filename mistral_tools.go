@@ -25,6 +25,7 @@ type ToolCall struct {
 	ExtraHost string
 }
 
+// MarshalJSON writes the form that Mistral has for a call.
 func (c ToolCall) MarshalJSON() ([]byte, error) {
 	wire := wireCall{
 		ID:        looseText(c.ID),
@@ -37,6 +38,7 @@ func (c ToolCall) MarshalJSON() ([]byte, error) {
 	return wireJSON(wire)
 }
 
+// UnmarshalJSON takes the forms that servers have for the parts of a call; see looseText.
 func (c *ToolCall) UnmarshalJSON(b []byte) error {
 	var wire wireCall
 	err := json.Unmarshal(b, &wire)
@@ -99,6 +101,7 @@ type Function struct {
 	Parameters json.RawMessage
 }
 
+// MarshalJSON writes the API's form of a tool. It wants parameters also of a function without any.
 func (f Function) MarshalJSON() ([]byte, error) {
 	function := map[string]any{
 		"name":        f.Name,
@@ -120,6 +123,7 @@ func callID(id string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(id)))[:9]
 }
 
+// acceptedID matches what Mistral takes as the id of a call.
 var acceptedID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
 // ToolOutput is the outcome of a call that reached its tool.

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// maxSampleTokens bounds what a server can make the model write: somebody else pays. The protocol lets a client
-// allow less than the server asks for.
+// maxSampleTokens bounds what a server can make the model write: somebody else pays. The protocol
+// lets a client allow less than the server asks for.
 const maxSampleTokens = 8192
 
 // SampleRequest asks the client's model for a message (schema: CreateMessageRequestParams).
@@ -31,18 +31,21 @@ type SampleRequest struct {
 	Metadata         json.RawMessage `json:"metadata,omitempty"`
 }
 
-// Parts returns all that a model would get of the request, for a user to decide about: texts as they are, tools with
-// their schemas, bytes by type and size.
-func (r *SampleRequest) Parts() (parts []string) {
+// Parts returns all that a model would get of the request, for a user to decide about: texts as
+// they are, tools with their schemas, bytes by type and size.
+func (r *SampleRequest) Parts() []string {
+	var parts []string
 	if r.SystemPrompt != "" {
 		parts = append(parts, "system: "+r.SystemPrompt)
 	}
 	for _, tool := range r.Tools {
-		parts = append(parts, fmt.Sprintf("tool %s: %s %s", tool.Name, tool.Description, tool.InputSchema))
+		part := fmt.Sprintf("tool %s: %s %s", tool.Name, tool.Description, tool.InputSchema)
+		parts = append(parts, part)
 	}
 	for _, m := range r.Messages {
 		for i := range m.Content {
-			parts = append(parts, m.Role+": "+ModelText(&ToolResult{Content: m.Content[i : i+1]}))
+			block := &ToolResult{Content: m.Content[i : i+1]}
+			parts = append(parts, m.Role+": "+ModelText(block))
 		}
 	}
 	return parts
@@ -64,10 +67,12 @@ type SampleContent []ContentBlock
 
 // SampleResult is the model's message (schema: CreateMessageResult).
 type SampleResult struct {
-	Role       string        `json:"role"`
-	Content    SampleContent `json:"content"`
-	Model      string        `json:"model"`
-	StopReason string        `json:"stopReason,omitempty"` // endTurn, stopSequence, maxTokens, toolUse
+	Role    string        `json:"role"`
+	Content SampleContent `json:"content"`
+	Model   string        `json:"model"`
+
+	// StopReason is endTurn, stopSequence, maxTokens or toolUse.
+	StopReason string `json:"stopReason,omitempty"`
 }
 
 // UnmarshalJSON takes both forms.
@@ -84,12 +89,16 @@ func (c SampleContent) MarshalJSON() ([]byte, error) {
 	if len(c) == 1 {
 		return json.Marshal(c[0])
 	}
-	return json.Marshal(append([]ContentBlock{}, c...)) // never null, and not of this type: it would come back here
+	// The list is never nil, which would be null, and of another type, whose encoding does not come
+	// back here.
+	return json.Marshal(append([]ContentBlock{}, c...))
 }
 
-// SampleAnswer returns the answer to sampling/createMessage, for ClientOptions.Answers. sample returns the model's
-// message; SampleWith makes such a function.
-func SampleAnswer(sample func(ctx context.Context, r *SampleRequest) (*SampleResult, error)) Responder {
+// SampleAnswer returns the answer to sampling/createMessage, for ClientOptions.Answers. sample
+// returns the model's message; SampleWith makes such a function.
+func SampleAnswer(
+	sample func(ctx context.Context, r *SampleRequest) (*SampleResult, error),
+) Responder {
 	return Responder{
 		Capability: "sampling",
 		Declare:    map[string]any{"tools": struct{}{}},
@@ -111,12 +120,13 @@ type toolUse struct {
 	Input json.RawMessage `json:"input"` // an object
 }
 
-// SampleWith answers a server's sampling/createMessage with a model's next message (MCP 2025-11-25, client,
-// sampling). The server chooses every word of the request and sees the answer, and somebody pays for it: the caller
-// is to ask the user first.
+// SampleWith answers a server's sampling/createMessage with a model's next message (MCP 2025-11-25,
+// client, sampling). The server chooses every word of the request and sees the answer, and somebody
+// pays for it: the caller is to ask the user first.
 //
-// Hints at a model, and wishes for context of other servers, are not followed: the protocol leaves both to the client.
-// For a conversation that the protocol does not allow, the error is an *Error with CodeInvalidParams.
+// Hints at a model, and wishes for context of other servers, are not followed: the protocol leaves
+// both to the client. For a conversation that the protocol does not allow, the error is an *Error
+// with CodeInvalidParams.
 func SampleWith(m *Mistral) func(ctx context.Context, r *SampleRequest) (*SampleResult, error) {
 	return func(ctx context.Context, r *SampleRequest) (*SampleResult, error) {
 		s, err := newSampling(r)
@@ -127,178 +137,225 @@ func SampleWith(m *Mistral) func(ctx context.Context, r *SampleRequest) (*Sample
 		if err != nil {
 			return nil, err
 		}
+		// The protocol wants the name of the model, which not every server says.
 		answer.Model = cmp.Or(answer.Model, m.Model)
 		return s.result(r, answer)
 	}
 }
 
-// sampling is a request on its way from one protocol to the other.
+// sampling is a request on its way from one protocol to the other. MCP allows names of tools that
+// the API does not, so that each tool has two names.
 type sampling struct {
 	chat      ChatRequest
-	functions map[string]string // by tool name; MCP allows names that the API does not
-	tools     map[string]string // the other way round
-	open      map[string]string // calls of the last message that have no result yet: function by id
+	functions map[string]string // the name for the API, by that of the server
+	tools     map[string]string // the name of the server, by that for the API
+
+	// openCalls are the calls of the last message that have no result yet: the name of the
+	// function, by the id of the call.
+	openCalls map[string]string
 }
 
-// newSampling makes a request that the API takes. Its rules on the order of messages are stricter than MCP's, so short
-// messages in parentheses stand where it wants one and the server has none.
+// newSampling makes a request that the API takes. Its rules on the order of messages are stricter
+// than MCP's, so short messages in parentheses stand where it wants one and the server has none.
 func newSampling(r *SampleRequest) (*sampling, error) {
-	s := &sampling{functions: make(map[string]string), tools: make(map[string]string), open: make(map[string]string)}
+	s := &sampling{
+		functions: make(map[string]string),
+		tools:     make(map[string]string),
+		openCalls: make(map[string]string),
+	}
 	s.chat.MaxTokens = min(max(r.MaxTokens, 1), maxSampleTokens)
 	if r.Temperature != nil {
-		t := min(max(*r.Temperature, 0), 1.5)
-		s.chat.Temperature = &t
+		temperature := min(max(*r.Temperature, 0), 1.5)
+		s.chat.Temperature = &temperature
 	}
-	if err := s.offer(r); err != nil {
+	if err := s.offerTools(r); err != nil {
 		return nil, err
 	}
 	if r.SystemPrompt != "" {
 		s.say("system", TextContent(r.SystemPrompt))
 	}
+	// Each tool_use has its tool_result in the next message (MCP 2025-11-25, client, sampling). A
+	// model's API refuses a conversation where that is not so, in words that do not help the
+	// server.
 	for i, message := range r.Messages {
-		waiting := len(s.open) > 0
-		err := s.add(message.Role, message.Content)
-		if err == nil && waiting && len(s.open) > 0 {
+		hadOpenCalls := len(s.openCalls) > 0
+		err := s.addMessage(message.Role, message.Content)
+		if err == nil && hadOpenCalls && len(s.openCalls) > 0 {
 			err = errors.New("not every tool_use of the message before has its tool_result here")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("messages[%d]: %w", i, err)
 		}
 	}
-	switch {
-	case len(s.open) > 0:
+	if len(s.openCalls) > 0 {
 		return nil, errors.New("the last tool_use has no tool_result")
-	case s.last() != "user" && s.last() != "tool":
+	}
+	if last := s.lastRole(); last != "user" && last != "tool" {
 		s.say("user", TextContent("(Go on.)"))
 	}
 	return s, nil
 }
 
-// offer adds the tools, and whether the model has to call one.
-func (s *sampling) offer(r *SampleRequest) error {
+// offerTools adds the tools, and whether the model has to call one.
+func (s *sampling) offerTools(r *SampleRequest) error {
 	if len(r.Tools) > MaxFunctions {
-		return fmt.Errorf("%d tools are more than the %d that a model can be offered", len(r.Tools), MaxFunctions)
+		return fmt.Errorf("%d tools are more than the %d that a model can be offered",
+			len(r.Tools), MaxFunctions)
 	}
 	for i, name := range FunctionNames("", r.Tools) {
 		tool := &r.Tools[i]
-		s.functions[tool.Name], s.tools[name] = name, tool.Name
 		function, err := ToolFunction(name, tool)
 		if err != nil {
 			return fmt.Errorf("tool %s: %w", tool.Name, err)
 		}
+		s.functions[tool.Name] = name
+		s.tools[name] = tool.Name
 		s.chat.Tools = append(s.chat.Tools, function)
 	}
-	switch s.chat.ToolChoice = r.ToolChoice.Mode; s.chat.ToolChoice {
+	switch r.ToolChoice.Mode {
 	case "", "auto", "required", "none":
+		s.chat.ToolChoice = r.ToolChoice.Mode
 		return nil
 	}
 	return fmt.Errorf("the toolChoice %q is not known", r.ToolChoice.Mode)
 }
 
-// add adds a message of the server's. In the API, results of tools are messages of their own.
-func (s *sampling) add(role string, content SampleContent) error {
-	var chunks []map[string]any
-	var texts []string // those of chunks
-	var calls []ToolCall
-	results := 0
-	for i, block := range content {
-		var err error
-		switch {
-		case block.Type == "tool_use" && role == "assistant":
-			calls, err = s.addCall(calls, block.Raw)
-		case block.Type == "tool_result" && role == "user":
-			err = s.addResult(block.Raw)
-			results++
-		case block.Type == "tool_use", block.Type == "tool_result":
-			err = fmt.Errorf("a %s is not the %s's", block.Type, role)
-		default:
-			part := &ToolResult{Content: content[i : i+1]}
-			text, images := ModelContent(part, nil)
-			if len(images) > 0 && role == "user" {
-				url := map[string]string{"url": images[0]}
-				chunks = append(chunks, map[string]any{"type": "image_url", "image_url": url})
-				continue
-			}
-			if len(images) > 0 {
-				text = ModelText(part)
-			}
-			texts = append(texts, text)
-			chunks = append(chunks, map[string]any{"type": "text", "text": text})
-		}
+// sampleContent is the content of one message of the server, sorted by what the API makes of it.
+type sampleContent struct {
+	chunks  []map[string]any // texts, and images of the user
+	texts   []string         // those of chunks
+	calls   []ToolCall
+	results []ChatMessage
+}
+
+// addMessage adds a message of the server's. In the API, results of tools are messages of their
+// own, and calls stand beside the content.
+func (s *sampling) addMessage(role string, blocks SampleContent) error {
+	if role != "user" && role != "assistant" {
+		return fmt.Errorf("the role %q is not known", role)
+	}
+	var content sampleContent
+	for i := range blocks {
+		err := s.addBlock(&content, role, blocks[i:i+1])
 		if err != nil {
 			return err
 		}
 	}
-	said := TextContent(strings.Join(texts, "\n"))
-	if len(chunks) > len(texts) { // not every server takes a list where a string will do
-		said, _ = PlainJSON(chunks) // strings always encode
-	}
-	switch last := s.last(); {
-	case results > 0 && results < len(content):
+	results := content.results
+	if len(results) > 0 && len(results) < len(blocks) {
 		return errors.New("beside a tool_result nothing else is allowed")
-	case role == "assistant" && (last == "" || last == "system"):
-		s.say("user", TextContent("(The assistant begins.)"))
-	case role == "user" && results == 0 && last == "tool": // many servers refuse a user's message there
-		s.say("assistant", TextContent("(The results are there.)"))
-	case role != "user" && role != "assistant":
-		return fmt.Errorf("the role %q is not known", role)
 	}
-	s.say(role, said, calls...)
+	// The API wants the first message after the system's to be the user's.
+	last := s.lastRole()
+	if role == "assistant" && (last == "" || last == "system") {
+		s.say("user", TextContent("(The assistant begins.)"))
+	}
+	s.chat.Messages = append(s.chat.Messages, results...)
+	if role == "user" && len(results) == 0 && last == "tool" {
+		// Many servers refuse a user's message there.
+		s.say("assistant", TextContent("(The results are there.)"))
+	}
+	said := TextContent(strings.Join(content.texts, "\n"))
+	if hasImages := len(content.chunks) > len(content.texts); hasImages {
+		// Not every server takes a list, so it is sent only where a string will not do. Strings can
+		// always be encoded.
+		said, _ = PlainJSON(content.chunks)
+	}
+	s.say(role, said, content.calls...)
 	return nil
 }
 
-// addResult adds the result of a tool.
-func (s *sampling) addResult(raw json.RawMessage) error {
+// addBlock adds a block, given as a list of one, to the content of a message.
+func (s *sampling) addBlock(content *sampleContent, role string, block SampleContent) error {
+	switch kind := block[0].Type; {
+	case kind == "tool_use" && role == "assistant":
+		call, err := s.readCall(block[0].Raw)
+		content.calls = append(content.calls, call)
+		return err
+	case kind == "tool_result" && role == "user":
+		result, err := s.readResult(block[0].Raw)
+		content.results = append(content.results, result)
+		return err
+	case kind == "tool_use", kind == "tool_result":
+		return fmt.Errorf("a %s is not the %s's", kind, role)
+	}
+	part := &ToolResult{Content: block}
+	text, images := ModelContent(part, nil)
+	if len(images) > 0 && role == "user" {
+		content.chunks = append(content.chunks, map[string]any{
+			"type":      "image_url",
+			"image_url": map[string]string{"url": images[0]},
+		})
+		return nil
+	}
+	if len(images) > 0 {
+		// The API takes no images of the assistant. A placeholder stands for this one.
+		text = ModelText(part)
+	}
+	content.texts = append(content.texts, text)
+	content.chunks = append(content.chunks, map[string]any{"type": "text", "text": text})
+	return nil
+}
+
+// readResult reads the result of a call that is open, and closes it.
+func (s *sampling) readResult(raw json.RawMessage) (ChatMessage, error) {
 	var result struct {
 		ToolUseID string `json:"toolUseId"`
 		ToolResult
 	}
 	if err := json.Unmarshal(raw, &result); err != nil {
-		return fmt.Errorf("tool_result: %w", err)
+		return ChatMessage{}, fmt.Errorf("tool_result: %w", err)
 	}
-	function, ok := s.open[result.ToolUseID]
-	if !ok {
-		return fmt.Errorf("the tool_result for %q belongs to no tool_use of the message before", result.ToolUseID)
+	function, isOpen := s.openCalls[result.ToolUseID]
+	if !isOpen {
+		return ChatMessage{}, fmt.Errorf(
+			"the tool_result for %q belongs to no tool_use of the message before", result.ToolUseID)
 	}
-	delete(s.open, result.ToolUseID)
+	delete(s.openCalls, result.ToolUseID)
 	text := ModelText(&result.ToolResult)
 	if result.IsError {
 		text = "Error: " + text
 	}
-	message := ChatMessage{Role: "tool", Content: TextContent(text), ToolCallID: result.ToolUseID, Name: function}
-	s.chat.Messages = append(s.chat.Messages, message)
-	return nil
+	return ChatMessage{
+		Role:       "tool",
+		Content:    TextContent(text),
+		ToolCallID: result.ToolUseID,
+		Name:       function,
+	}, nil
 }
 
-// addCall adds a call to those of a message.
-func (s *sampling) addCall(calls []ToolCall, raw json.RawMessage) ([]ToolCall, error) {
+// readCall reads a call that the model has made before, which is open then. Its tool need not be
+// offered any more.
+func (s *sampling) readCall(raw json.RawMessage) (ToolCall, error) {
 	var use toolUse
 	if err := json.Unmarshal(raw, &use); err != nil {
-		return nil, fmt.Errorf("tool_use: %w", err)
+		return ToolCall{}, fmt.Errorf("tool_use: %w", err)
 	}
-	if _, ok := s.open[use.ID]; ok {
-		return nil, fmt.Errorf("the id %q is used twice", use.ID)
+	if _, isOpen := s.openCalls[use.ID]; isOpen {
+		return ToolCall{}, fmt.Errorf("the id %q is used twice", use.ID)
 	}
 	if len(use.Input) == 0 || use.Input[0] != '{' {
-		return nil, fmt.Errorf("the input of %s is not an object", use.Name)
+		return ToolCall{}, fmt.Errorf("the input of %s is not an object", use.Name)
 	}
-	name, ok := s.functions[use.Name]
-	if !ok { // no longer offered
+	name, isOffered := s.functions[use.Name]
+	if !isOffered {
 		name = FunctionNames("", []Tool{{Name: use.Name}})[0]
 	}
-	s.open[use.ID] = name
-	return append(calls, ToolCall{ID: use.ID, Name: name, Arguments: string(use.Input)}), nil
+	s.openCalls[use.ID] = name
+	return ToolCall{ID: use.ID, Name: name, Arguments: string(use.Input)}, nil
 }
 
 // say appends a message, but not one that says nothing: the API refuses it.
 func (s *sampling) say(role string, content Content, calls ...ToolCall) {
-	if string(content) != `""` || len(calls) > 0 {
-		s.chat.Messages = append(s.chat.Messages, ChatMessage{Role: role, Content: content, ToolCalls: calls})
+	if string(content) == `""` && len(calls) == 0 {
+		return
 	}
+	message := ChatMessage{Role: role, Content: content, ToolCalls: calls}
+	s.chat.Messages = append(s.chat.Messages, message)
 }
 
-// last is the role of the last message; empty if there is none.
-func (s *sampling) last() string {
+// lastRole is the role of the last message, empty if there is none.
+func (s *sampling) lastRole() string {
 	if len(s.chat.Messages) == 0 {
 		return ""
 	}
@@ -307,41 +364,88 @@ func (s *sampling) last() string {
 
 // result makes the server's result of the model's answer.
 func (s *sampling) result(r *SampleRequest, answer *ChatResponse) (*SampleResult, error) {
-	text, calls := answer.Message.Content.Text(), answer.Message.ToolCalls
-	reason := "endTurn"
-	// The API has a parameter for stop sequences, but does not report that one of them ended an answer. So the answer
-	// is cut here, where the model would have ended it, calls and all.
-	stop := len(text)
-	for _, sequence := range r.StopSequences {
-		if i := strings.Index(text, sequence); sequence != "" && i >= 0 && i <= stop {
-			stop, reason = i, "stopSequence"
-		}
-	}
-	switch {
-	case reason == "stopSequence":
-		text, calls = text[:stop], nil
-	case answer.CutOff():
-		calls, reason = nil, "maxTokens" // a call that is cut off is not what the model meant
-	case s.chat.ToolChoice == "none":
-		calls = nil // from a server that does not know the word
-	case len(calls) > 0:
-		reason = "toolUse"
-	}
+	text, calls, reason := s.endOfAnswer(r, answer)
+	// A message without any content would not be valid in MCP: an empty text stands for it.
 	var content SampleContent
 	if text != "" || len(calls) == 0 {
 		content = append(content, ContentBlock{Type: "text", Text: text})
 	}
 	for _, call := range calls {
-		name, ok := s.tools[call.Name]
-		if !ok {
-			return nil, fmt.Errorf("the model calls %q, which it was not offered", call.Name)
-		}
-		input, _, err := ParseArguments(call.Arguments)
+		block, err := s.callBlock(call)
 		if err != nil {
-			return nil, fmt.Errorf("the model calls %s, but %w", name, err)
+			return nil, err
 		}
-		raw, _ := json.Marshal(toolUse{"tool_use", call.ID, name, json.RawMessage(input)}) // input is valid
-		content = append(content, ContentBlock{Type: "tool_use", Raw: raw})
+		content = append(content, block)
 	}
-	return &SampleResult{Role: "assistant", Content: content, Model: answer.Model, StopReason: reason}, nil
+	return &SampleResult{
+		Role:       "assistant",
+		Content:    content,
+		Model:      answer.Model,
+		StopReason: reason,
+	}, nil
+}
+
+// endOfAnswer returns what of the model's answer the server gets, and why the answer ends there.
+//
+// The API has a parameter for stop sequences, but does not report that one of them ended an answer.
+// So the answer is cut here, where the model would have ended it: before the first of them, without
+// the calls, which come after the text.
+func (s *sampling) endOfAnswer(
+	r *SampleRequest,
+	answer *ChatResponse,
+) (text string, calls []ToolCall, reason string) {
+	text = answer.Message.Content.Text()
+	if before, found := cutAtFirst(text, r.StopSequences); found {
+		return before, nil, "stopSequence"
+	}
+	if answer.CutOff() {
+		// A call that is cut off is not what the model meant.
+		return text, nil, "maxTokens"
+	}
+	calls = answer.Message.ToolCalls
+	if s.chat.ToolChoice == "none" {
+		// Not every server of models knows the word, and such a one sends calls all the same.
+		calls = nil
+	}
+	if len(calls) > 0 {
+		return text, calls, "toolUse"
+	}
+	return text, nil, "endTurn"
+}
+
+// cutAtFirst returns the text before the first of the sequences in it, and whether there is one. An
+// empty sequence is none.
+func cutAtFirst(text string, sequences []string) (before string, found bool) {
+	before = text
+	for _, sequence := range sequences {
+		if sequence == "" {
+			continue
+		}
+		at := strings.Index(text, sequence)
+		if at >= 0 && at <= len(before) {
+			before = text[:at]
+			found = true
+		}
+	}
+	return before, found
+}
+
+// callBlock makes a block of a call, for the server.
+func (s *sampling) callBlock(call ToolCall) (ContentBlock, error) {
+	name, isOffered := s.tools[call.Name]
+	if !isOffered {
+		return ContentBlock{}, fmt.Errorf("the model calls %q, which it was not offered", call.Name)
+	}
+	input, _, err := ParseArguments(call.Arguments)
+	if err != nil {
+		return ContentBlock{}, fmt.Errorf("the model calls %s, but %w", name, err)
+	}
+	// The input is valid JSON, so that there is no error.
+	raw, _ := json.Marshal(toolUse{
+		Type:  "tool_use",
+		ID:    call.ID,
+		Name:  name,
+		Input: json.RawMessage(input),
+	})
+	return ContentBlock{Type: "tool_use", Raw: raw}, nil
 }

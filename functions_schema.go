@@ -1,0 +1,189 @@
+// functions_schema.go - the schema of a tool's arguments, as the API takes it.
+// Needs: Go 1.25, json, rpc, mcp, mistral.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The API refuses a whole request, with all its tools, for one schema that is not valid in draft 7.
+// MCP allows any draft, and servers write schemas that are of none. So each schema is read and
+// written again here: what draft 7 has stays as it is, and the rest is renamed or left out.
+
+// functionParameters returns a tool's inputSchema as the API takes it: an object's JSON Schema of
+// draft 7, with type and properties, and without the members that name a dialect and a place. An
+// empty list stands for an empty object, as PHP writes it. A keyword with a value that draft 7 does
+// not allow is renamed, for example to x-exclusiveMinimum: there the model can still read it. The
+// error says why the schema is not one of an object.
+func functionParameters(schema json.RawMessage) (json.RawMessage, error) {
+	text := bytes.TrimSpace(schema)
+	s := scanner{text: text}
+	if isEmptySchema(text) {
+		s.text = []byte("{}")
+	} else if text[0] != '{' {
+		return nil, fmt.Errorf("its inputSchema is not an object: %.100s", text)
+	}
+	// The members are written as they come. Only type, and properties that are missing or are no
+	// object, wait for the end.
+	b := []byte{'{'}
+	hasProperties := false
+	kind := ""
+	s.object(func(key []byte) {
+		name := string(key)
+		isProperties := name == "properties" && s.peek() == '{'
+		switch {
+		case name == "type":
+			kind = string(s.value())
+		case name == "$schema", name == "$id", name == "properties" && !isProperties:
+			s.value()
+		default:
+			b = appendKeyword(b, name, &s)
+			hasProperties = hasProperties || isProperties
+		}
+	})
+	if !s.end() {
+		return nil, errors.New("its inputSchema is not valid JSON")
+	}
+	hasKind := kind != "" && kind != "null"
+	// Some servers write another type beside properties. Those show what is meant.
+	if hasKind && !hasProperties && !strings.Contains(kind, `"object"`) {
+		return nil, fmt.Errorf("its inputSchema has the type %.100s, and not object", kind)
+	}
+	if !hasProperties {
+		b = appendKey(b, "properties")
+		b = append(b, "{}"...)
+	}
+	b = appendKey(b, "type")
+	return append(b, `"object"}`...), nil
+}
+
+// isEmptySchema reports whether a schema says nothing, in one of the ways that servers have for it.
+func isEmptySchema(text []byte) bool {
+	switch string(text) {
+	case "", "null", "true":
+		return true
+	}
+	return isEmptyList(scanner{text: text})
+}
+
+// isEmptyList reports whether [] is next. It reads a copy of the scanner.
+func isEmptyList(s scanner) bool {
+	isEmpty := true
+	s.array(func() {
+		s.value()
+		isEmpty = false
+	})
+	return isEmpty && s.ok()
+}
+
+// appendSchema reads a schema and appends it as draft 7 has it. What is not a schema allows
+// everything.
+func appendSchema(b []byte, s *scanner) []byte {
+	switch s.peek() {
+	case '{':
+		b = append(b, '{')
+		s.object(func(key []byte) { b = appendKeyword(b, string(key), s) })
+		return append(b, '}')
+	case 't', 'f':
+		return append(b, s.value()...)
+	}
+	s.value()
+	return append(b, "{}"...)
+}
+
+// appendKeyword reads the value of a schema's member and appends the member as draft 7 has it. Many
+// libraries write null for a member that is not there.
+func appendKeyword(b []byte, name string, s *scanner) []byte {
+	first, holdsSchemas := draft7(name)
+	fits := first == "" || strings.IndexByte(first, s.peek()) >= 0
+	if holdsSchemas && (fits || isEmptyList(*s)) {
+		return appendSchemas(b, name, first, s)
+	}
+	raw := s.value()
+	switch {
+	case fits && (name != "type" || knownTypes(raw)):
+		// A keyword that draft 7 does not have fits always: it is an annotation there.
+		return append(appendKey(b, name), raw...)
+	case string(raw) == "null":
+		return b
+	}
+	return append(appendKey(b, "x-"+name), raw...)
+}
+
+// appendSchemas does what appendKeyword does, for a keyword whose value is a schema, a list of
+// schemas, or an object of them by name. first is that of draft7.
+func appendSchemas(b []byte, name, first string, s *scanner) []byte {
+	if isEmptyList(*s) {
+		s.value()
+		if first == "[" {
+			// Draft 7 wants at least one schema in such a list.
+			return b
+		}
+		return append(appendKey(b, name), "{}"...)
+	}
+	b = appendKey(b, name)
+	switch {
+	case s.peek() == '[':
+		b = append(b, '[')
+		s.array(func() {
+			if b[len(b)-1] != '[' {
+				b = append(b, ',')
+			}
+			b = appendSchema(b, s)
+		})
+		return append(b, ']')
+	case first == "{":
+		b = append(b, '{')
+		s.object(func(key []byte) { b = appendSchema(appendKey(b, string(key)), s) })
+		return append(b, '}')
+	}
+	return appendSchema(b, s)
+}
+
+// draft7 is the table of the keywords of draft 7. It returns the bytes with which a keyword's value
+// can begin, "" for any, and whether the value holds schemas.
+func draft7(keyword string) (first string, holdsSchemas bool) {
+	switch keyword {
+	case "additionalItems", "additionalProperties", "contains", "else", "if", "not",
+		"propertyNames", "then":
+		return "{tf", true
+	case "items":
+		return "{[tf", true
+	case "allOf", "anyOf", "oneOf":
+		return "[", true
+	case "$defs", "definitions", "patternProperties", "properties":
+		return "{", true
+	case "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf",
+		"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties":
+		return "-0123456789", false
+	case "$id", "$ref", "$schema", "description", "format", "pattern", "title":
+		return `"`, false
+	case "readOnly", "uniqueItems", "writeOnly":
+		return "tf", false
+	case "enum", "examples", "required":
+		return "[", false
+	case "type":
+		return `"[`, false
+	}
+	return "", false
+}
+
+// knownTypes reports whether the value of type, a string or a list of strings, names types that
+// draft 7 has.
+func knownTypes(raw []byte) bool {
+	if bytes.HasPrefix(raw, []byte{'"'}) {
+		raw = slices.Concat([]byte{'['}, raw, []byte{']'})
+	}
+	var types []string
+	err := json.Unmarshal(raw, &types)
+	known := []string{"array", "boolean", "integer", "null", "number", "object", "string"}
+	unknown := func(t string) bool { return !slices.Contains(known, t) }
+	return err == nil && len(types) > 0 && !slices.ContainsFunc(types, unknown)
+}
