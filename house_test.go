@@ -628,7 +628,7 @@ func TestPagesFails(t *testing.T) {
 }
 
 // TestCopiedClient: the program in docs/reading.md lists the tools of a server with the files that the page's commands
-// copy, and nothing else.
+// copy, and nothing else. What the commands copy for JSON-RPC alone is whole, too.
 func TestCopiedClient(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("builds a program")
@@ -637,13 +637,10 @@ func TestCopiedClient(t *testing.T) {
 		t.Skip("the page's commands are for a shell")
 	}
 	page, home := readText(t, "docs/reading.md"), t.TempDir()
-	commands := regexp.MustCompile("(?s)```sh\n(mkdir -p ~/myprogram/mcp\n.*?)```").FindStringSubmatch(page)
 	example := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(page)
-	assert.Assert(t, commands != nil && example != nil)
-	copyFiles := exec.Command("sh", "-e", "-c", commands[1])
-	copyFiles.Env = append(os.Environ(), "HOME="+home)
-	out, err := copyFiles.CombinedOutput()
-	assert.NilError(t, err, "%s", out)
+	assert.Assert(t, example != nil)
+	runPageCommands(t, page, "mcp", home)
+	runPageCommands(t, page, "jsonrpc", home)
 	server, err := os.Executable()
 	assert.NilError(t, err)
 	command := regexp.MustCompile(`mcp\.Command\{Path: .*\}`)
@@ -655,9 +652,24 @@ func TestCopiedClient(t *testing.T) {
 	} {
 		assert.NilError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
-	run := exec.Command("go", "run", ".")
-	run.Dir, run.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod", "GOWORK=off")
-	out, err = run.CombinedOutput()
+	inModule := func(args ...string) string {
+		run := exec.Command("go", args...)
+		run.Dir, run.Env = dir, append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=mod", "GOWORK=off")
+		out, err := run.CombinedOutput()
+		assert.NilError(t, err, "%s", out)
+		return string(out)
+	}
+	inModule("vet", "./...")
+	tools := inModule("run", ".")
+	assert.Assert(t, strings.Contains(tools, "search_chunks - "), tools)
+}
+
+// runPageCommands runs the commands of docs/reading.md that copy files into a folder of ~/myprogram.
+func runPageCommands(t *testing.T, page, folder, home string) {
+	commands := regexp.MustCompile("(?s)```sh\n(mkdir -p ~/myprogram/" + folder + "\n.*?)```").FindStringSubmatch(page)
+	assert.Assert(t, commands != nil)
+	copyFiles := exec.Command("sh", "-e", "-c", commands[1])
+	copyFiles.Env = append(os.Environ(), "HOME="+home)
+	out, err := copyFiles.CombinedOutput()
 	assert.NilError(t, err, "%s", out)
-	assert.Assert(t, strings.Contains(string(out), "search_chunks - "), "%s", out)
 }

@@ -8,7 +8,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
-	"math"
 	"math/bits"
 	"slices"
 	"strconv"
@@ -275,11 +274,14 @@ func (s *scanner) stringEnd(i int) (end int, escaped bool) {
 // plainEnd returns the index of the first quote, backslash or control character from i on,
 // len(b) if there is none.
 //
-// It looks for all of them in eight bytes at a time: in a byte that is smaller than what is
-// subtracted from it, the subtraction borrows into the high bit. A borrow can spoil only higher
-// bytes, so the lowest bit that is found is right. Where it finds nothing for some lines of
-// text, isPlain goes on in larger pieces, which would search in vain if there were a newline in
-// each line.
+// It looks at eight bytes at a time. To subtract n from a byte that is smaller than n sets its high
+// bit: n is the space for the control characters, and 1 for the bytes of quote and backslash, which
+// are 0 where the text has that character. The high bits of bytes above 127, which are set before,
+// do not count. A subtraction also borrows from the next higher byte, so a bit above the lowest
+// one may be wrong, and only the lowest is used.
+//
+// After 256 bytes without a hit, isPlain checks the next 256 at once. A text with a newline in each
+// line has the escape \n there, and so seldom gets that far: it does not pay for isPlain.
 func plainEnd(b []byte, i int) int {
 	const piece = 256
 	far := i + piece
@@ -400,87 +402,4 @@ func unescaped(c byte) byte {
 func isHex(digits []byte) bool {
 	_, err := strconv.ParseUint(string(digits), 16, 16)
 	return err == nil
-}
-
-// appendJSON appends a value's JSON on one line. Raw JSON stays as it is, but must be valid.
-func appendJSON(b []byte, v any) ([]byte, error) {
-	if raw, ok := v.(json.RawMessage); ok {
-		text, err := onOneLine(raw)
-		return append(b, text...), err
-	}
-	text, err := json.Marshal(v)
-	return append(b, text...), err
-}
-
-// PlainJSON is json.Marshal without the escapes for <, > and &. In a text that a model reads they
-// would cost tokens.
-func PlainJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(v)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
-}
-
-// onOneLine returns JSON as it is, or compacted if it has line breaks. The error says why it is
-// invalid; nil is null.
-func onOneLine(raw json.RawMessage) (json.RawMessage, error) {
-	// This is what encoding/json does with a string.
-	if !utf8.Valid(raw) {
-		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
-	}
-	if bytes.IndexByte(raw, '\n') < 0 && validJSON(raw) {
-		return raw, nil
-	}
-	return json.Marshal(raw)
-}
-
-// joinMembers appends members to an object that is still open.
-func joinMembers(b, members []byte) []byte {
-	// No JSON value ends with {, so a { means that there is no member yet.
-	if len(members) > 0 && b[len(b)-1] != '{' {
-		b = append(b, ',')
-	}
-	return append(b, members...)
-}
-
-// appendKey appends the name of the next member: to an object that is still open, or to members
-// that stand alone.
-func appendKey(b []byte, name string) []byte {
-	if len(b) > 0 && b[len(b)-1] != '{' {
-		b = append(b, ',')
-	}
-	return append(appendString(b, name), ':')
-}
-
-// idNumber returns the whole number that a JSON-RPC id or a progress token holds. Peers whose
-// language has one type for all numbers, or that keep ids as text, send a 1 back as 1.0 or "1".
-func idNumber(raw []byte) (id int64, ok bool) {
-	whole, fraction, _ := strings.Cut(string(bytes.Trim(raw, `"`)), ".")
-	n, err := strconv.ParseUint(whole, 10, 63)
-	return int64(n), err == nil && strings.Trim(fraction, "0") == ""
-}
-
-// isID reports whether JSON can be the id of a request: a string or a whole number (MCP
-// 2025-11-25, basic, requests).
-func isID(raw []byte) bool {
-	if bytes.HasPrefix(raw, []byte(`"`)) {
-		return true
-	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	return err == nil && f == math.Trunc(f)
-}
-
-// appendString appends a string as JSON.
-func appendString(b []byte, s string) []byte {
-	for i := range len(s) {
-		if s[i] < ' ' || s[i] > '~' || s[i] == '"' || s[i] == '\\' {
-			// A string always encodes.
-			text, _ := json.Marshal(s)
-			return append(b, text...)
-		}
-	}
-	b = append(b, '"')
-	b = append(b, s...)
-	return append(b, '"')
 }

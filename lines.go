@@ -100,7 +100,8 @@ func (l *Lines) Read() ([]byte, error) {
 // Close closes the writer and the reader, and returns when nothing is written any more.
 func (l *Lines) Close() error {
 	err := l.CloseWriter()
-	// A socket is both, and has just been closed. That the second time fails means nothing.
+	// A socket is both the reader and the writer, and CloseWriter has just closed it. To close it a
+	// second time fails, and that error means nothing.
 	l.closeReader()
 	return err
 }

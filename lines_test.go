@@ -213,21 +213,21 @@ func TestLinesWriteIsWhole(t *testing.T) {
 	})
 }
 
-// TestLinesWriteReturns: a caller does not write for the others for ever.
-func TestLinesWriteReturns(t *testing.T) {
+// TestLinesWriteRewrites: a caller does not write for the others for ever.
+func TestLinesWriteRewrites(t *testing.T) {
 	checkLeaks(t)
 	var out bytes.Buffer
-	l, turns := NewLines(strings.NewReader(""), &out), 0
+	l, writes := NewLines(strings.NewReader(""), &out), 0
 	l.WriteAtOnce = func(p []byte) (int, error) {
-		if turns++; turns < 1000 {
+		if writes++; writes < 1000 {
 			assert.NilError(t, l.Write(t.Context(), outgoing("another"))) // as another goroutine would
 		}
 		return out.Write(p)
 	}
 	assert.NilError(t, l.Write(t.Context(), outgoing("first")))
-	assert.Equal(t, turns, maxTurns)
+	assert.Equal(t, writes, maxWrites)
 	assert.NilError(t, l.Close())
-	assert.Equal(t, out.String(), "first\n"+strings.Repeat("another\n", maxTurns))
+	assert.Equal(t, out.String(), "first\n"+strings.Repeat("another\n", maxWrites))
 }
 
 // TestLinesCloseInOrder: what was sent before Close reaches a peer that reads, and Close waits only a moment for one

@@ -41,9 +41,9 @@ const (
 	// waits. A buffer that has grown larger is not used again: it was for one message only.
 	maxUnwritten = 2 << 20
 
-	// maxTurns is how often a caller writes before it leaves the lines that others add to the
+	// maxWrites is how often a caller writes before it leaves the lines that others add to the
 	// background: it must get back to its own call.
-	maxTurns = 8
+	maxWrites = 8
 
 	// lastTime is what CloseWriter gives to the lines that wait.
 	lastTime = 500 * time.Millisecond
@@ -142,7 +142,7 @@ func (l *Lines) writeAtOnce() {
 		l.goToBackground(nil)
 		return
 	}
-	for range maxTurns {
+	for range maxWrites {
 		text := l.takeWaiting()
 		if text == nil {
 			return
@@ -260,7 +260,7 @@ func (l *Lines) CloseWriter() error {
 	return err
 }
 
-// refuseLines has WriteNow take no more lines.
+// refuseLines makes WriteNow refuse each line from now on.
 func (l *Lines) refuseLines() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -210,7 +210,7 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 // the stateless era, that it ends a Listen: the one request of ours that a server may cancel.
 func (c *Client) cancelled(conn *Conn, requestID json.RawMessage) {
 	conn.CancelRequest(requestID)
-	id, ok := idNumber(requestID)
+	id, ok := IDNumber(requestID)
 	if ok && id != 0 && len(c.listeners.ofRequest(id)) > 0 {
 		conn.Cancel(id, errUnsubscribed)
 	}
@@ -223,7 +223,7 @@ func (c *Client) changed(subscription json.RawMessage, change Change) {
 	if change.List != "" {
 		c.ForgetLists(change.List)
 	}
-	id, ok := idNumber(subscription)
+	id, ok := IDNumber(subscription)
 	if ok {
 		for _, l := range c.listeners.ofRequest(id) {
 			l.changed(change)

@@ -136,7 +136,7 @@ func earlier(a, b time.Time) time.Time {
 // and reports the progress, unless the request has returned meanwhile.
 func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
 	// Servers that write an id as "1" or 1.0 do the same to a progress token.
-	id, _ := idNumber(token)
+	id, _ := IDNumber(token)
 	f.mu.Lock()
 	r := f.requests[id]
 	if r == nil {

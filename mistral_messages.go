@@ -179,7 +179,7 @@ func messagesFor(host string, history []ChatMessage) []ChatMessage {
 	return messages
 }
 
-// wireJSON is json.Marshal without the escapes for <, > and &. The kit in json.go has the same as
+// wireJSON is json.Marshal without the escapes for <, > and &. The kit in json_write.go has the same as
 // PlainJSON, which this family does without: it needs no other, so that it can be copied alone.
 func wireJSON(v any) ([]byte, error) {
 	var b bytes.Buffer

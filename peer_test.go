@@ -895,7 +895,7 @@ func outgoing(text string) Outgoing {
 	_ = json.Unmarshal([]byte(text), &m)
 	o := Outgoing{Text: []byte(text), Method: m.Method, Revision: m.Params.Meta.Revision}
 	if m.Method != "" {
-		o.ID, _ = idNumber(m.ID)
+		o.ID, _ = IDNumber(m.ID)
 	}
 	switch m.Method {
 	case "tools/call", "prompts/get":

@@ -26,6 +26,12 @@ var ErrClosed = errors.New("connection closed")
 // outcome.
 var ErrAnswered = errors.New("the call has ended")
 
+// errPeerDone is the reason in the end of a connection whose peer sends no more: Read has returned
+// io.EOF. For a call that still waits, that end is io.ErrUnexpectedEOF, so errPeerDone wraps it.
+// But Wait takes only errPeerDone itself for an orderly end: a Read that fails with
+// io.ErrUnexpectedEOF has lost messages.
+var errPeerDone = fmt.Errorf("%w", io.ErrUnexpectedEOF)
+
 // The error codes that JSON-RPC 2.0, 5.1 reserves.
 const (
 	CodeParseError     = -32700
@@ -70,20 +76,21 @@ type Outgoing struct {
 	Method string // of a request or a notification; empty for a response
 
 	// Source makes the text of a request whose Text is nil, in the buffer of a transport that has
-	// WriteNow. For any other transport, Conn has it make the Text first.
+	// WriteNow. For any other transport, Conn lets it make the Text first.
 	Source encoding.TextAppender
 
 	// MoreMayFollow tells that other calls are in flight. Their callers are likely to send at
 	// once, so a transport may wait a moment to send several messages together. Conn sets it.
 	MoreMayFollow bool
 
-	// The following are words of MCP, for a transport that repeats them beside the text, as HTTP does
-	// in headers. Nothing in this family reads them. They are here because mcp and its transports do
-	// not know each other, and this is the one type that both know. Why not one map of headers? mcp
-	// would have to know how HTTP writes them, or a call over a pipe would pay for a map that the
-	// pipe never reads.
+	// The following are words of MCP, for a transport that repeats them beside the text, as HTTP
+	// does in headers. Nothing in this family reads them. They are here because mcp and its
+	// transports do not know each other, and this is the one type that both know. Why not one map
+	// of headers? mcp would have to know how HTTP writes them, or a call over a pipe would pay for
+	// a map that the pipe never reads.
 
-	// Revision is the stateless revision that the message says it is of; empty in the handshake era.
+	// Revision is the stateless revision that the message says it is of; empty in the handshake
+	// era.
 	Revision string
 	// Name is the name of the tool or prompt, or the URI of the resource, that a request is about.
 	Name string
@@ -313,10 +320,11 @@ func (c *Conn) register(request *Outgoing) (*waiter, error) {
 	return w, nil
 }
 
-// takeWaiter is how a call finds its answer: it removes the call from the pending map and
-// returns its waiter, nil if it was not there. Whoever removes it decides the outcome: the
-// reader delivers the response, a caller that gives up returns its own error. So each call has
-// one outcome, and an answer that came is never lost.
+// takeWaiter removes a call from the pending map and returns its waiter, nil if it was not there.
+// An answer finds its call here, by its id; IDNumber knows the forms that peers give to an id.
+// Whoever removes the call decides the outcome: the reader delivers the response, a caller that
+// gives up returns its own error. So each call has one outcome, and an answer that came is never
+// lost.
 func (c *Conn) takeWaiter(id int64) *waiter {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -350,7 +358,8 @@ func (c *Conn) send(ctx context.Context, m Outgoing) error {
 	return c.writeError(c.transport.Write(ctx, m))
 }
 
-// stopWith has the outcome of a call end its Write. It reports false if the call has its outcome.
+// stopWith registers cancel: whoever delivers the outcome of the call calls it, which ends a Write
+// that is stuck. It returns false if the outcome was delivered before.
 func (c *Conn) stopWith(id int64, cancel context.CancelCauseFunc) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -411,11 +420,11 @@ func (c *Conn) Done() <-chan struct{} { return c.life.Done() }
 func (c *Conn) Err() error { return context.Cause(c.life) }
 
 // Wait returns when the peer has sent its last message and each of its requests was answered:
-// the end of a server. The error is nil if the end was orderly, io.EOF or our own Close.
+// the end of a server. The error is nil if the end was orderly: io.EOF from Read, or our own Close.
 func (c *Conn) Wait() error {
 	c.work.Wait()
 	err := c.Err()
-	if err == ErrClosed || errors.Is(err, io.ErrUnexpectedEOF) {
+	if err == ErrClosed || errors.Is(err, errPeerDone) {
 		return nil
 	}
 	return err
@@ -461,7 +470,7 @@ func (c *Conn) readLoop() {
 	if err == io.EOF {
 		// The peer may have closed only its own side, as in printf … | server. It gets its
 		// answers.
-		err = io.ErrUnexpectedEOF
+		err = errPeerDone
 	} else {
 		c.stopServe()
 	}
@@ -503,7 +512,7 @@ func (c *Conn) dispatchOne(message []byte) {
 	var in Incoming
 	err := in.Parse(message)
 	switch {
-	case in.isAnswer():
+	case in.IsResponse():
 		err = c.dispatchAnswer(&in, err)
 	case err != nil:
 		// It is reported below.
@@ -521,7 +530,7 @@ func (c *Conn) dispatchOne(message []byte) {
 // end the call. The error says why it is invalid, or that no call waits for it.
 func (c *Conn) dispatchAnswer(in *Incoming, invalid error) error {
 	var w *waiter
-	id, ok := idNumber(in.ID)
+	id, ok := IDNumber(in.ID)
 	if ok {
 		w = c.takeWaiter(id)
 	}

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -84,7 +85,7 @@ func (in *Incoming) Parse(message []byte) error {
 	if in.Method != "" {
 		return checkID(in.ID)
 	}
-	if !in.isAnswer() {
+	if !in.IsResponse() {
 		return errors.New("neither a method nor a result nor an error")
 	}
 	// Some peers write both members always.
@@ -118,6 +119,26 @@ func checkID(id json.RawMessage) error {
 	return nil
 }
 
+// isID reports whether JSON can be the id of a request: a string or a whole number (MCP
+// 2025-11-25, basic, requests).
+func isID(raw []byte) bool {
+	if bytes.HasPrefix(raw, []byte(`"`)) {
+		return true
+	}
+	f, err := strconv.ParseFloat(string(raw), 64)
+	return err == nil && f == math.Trunc(f)
+}
+
+// IDNumber returns the whole number that the id of a response holds, or a progress token, so that
+// it finds the call that it is about. The JSON-RPC 2.0 ids that this side gives to its requests
+// count from 1. A peer must send them back as they are, but one whose language has a single type
+// for numbers sends 1.0 for 1, and one that keeps ids as text sends "1". All three are the id 1.
+func IDNumber(raw []byte) (id int64, ok bool) {
+	whole, fraction, _ := strings.Cut(string(bytes.Trim(raw, `"`)), ".")
+	n, err := strconv.ParseUint(whole, 10, 63)
+	return int64(n), err == nil && strings.Trim(fraction, "0") == ""
+}
+
 // readMembers sets the members, and reports whether the message is of JSON-RPC 2.0.
 func (in *Incoming) readMembers(s *scanner) (isVersion2 bool) {
 	*in = Incoming{text: s.text}
@@ -142,8 +163,8 @@ func (in *Incoming) readMembers(s *scanner) (isVersion2 bool) {
 	return isVersion2
 }
 
-// isAnswer reports whether a message is a response, be it an invalid one.
-func (in *Incoming) isAnswer() bool {
+// IsResponse reports whether a message is a response, be it an invalid one.
+func (in *Incoming) IsResponse() bool {
 	return in.Method == "" && (in.Result != nil || in.Error != nil)
 }
 

@@ -76,6 +76,18 @@ func TestWire(t *testing.T) {
 	}
 }
 
+// TestIDNumber: the one rule for ids and tokens, which servers change between numbers and texts.
+func TestIDNumber(t *testing.T) {
+	for text, want := range map[string]int64{`0`: 0, `"1"`: 1, `1.0`: 1, `"1.0"`: 1, `9007199254740993`: 1<<53 + 1} {
+		got, ok := IDNumber([]byte(text))
+		assert.Assert(t, ok && got == want, "%s: %d", text, got)
+	}
+	for _, text := range []string{``, `null`, `""`, `"x"`, `1.5`, `-1`, `1e0`, `"0x1"`, `[1]`, `true`, `1.0.0`, `" 1"`} {
+		got, ok := IDNumber([]byte(text))
+		assert.Assert(t, !ok, "%s: %d", text, got)
+	}
+}
+
 func TestErrors(t *testing.T) {
 	checkLeaks(t)
 	twelve := &Error{Code: 12, Message: "twelve", Data: json.RawMessage(`{"a":1}`)}
@@ -528,6 +540,33 @@ func (l lossy) WriteNow(m Outgoing) (sent bool, err error) {
 		return false, err
 	}
 	return l.Lines.WriteNow(m)
+}
+
+// brokenTransport is a transport of one's own whose reader fails with err.
+type brokenTransport struct {
+	Transport
+	err error
+}
+
+func (b brokenTransport) Read() ([]byte, error) { return nil, b.err }
+
+// TestWaitTellsFailure: Wait takes only io.EOF for an orderly end. Both ends look alike in the error of a call.
+func TestWaitTellsFailure(t *testing.T) {
+	checkLeaks(t)
+	for _, test := range []struct{ fromRead, fromWait error }{
+		{io.EOF, nil},
+		{io.ErrUnexpectedEOF, io.ErrUnexpectedEOF},
+		{io.ErrClosedPipe, io.ErrClosedPipe},
+	} {
+		left, _ := memoryPair()
+		c := NewConn(brokenTransport{left, test.fromRead}, Handler{})
+		assert.ErrorIs(t, c.Wait(), test.fromWait)
+		if test.fromRead != io.ErrClosedPipe {
+			assert.ErrorIs(t, c.Err(), io.ErrUnexpectedEOF)
+			assert.Error(t, c.Err(), "connection closed: unexpected EOF")
+		}
+		assert.NilError(t, c.Close())
+	}
 }
 
 // TestFailedWriteFailsOneCall: the connection survives a message that could not be sent.

@@ -112,8 +112,7 @@ func (t *StreamableHTTP) passRefusal(
 	// The caller sees that from the status, and the JSON-RPC error from what the refusal wraps.
 	isAboutClient := status == http.StatusUnauthorized || status == http.StatusForbidden ||
 		refusal.expired
-	isResponse := m.Method == "" && (m.Result != nil || m.Error != nil)
-	if isAboutClient || p.ID == 0 || !isResponse {
+	if isAboutClient || p.ID == 0 || !m.IsResponse() {
 		return refusal
 	}
 	if p.Method == "initialize" && m.Error != nil && status/100 == 4 {
@@ -121,7 +120,7 @@ func (t *StreamableHTTP) passRefusal(
 		// compatibility).
 		return refusal
 	}
-	if !isAnswer(&m, p.ID) {
+	if !isResponseTo(&m, p.ID) {
 		if m.Error == nil {
 			return refusal
 		}
@@ -143,14 +142,16 @@ func (t *StreamableHTTP) pass(
 	var m Incoming
 	invalid := m.Parse(text)
 	switch {
-	case invalid == nil && isAnswer(&m, p.ID), invalid != nil && batchAnswers(text, p.ID):
+	case invalid == nil && isResponseTo(&m, p.ID), invalid != nil && batchAnswers(text, p.ID):
 		answered = true
 	case invalid == nil && isErrorWithoutID(&m):
 		answered = true
 		text = answerWithID(p.ID, m.Error)
 	case invalid == nil:
 		// A notification, a request, or the answer to another request.
-	case contentType(response) == "application/json", isInvalidAnswer(&m, p.ID):
+	case contentType(response) == "application/json", isResponseTo(&m, p.ID):
+		// No other message will be the answer. Other JSON with the id, such as a line of a log, is
+		// not one.
 		err = fmt.Errorf("the answer is cut off or invalid: %w: %q", invalid, oneLine(text))
 		return false, t.server.connectionError(err)
 	}
@@ -182,7 +183,7 @@ func beginsAnswer(text []byte, id int64) bool {
 		case "jsonrpc":
 			s.value()
 		case "id":
-			n, ok := idNumber(s.value())
+			n, ok := IDNumber(s.value())
 			hasID = ok && n == id
 		case "result", "error":
 			begins = hasID
@@ -195,10 +196,11 @@ func beginsAnswer(text []byte, id int64) bool {
 	return begins && isWhole
 }
 
-// isAnswer reports whether a message is the response to the request with that id.
-func isAnswer(m *Incoming, id int64) bool {
-	n, ok := idNumber(m.ID)
-	return ok && n == id && m.Method == ""
+// isResponseTo reports whether a message is the response to the request with that id. It may be an
+// invalid response, of which m is what could be read.
+func isResponseTo(m *Incoming, id int64) bool {
+	n, ok := IDNumber(m.ID)
+	return ok && n == id && m.IsResponse()
 }
 
 // isErrorWithoutID reports whether a message is an error without an id. What was wrong may have
@@ -221,16 +223,9 @@ func batchAnswers(text []byte, id int64) bool {
 	for _, message := range batch {
 		var m Incoming
 		invalid := m.Parse(message)
-		if invalid == nil && isAnswer(&m, id) {
+		if invalid == nil && isResponseTo(&m, id) {
 			return true
 		}
 	}
 	return false
-}
-
-// isInvalidAnswer reports whether a text that is not a valid message is the answer to a request all
-// the same, which no other message will be. m is what was read of it. Other JSON with the id, such
-// as a line of a log, is not an answer.
-func isInvalidAnswer(m *Incoming, id int64) bool {
-	return isAnswer(m, id) && (m.Result != nil || m.Error != nil)
 }

@@ -15,9 +15,10 @@ import (
 // management).
 //
 // When a session expires, the client sends initialize again, while calls of the old session may
-// still be at work. So for a moment there are two: StreamableHTTP.next, of which only the handshake
-// makes use, and StreamableHTTP.session, of all other messages. They learn that it has expired, and
-// no message overtakes the end of the handshake.
+// still be at work. So for a moment there are two sessions: StreamableHTTP.next, of which only the
+// handshake makes use, and StreamableHTTP.session, of all other messages. Calls that begin during
+// the handshake are of the old session, too: the server tells each that this session has expired,
+// and no call reaches the new session before the server knows that the client is ready.
 type httpSession struct {
 	id     string             // empty if the server keeps no session
 	header http.Header        // of every request in it
@@ -87,8 +88,8 @@ func (t *StreamableHTTP) openGetStream(ctx context.Context, s *httpSession) {
 // opened. A server that refuses the GET offers no stream, and need not (status 405); any other
 // failure is one of the connection, and is tried again.
 func (t *StreamableHTTP) followGetStream(s *httpSession, response *http.Response, err error) {
-	var refusal *HTTPError
-	isLost := errors.As(err, &refusal) && refusal.Lost()
+	var failure *HTTPError
+	isLost := errors.As(err, &failure) && failure.Lost()
 	if err != nil && !isLost {
 		return
 	}

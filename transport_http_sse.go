@@ -1,163 +1,165 @@
-// transport_http_sse.go - HTTP+SSE, the transport that Streamable HTTP has replaced.
+// transport_http_sse.go - server-sent events, read from a response.
 // Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
-	"fmt"
+	"bytes"
 	"io"
-	"maps"
-	"net"
-	"net/http"
-	"strings"
+	"strconv"
 	"time"
 )
 
-// SSE carries messages over HTTP+SSE (MCP 2024-11-05, transports). The server's messages come on
-// one stream of events, whose first event names the address where the client's are to be posted.
-// The connection ends with the stream.
+// eventReader reads server-sent events (WHATWG HTML, 9.2.6), over all connections that a stream
+// takes. An event is a few lines and a blank line:
 //
-// The one goroutine that calls Read reads the stream. Each Write posts its message on a goroutine
-// of its own, which Close waits for.
-type SSE struct {
-	lifetime
-	stream   HTTP           // with its defaults
-	posts    HTTP           // the same, but for the URL
-	response *http.Response // the stream
-	events   eventReader    // of the response; only Read uses it
+//	id: 7
+//	data: {"jsonrpc":"2.0","method":"notifications/progress", ...}
+//
+// The id and the time to wait stay from one connection to the next, and are what the next one asks
+// for. Only the goroutine that reads the stream uses it.
+type eventReader struct {
+	limit  int           // bytes of an event
+	lastID string        // of the last event, or of the last before it that had one
+	retry  time.Duration // the pause that the server asked for; 0 if it did not
+
+	connection  io.Reader
+	buf         []byte // read from the connection
+	start       int    // of what nextLine has not returned yet
+	isFirstLine bool   // no line of this connection was read
+	endedWithCR bool   // the last line did: an LF that comes next belongs to its end
 }
 
-// StartSSE opens the stream, and waits for the address, which must be of the same origin. It
-// returns an *SSE. ctx bounds the beginning. The error is an *HTTPError, or the cause of ctx.
-func (h HTTP) StartSSE(ctx context.Context) (Transport, error) {
-	s := &SSE{stream: h.withDefaults()}
-	s.events.limit = s.stream.MaxMessage
-	s.life, s.end = context.WithCancelCause(context.Background())
-	stop := context.AfterFunc(ctx, func() { s.end(nil) })
-	err := s.open()
-	isInTime := stop()
-	if !isInTime {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
-		s.Close()
-		return nil, err
-	}
-	return s, nil
+// maxField is the room for the name of a field, beside the bytes of an event.
+const maxField = 64
+
+// resume goes on with another connection.
+func (e *eventReader) resume(connection io.Reader) {
+	e.connection = connection
+	e.buf, e.start = e.buf[:0], 0
+	e.isFirstLine, e.endedWithCR = true, false
 }
 
-// open opens the stream and reads it as far as the address.
-func (s *SSE) open() error {
-	response, err := s.stream.openStream(s.life, nil, "")
-	if err != nil {
-		return err
-	}
-	s.response = response
-	s.events.resume(response.Body)
+// next returns the next event that has data, which is the caller's to keep. An event that breaks
+// off is dropped, and so is its id: the server will send it again.
+func (e *eventReader) next() (name string, data []byte, err error) {
+	id := e.lastID
 	for {
-		name, data, err := s.events.next()
+		line, err := e.nextLine()
 		if err != nil {
-			return s.stream.connectionError(fmt.Errorf("no endpoint event: %w", err))
+			return "", nil, err
 		}
-		if name == "endpoint" {
-			return s.setEndpoint(string(data))
+		if len(line) == 0 {
+			// A blank line ends the event.
+			e.lastID = id
+			if data != nil {
+				return name, data, nil
+			}
+			name = ""
+			continue
+		}
+		// A line that begins with a colon is a comment, with a field that has no name.
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimPrefix(value, []byte(" "))
+		switch string(field) {
+		case "event":
+			name = string(value)
+		case "data":
+			data = appendDataLine(data, value)
+			if len(data) > e.limit {
+				return "", nil, &MessageTooLongError{e.limit}
+			}
+		case "id":
+			hasNUL := bytes.IndexByte(value, 0) >= 0
+			if !hasNUL {
+				id = string(value)
+			}
+		case "retry":
+			milliseconds, err := strconv.ParseUint(string(value), 10, 31)
+			if err == nil {
+				e.retry = time.Duration(milliseconds) * time.Millisecond
+			}
 		}
 	}
 }
 
-// setEndpoint sets the address for messages, which may be relative to the address of the stream.
-// One of another origin is refused: the headers, with their keys, would be sent to whom the user
-// did not name.
-func (s *SSE) setEndpoint(address string) error {
-	here := s.response.Request.URL
-	there, err := here.Parse(address)
-	if err != nil {
-		err = fmt.Errorf("its endpoint for messages is not a URL: %s", oneLine([]byte(address)))
-		return s.stream.connectionError(err)
+// appendDataLine adds a line to the data of an event, which is nil before the first one and never
+// nil after it. Most events have one line, for which append makes room exactly.
+func appendDataLine(data, line []byte) []byte {
+	if data == nil {
+		return append([]byte{}, line...)
 	}
-	if there.Scheme != here.Scheme || !strings.EqualFold(there.Host, here.Host) {
-		err = fmt.Errorf("its endpoint for messages, %s, is of another origin",
-			HTTP{URL: there.String()})
-		return s.stream.connectionError(err)
-	}
-	there.User = here.User
-	s.posts = s.stream
-	s.posts.URL = there.String()
-	return nil
+	data = append(data, '\n')
+	return append(data, line...)
 }
 
-// Read returns the next message. The error wraps io.EOF when the stream has ended. It is never
-// io.EOF itself, after which the server could still read: with the stream, the session is over.
-func (s *SSE) Read() ([]byte, error) {
+// nextLine returns the next line without its end, which is LF, CR or CRLF. It holds until the next
+// call. A CR ends the line at once: the LF that may belong to it may come only with the next event.
+//
+// What is in buf may be a part of the line. The bytes that were searched for its end are not
+// searched again when more has come, so that a line of megabytes takes time in proportion to its
+// length.
+func (e *eventReader) nextLine() ([]byte, error) {
+	searched := 0
 	for {
-		name, data, err := s.events.next()
-		switch {
-		case s.life.Err() != nil:
-			return nil, net.ErrClosed
-		case errors.As(err, new(*MessageTooLongError)):
+		if e.endedWithCR && e.start < len(e.buf) {
+			e.endedWithCR = false
+			if e.buf[e.start] == '\n' {
+				e.start++
+			}
+		}
+		unread := e.buf[e.start:]
+		length := searched + lineLength(unread[searched:])
+		if length > e.limit+maxField {
+			return nil, &MessageTooLongError{e.limit}
+		}
+		if length < len(unread) {
+			e.start += length + 1
+			e.endedWithCR = unread[length] == '\r'
+			line := unread[:length]
+			if e.isFirstLine {
+				e.isFirstLine = false
+				line = bytes.TrimPrefix(line, []byte("\ufeff"))
+			}
+			return line, nil
+		}
+		searched = length
+		err := e.fill()
+		if err != nil {
 			return nil, err
-		case err != nil:
-			return nil, fmt.Errorf("%s: the stream has ended (%v): %w", s.stream, err, io.EOF)
-		case isMessageEvent(name, data):
-			return data, nil
 		}
 	}
 }
 
-// Write posts one message. The answer comes to Read, mostly a moment before the server accepts the
-// POST, and sometimes long before it: Conn then ends ctx with ErrAnswered, and Write returns. The
-// POST is given tailTime more, so that its connection can be used again.
-func (s *SSE) Write(ctx context.Context, m Outgoing) error {
-	if !s.enter() {
-		return net.ErrClosed
+// lineLength returns how many bytes stand before the first end of a line, all if there is none. Two
+// searches for one byte each are faster than one for both.
+func lineLength(text []byte) int {
+	if end := bytes.IndexByte(text, '\n'); end >= 0 {
+		text = text[:end]
 	}
-	defer s.work.Done()
-	post, cancel := context.WithCancel(withValues{s.life, ctx})
-	accepted := make(chan error, 1)
-	s.work.Go(func() {
-		defer cancel()
-		accepted <- s.post(post, cancel, m)
-	})
-	select {
-	case err := <-accepted:
-		return err
-	case <-ctx.Done():
+	if end := bytes.IndexByte(text, '\r'); end >= 0 {
+		text = text[:end]
 	}
-	if context.Cause(ctx) == ErrAnswered {
-		time.AfterFunc(tailTime, cancel)
-	} else {
-		cancel()
-	}
-	return context.Cause(ctx)
+	return len(text)
 }
 
-// post posts a message, and returns an error unless the server accepts it.
-func (s *SSE) post(ctx context.Context, cancel context.CancelFunc, m Outgoing) error {
-	header := maps.Clone(s.posts.Header)
-	header.Set("Content-Type", "application/json")
-	response, err := s.posts.do(ctx, http.MethodPost, nil, header, m.Text)
-	if err != nil {
-		return cmp.Or(context.Cause(ctx), err)
+// fill reads once from the connection. What nextLine has not returned moves to the front of buf.
+func (e *eventReader) fill() error {
+	rest := copy(e.buf, e.buf[e.start:])
+	e.buf, e.start = e.buf[:rest], 0
+	if len(e.buf) == cap(e.buf) {
+		larger := make([]byte, 0, max(2*cap(e.buf), 4<<10))
+		e.buf = append(larger, e.buf...)
 	}
-	defer response.Body.Close()
-	if response.StatusCode/100 != 2 {
-		// Of a body that breaks off, the beginning is enough for the error.
-		body, _ := readBody(response, s.posts.MaxMessage)
-		return s.posts.statusError(response, body)
+	n, err := e.connection.Read(e.buf[len(e.buf):cap(e.buf)])
+	e.buf = e.buf[:len(e.buf)+n]
+	if n > 0 {
+		// An error beside what was read is returned again by the next Read.
+		return nil
 	}
-	readTail(response, cancel)
-	return nil
-}
-
-// Close ends the stream, which is the end of the session.
-func (s *SSE) Close() error {
-	s.finish()
-	if s.stream.ownClient {
-		s.stream.Client.CloseIdleConnections()
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
 	}
-	return nil
+	return err
 }

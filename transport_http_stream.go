@@ -1,4 +1,4 @@
-// transport_http_stream.go - a stream of messages, over all the connections that it takes.
+// transport_http_stream.go - reading a stream of messages, and resuming it with Last-Event-ID.
 // Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
@@ -38,6 +38,8 @@ func (t *StreamableHTTP) follow(
 	*events = eventReader{limit: t.server.MaxMessage, buf: events.buf}
 	defer t.readers.Put(events)
 	isGet := p == nil
+	// Only messages of the handshake era belong to a session.
+	inHandshakeEra := s != nil
 	for failures := 0; ; failures++ {
 		if err == nil {
 			lastID, opened := events.lastID, time.Now()
@@ -53,7 +55,7 @@ func (t *StreamableHTTP) follow(
 		if isGet {
 			t.setStream(s, false)
 		}
-		canResume := isGet || s != nil && events.lastID != "" && failures < maxFailures
+		canResume := isGet || inHandshakeEra && events.lastID != "" && failures < maxFailures
 		if !canResume || refusesToResume(err) || errors.As(err, new(*MessageTooLongError)) {
 			return t.streamError(p, err)
 		}
@@ -79,9 +81,9 @@ func resumePause(asked time.Duration, failures int) time.Duration {
 // refusesToResume reports whether the server will not send the rest of a stream. The status 409
 // means that it is too soon.
 func refusesToResume(err error) bool {
-	var refusal *HTTPError
-	return errors.As(err, &refusal) && refusal.Status/100 == 4 &&
-		refusal.Status != http.StatusConflict
+	var failure *HTTPError
+	return errors.As(err, &failure) && failure.Status/100 == 4 &&
+		failure.Status != http.StatusConflict
 }
 
 // streamError is the error for a stream that has ended early and is not resumed. A server that

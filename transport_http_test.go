@@ -909,8 +909,8 @@ func htMeaning(text string) (meaning []string) {
 		is   bool
 	}{
 		{"begins an answer", beginsAnswer([]byte(text), 2)},
-		{"is an answer", valid && isAnswer(&m, 2)},
-		{"is an invalid answer", !valid && isInvalidAnswer(&m, 2)},
+		{"is an answer", valid && isResponseTo(&m, 2)},
+		{"is an invalid answer", !valid && isResponseTo(&m, 2)},
 		{"is an error without an id: " + string(answerWithID(2, m.Error)), valid && isErrorWithoutID(&m)},
 		{"is a batch with an answer", batchAnswers([]byte(text), 2)},
 	} {

@@ -13,7 +13,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +23,10 @@ type Command struct {
 	Path string   // looked up in PATH if it has no slash
 	Args []string // without the command itself
 	Dir  string   // working directory; ours if empty
-	Env  []string // NAME=VALUE, beside the short safe list; never the rest of our environment
+
+	// Env holds variables for the server, as NAME=VALUE. Of our own environment the server gets
+	// only those in unixVariables or windowsVariables, in transport_stdio_environment.go.
+	Env []string
 
 	// Stderr gets what the server writes to stderr, in whole lines; a line over 8 KiB comes in
 	// pieces. It is called from one goroutine and must not block for long: a server whose stderr
@@ -236,13 +238,4 @@ func within(d time.Duration, event <-chan struct{}) bool {
 	case <-time.After(d):
 		return false
 	}
-}
-
-// safeEnvironment picks the variables that a program needs to run at all, and that carry no
-// secrets. A value that begins with () is a shell function, which a shell would run.
-func safeEnvironment(environ []string) []string {
-	return slices.DeleteFunc(environ, func(variable string) bool {
-		name, value, _ := strings.Cut(variable, "=")
-		return !isSafeVariable(name) || strings.HasPrefix(value, "()")
-	})
 }

@@ -253,3 +253,16 @@ func TestEnvironment(t *testing.T) {
 	}
 	assert.Check(t, is.Equal(strings.Count("\n"+text, "\nPATH="), 1))
 }
+
+// TestSafeVariables: each system has a list of its own, and only Windows knows no case.
+func TestSafeVariables(t *testing.T) {
+	for _, test := range []struct {
+		system, name string
+		want         bool
+	}{
+		{"linux", "TERM", true}, {"linux", "Path", false}, {"linux", "LC_ALL", true}, {"darwin", "TMPDIR", true},
+		{"windows", "Path", true}, {"windows", "WINDIR", true}, {"windows", "TERM", false}, {"windows", "LC_ALL", false},
+	} {
+		assert.Check(t, isSafeVariable(test.system, test.name) == test.want, "%s on %s", test.name, test.system)
+	}
+}

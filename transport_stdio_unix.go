@@ -110,8 +110,3 @@ func (g *processGroup) reap() {
 		}
 	}
 }
-
-func isSafeVariable(name string) bool {
-	safe := strings.Fields("HOME LOGNAME PATH SHELL TERM USER TMPDIR LANG")
-	return slices.Contains(safe, name) || strings.HasPrefix(name, "LC_")
-}

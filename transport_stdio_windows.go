@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -116,10 +115,3 @@ func (g *processGroup) alive() bool {
 }
 
 func (g *processGroup) close() { _ = syscall.CloseHandle(g.job) }
-
-func isSafeVariable(name string) bool {
-	safe := strings.Fields(`APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT
-		PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME
-		USERPROFILE WINDIR`)
-	return slices.Contains(safe, strings.ToUpper(name))
-}
