@@ -356,21 +356,22 @@ func requestLine(id any, method string) string {
 func TestManyRequestsWait(t *testing.T) {
 	checkLeaks(t)
 	release := make(chan struct{})
+	letGo := sync.OnceFunc(func() { close(release) })
 	c, peer := newRawPeer(t, Handler{Request: func(context.Context, *Conn, string, json.RawMessage) (any, error) {
 		<-release
 		return nil, nil
 	}})
+	t.Cleanup(letGo)
+	// A connection that ends fails what the peer sends and reads, which would wait for ever.
+	context.AfterFunc(c.life, peer.hangUp)
 	const requests = 33_000
 	for i := range requests {
 		peer.send(requestLine(i, "m"))
 	}
-	assert.Check(t, c.Err())
-	close(release)
-	if c.Err() == nil {
-		for range requests {
-			_, err := peer.Read()
-			assert.NilError(t, err)
-		}
+	letGo()
+	for range requests {
+		_, err := peer.Read()
+		assert.NilError(t, err)
 	}
 	c.Close()
 }
@@ -381,10 +382,10 @@ func TestWaitingBytes(t *testing.T) {
 	c, peer := newRawPeer(t, Handler{Request: func(context.Context, *Conn, string, json.RawMessage) (any, error) {
 		return nil, nil
 	}})
+	context.AfterFunc(c.life, peer.hangUp)
 	large := strings.Repeat("m", 1<<20)
 	for i := range 40 {
 		assert.NilError(t, peer.Write(t.Context(), Outgoing{Text: []byte(requestLine(i, large))}))
-		assert.NilError(t, c.Err(), "after %d MiB", i)
 		peer.expect(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":null}`, i))
 	}
 	c.Close()
@@ -398,12 +399,10 @@ func TestLargeRequest(t *testing.T) {
 	c, peer := newRawPeer(t, Handler{Request: func(context.Context, *Conn, string, json.RawMessage) (any, error) {
 		return nil, nil
 	}})
+	context.AfterFunc(c.life, peer.hangUp)
 	large := requestLine(1, strings.Repeat("m", maxWaiting+1))
 	assert.NilError(t, peer.Write(t.Context(), Outgoing{Text: []byte(large)}))
-	assert.Check(t, c.Err())
-	if c.Err() == nil {
-		peer.expect(`{"jsonrpc":"2.0","id":1,"result":null}`)
-	}
+	peer.expect(`{"jsonrpc":"2.0","id":1,"result":null}`)
 	c.Close()
 }
 
