@@ -20,8 +20,8 @@ import (
 // writer is one of two:
 //
 //   - The caller that found nobody writing writes its line itself, as long as that needs no waiting
-//     for the peer. Why not a goroutine that writes all lines? It would be woken for each line while
-//     the caller falls asleep: that takes as long as the rest of a call.
+//     for the peer. Why not a goroutine that writes all lines? It would be woken for each line
+//     while the caller falls asleep: that takes as long as the rest of a call.
 //   - A goroutine in the background takes over when the pipe is full, and for writers that cannot
 //     write without waiting.
 //
@@ -83,8 +83,8 @@ func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 	}
 	if becameWriter {
 		if m.MoreMayFollow {
-			// Callers that are about to send get their turn and add their lines. So 64 calls in
-			// flight make few writes, of dozens of lines each.
+			// Callers that are about to send run first and add their lines. So 64 calls in flight
+			// make few writes, of dozens of lines each.
 			runtime.Gosched()
 		}
 		l.writeAtOnce()

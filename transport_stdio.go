@@ -25,7 +25,8 @@ type Command struct {
 	Dir  string   // working directory; ours if empty
 
 	// Env holds variables for the server, as NAME=VALUE. Of our own environment the server gets
-	// only those in unixVariables or windowsVariables, in transport_stdio_environment.go.
+	// only those in unixVariables, with the locale, or in windowsVariables: see
+	// transport_stdio_environment.go.
 	Env []string
 
 	// Stderr gets what the server writes to stderr, in whole lines; a line over 8 KiB comes in
