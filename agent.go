@@ -140,7 +140,8 @@ type Event struct {
 // Agent is a conversation with a model that may call tools. Only Model is required. No field may
 // change during a Chat. OnText, Decide and Observe run on Chat's own goroutine, never two at once.
 type Agent struct {
-	Model interface { // a *Mistral, or what stands before one
+	// Model is a *Mistral, or what stands before one.
+	Model interface {
 		Complete(context.Context, *ChatRequest, func(string)) (*ChatResponse, error)
 	}
 	Tools  Toolbox // nil means none

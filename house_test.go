@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"gotest.tools/v3/assert"
@@ -348,6 +349,297 @@ func fakeFiles(text string) map[string]string {
 	return files
 }
 
+const (
+	maxColumns      = 100 // of a line; a tab counts four
+	maxWide         = 15  // lines over maxColumns, in 1,000 lines of code
+	maxLength       = 60  // lines of a function
+	maxBranches     = 15  // of a function
+	maxStructFields = 15  // of a type of the program floor
+	minComments     = 22  // lines of comment beside 100 lines of code, over the two upper floors
+)
+
+// plainness checks files against the section "Plain before short" of the design.
+type plainness struct {
+	fset     *token.FileSet
+	faults   []string
+	code     int // lines, without comments and blank ones
+	wide     int // lines
+	upper    int // lines of code of the two upper floors
+	comments int // lines there
+}
+
+func newPlainness(files map[string]string) *plainness {
+	p := &plainness{fset: token.NewFileSet()}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		text := files[name]
+		file, err := parser.ParseFile(p.fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			p.faults = append(p.faults, err.Error())
+			continue
+		}
+		p.countLines(name, text)
+		ast.Inspect(file, func(node ast.Node) bool {
+			p.checkNode(node, onProgramFloor(familyOf(name)))
+			return true
+		})
+		p.checkComments(file, strings.Split(text, "\n"))
+	}
+	if p.wide*1000 > maxWide*p.code {
+		p.fault(token.NoPos, "%d of %d lines have more than %d columns", p.wide, p.code, maxColumns)
+	}
+	if p.comments*100 < minComments*p.upper {
+		p.fault(token.NoPos, "%d lines of comments beside %d lines of code, on the upper floors", p.comments, p.upper)
+	}
+	return p
+}
+
+func (p *plainness) fault(at token.Pos, format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if at.IsValid() {
+		text = p.fset.Position(at).String() + ": " + text
+	}
+	p.faults = append(p.faults, text)
+}
+
+func (p *plainness) countLines(name, text string) {
+	code, comments := 0, 0
+	for line := range strings.SplitSeq(text, "\n") {
+		if utf8.RuneCountInString(strings.ReplaceAll(line, "\t", "    ")) > maxColumns {
+			p.wide++
+		}
+		if trimmed := strings.TrimSpace(line); strings.HasPrefix(trimmed, "//") {
+			comments++
+		} else if trimmed != "" {
+			code++
+		}
+	}
+	p.code += code
+	if !onProgramFloor(familyOf(name)) {
+		p.upper += code
+		p.comments += comments
+	}
+}
+
+func (p *plainness) checkNode(node ast.Node, onProgram bool) {
+	switch n := node.(type) {
+	case *ast.IfStmt:
+		p.checkHeader(n.Init)
+	case *ast.SwitchStmt:
+		p.checkHeader(n.Init)
+	case *ast.TypeSwitchStmt:
+		p.checkHeader(n.Init)
+	case *ast.CallExpr:
+		p.checkOr(n)
+	case *ast.StructType:
+		if count := n.Fields.NumFields(); onProgram && count > maxStructFields {
+			p.fault(n.Pos(), "a type of %d fields", count)
+		}
+	case *ast.FuncDecl:
+		p.checkFunction(n)
+	}
+}
+
+// checkHeader finds an assignment, an increment or a call before the condition of an if or a switch. Declarations, and
+// err = f(), are what Go's readers expect there.
+func (p *plainness) checkHeader(statement ast.Stmt) {
+	if statement == nil {
+		return
+	}
+	hidden := true
+	if assignment, ok := statement.(*ast.AssignStmt); ok {
+		hidden = assignment.Tok != token.DEFINE
+		if assignment.Tok == token.ASSIGN {
+			hidden = slices.ContainsFunc(assignment.Lhs, func(left ast.Expr) bool {
+				id, ok := left.(*ast.Ident)
+				return !ok || id.Name != "err" && id.Name != "_"
+			})
+		}
+	}
+	if hidden {
+		p.fault(statement.Pos(), "a statement is hidden in a header")
+	}
+}
+
+// checkOr finds a cmp.Or that is meant as an else: it evaluates all of its arguments.
+func (p *plainness) checkOr(call *ast.CallExpr) {
+	if function, ok := call.Fun.(*ast.SelectorExpr); !ok || fmt.Sprint(function.X, function.Sel) != "cmp Or" {
+		return
+	}
+	for _, argument := range call.Args[1:] {
+		inner, isCall := argument.(*ast.CallExpr)
+		if !isCall {
+			continue
+		}
+		name, _ := inner.Fun.(*ast.Ident)
+		if name == nil || !slices.Contains([]string{"new", "max", "min", "len", "string"}, name.Name) {
+			p.fault(call.Pos(), "cmp.Or calls a function, whatever stands before it")
+		}
+	}
+}
+
+func (p *plainness) checkFunction(f *ast.FuncDecl) {
+	if f.Body == nil {
+		return
+	}
+	name := f.Name.Name
+	if f.Recv != nil {
+		name = receiverOf(f) + "." + name
+	}
+	if lines := p.fset.Position(f.End()).Line - p.fset.Position(f.Pos()).Line; lines > maxLength {
+		p.fault(f.Pos(), "%s has %d lines", name, lines)
+	}
+	branches := 1
+	ast.Inspect(f.Body, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.IfStmt, *ast.ForStmt, *ast.RangeStmt:
+			branches++
+		case *ast.CaseClause:
+			if n.List != nil {
+				branches++
+			}
+		case *ast.BinaryExpr:
+			if n.Op == token.LAND || n.Op == token.LOR {
+				branches++
+			}
+		}
+		return true
+	})
+	if branches > maxBranches {
+		p.fault(f.Pos(), "%s has %d branches", name, branches)
+	}
+}
+
+// receiverOf returns the name of the type that a method belongs to.
+func receiverOf(f *ast.FuncDecl) string {
+	receiver := f.Recv.List[0].Type
+	if star, ok := receiver.(*ast.StarExpr); ok {
+		receiver = star.X
+	}
+	if generic, ok := receiver.(*ast.IndexExpr); ok {
+		receiver = generic.X
+	}
+	return fmt.Sprint(receiver)
+}
+
+// bareClause finds a trailing comment that is half a sentence about the statement before it.
+var bareClause = regexp.MustCompile(`^(also|as|because|but|else|so|that|which)\b`)
+
+// checkComments checks that a comment above code is made of whole sentences, and that one behind code stands at a
+// field, a constant, a variable or an element: what a statement does is told above it.
+func (p *plainness) checkComments(file *ast.File, lines []string) {
+	declared := linesWithTrailing(p.fset, file)
+	for _, group := range file.Comments {
+		at := p.fset.Position(group.Pos())
+		text := strings.TrimSpace(group.Text())
+		if text == "" || group.Pos() < file.Package {
+			continue
+		}
+		if strings.TrimSpace(lines[at.Line-1][:at.Column-1]) != "" {
+			if !declared[at.Line] {
+				p.fault(group.Pos(), "a comment behind a statement: %s", text)
+			} else if bareClause.MatchString(text) {
+				p.fault(group.Pos(), "a comment is a bare clause: %s", text)
+			}
+			continue
+		}
+		isBlock := strings.Contains(text, "\n\t") || strings.Contains(text, "\n  ")
+		if !isBlock && !strings.ContainsAny(text[len(text)-1:], ".:?!)\"'`") {
+			p.fault(group.Pos(), "a comment has no end: %.60q", text)
+		}
+		first, _, _ := strings.Cut(text, " ")
+		if unicode.IsLower([]rune(text)[0]) && !p.namesNext(file, group, first) {
+			p.fault(group.Pos(), "a comment has no beginning: %.60q", text)
+		}
+	}
+}
+
+// linesWithTrailing returns the lines of a file on which a field, a constant, a variable or an element of a literal
+// ends: where a comment may stand behind code.
+func linesWithTrailing(fset *token.FileSet, file *ast.File) map[int]bool {
+	lines := make(map[int]bool)
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.Field, *ast.ValueSpec, *ast.TypeSpec:
+			lines[fset.Position(n.End()).Line] = true
+		case *ast.CompositeLit:
+			for _, element := range n.Elts {
+				if end := fset.Position(element.End()).Line; end != fset.Position(n.End()).Line {
+					lines[end] = true
+				}
+			}
+		}
+		return true
+	})
+	return lines
+}
+
+// namesNext reports whether a word is the name of something on the lines just below a comment, as the first word of a
+// doc comment is.
+func (p *plainness) namesNext(file *ast.File, group *ast.CommentGroup, word string) bool {
+	word = strings.TrimRight(word, ",:;.")
+	word = strings.TrimSuffix(word, "'s")
+	last := p.fset.Position(group.End()).Line
+	found := false
+	ast.Inspect(file, func(node ast.Node) bool {
+		if id, ok := node.(*ast.Ident); ok && id.Name == word {
+			line := p.fset.Position(id.Pos()).Line
+			found = found || line > last && line <= last+3
+		}
+		return !found
+	})
+	return found
+}
+
+// TestPlain: the program is written plainly, as far as a machine can see it.
+func TestPlain(t *testing.T) {
+	p := newPlainness(readFiles(t))
+	assert.Check(t, len(p.faults) == 0, "%d faults:\n%s", len(p.faults), strings.Join(p.faults, "\n"))
+	t.Logf("%d lines of code, %d wide, %d comments beside %d on the upper floors",
+		p.code, p.wide, p.comments, p.upper)
+}
+
+// TestPlainFails: the checker finds every kind of fault, and none in what is plain.
+func TestPlainFails(t *testing.T) {
+	above := strings.Repeat("// A sentence.\n", 60)
+	loop := strings.Repeat("\tif a && b {\n\t}\n", 8)
+	for _, row := range []struct{ fault, file, text string }{
+		{"", "rpc.go", "// A sentence.\nfunc f() {\n\tif x, err := g(); x {\n\t}\n\tif err = g(); err != nil {\n\t}\n}"},
+		{"hidden in a header", "rpc.go", "func f() {\n\tif a = b; a {\n\t}\n}"},
+		{"hidden in a header", "rpc.go", "func f() {\n\tif a, err = g(); a {\n\t}\n}"},
+		{"hidden in a header", "rpc.go", "func f() {\n\tif n++; n > 1 {\n\t}\n}"},
+		{"hidden in a header", "rpc.go", "func f() {\n\tif n += 2; n > 1 {\n\t}\n}"},
+		{"hidden in a header", "rpc.go", "func f() {\n\tswitch g(); a {\n\t}\n}"},
+		{"hidden in a header", "rpc.go", "func f() {\n\tswitch s.a = 1; x := y.(type) {\n\t}\n}"},
+		{"cmp.Or calls a function", "rpc.go", "var a = cmp.Or(b, f())"},
+		{"", "rpc.go", "var a = cmp.Or(b, max(c, d), e)"},
+		{"lines have more than 100", "rpc.go", "var a = `" + strings.Repeat("a", 100) + "`"},
+		{"lines have more than 100", "rpc.go", "var a struct{\n" + strings.Repeat("\t", 25) + "b int\n}"},
+		{"f has 61 lines", "rpc.go", "func f() {" + strings.Repeat("\n", 61) + "}"},
+		{"", "rpc.go", "func f() {" + strings.Repeat("\n", 60) + "}"},
+		{"T.f has 17 branches", "rpc.go", "func (t *T) f() {\n" + loop + "}"},
+		{"T.f has 17 branches", "rpc.go", "func (t *T[A]) f() {\n" + loop + "}"},
+		{"a type of 16 fields", "main.go", "type T struct{ a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p int }"},
+		{"", "main.go", "type T struct{ a, b, c, d, e, f, g, h, i, j, k, l, m, n, o int }"},
+		{"", "rpc.go", "type T struct{ a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p int }"},
+		{"a comment behind a statement", "rpc.go", "func f() {\n\tg() // and once more\n}"},
+		{"a comment is a bare clause", "rpc.go", "var a int // which is b"},
+		{"", "rpc.go", "type T struct {\n\ta int // of b\n}\nvar v = []int{\n\t1, // one\n\t2, // two\n}"},
+		{"a comment has no end", "rpc.go", "// This is\nvar a int"},
+		{"a comment has no beginning", "rpc.go", "// then b.\nvar a int"},
+		{"", "rpc.go", "// a is b.\nvar a int"},
+	} {
+		text := "package main\n\n" + row.text + "\n"
+		if row.fault == "" || row.file == "rpc.go" {
+			text += above
+		}
+		found := newPlainness(map[string]string{row.file: text}).faults
+		assert.Check(t, is.Contains(strings.Join(append(found, ""), "\n"), row.fault), row.text)
+		assert.Check(t, row.fault != "" || len(found) == 0, "%s\n%v", row.text, found)
+	}
+	found := newPlainness(map[string]string{"rpc.go": "package main\n\nvar a int\n"}).faults
+	assert.Check(t, is.Contains(strings.Join(found, "\n"), "0 lines of comments"))
+}
+
 // vetAlone copies the files of families into a module of their own, under another package name, and vets it for every
 // system. The module proxy is off: the standard library is all there is.
 func vetAlone(t *testing.T, files map[string]string, list []string) error {
@@ -481,11 +773,7 @@ func declarations(t *testing.T, path string) map[string]bool {
 		if f, ok := declaration.(*ast.FuncDecl); ok {
 			name := f.Name.Name
 			if f.Recv != nil {
-				receiver := f.Recv.List[0].Type
-				if star, ok := receiver.(*ast.StarExpr); ok {
-					receiver = star.X
-				}
-				name = fmt.Sprint(receiver) + "." + name
+				name = receiverOf(f) + "." + name
 			}
 			names[name] = true
 		}
