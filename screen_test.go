@@ -225,7 +225,11 @@ func TestKept(t *testing.T) {
 		_, err := s.kept.find(number)
 		assert.ErrorContains(t, err, "the last number is 25", number)
 	}
+	assert.Equal(t, s.KeepText("of my secret phrase", "a my secret phrase"), ": /show 26")
+	kept, err := s.kept.find("26")
+	assert.NilError(t, err)
+	assert.Equal(t, kept, keptText{"of [key]", "a [key]"})
 	s.Preview(Look{Style: Faint}, "large", strings.Repeat("x", 2*maxKeptText))
-	kept, _ := s.kept.find("")
+	kept, _ = s.kept.find("")
 	assert.Check(t, len(kept.text) < maxKeptText+100)
 }

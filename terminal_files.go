@@ -11,7 +11,7 @@ import (
 )
 
 // ResultFiles saves the images, sounds and embedded bytes of a result, and returns a line about
-// each.
+// each. One that cannot be saved keeps no other from it.
 func ResultFiles(
 	r *ToolResult, save func(data []byte, kind string) (path string, err error),
 ) (lines []string) {
