@@ -58,6 +58,7 @@ func (p *logins) add() {
 			ExtraScopes: c.Scopes,
 			Secret:      addSecret,
 		}
+		// Without a file the tokens are kept in memory.
 		file, err := newLoginFile(s.URL, c)
 		if err == nil {
 			l.oauth.Store = file
@@ -74,7 +75,8 @@ func (p *logins) add() {
 	}
 }
 
-// setGrant sets keys, and what logs in without a person.
+// setGrant sets what logs in without a person, and the keys of the client. One key serves both: it
+// signs the assertions that say who the client is, and the proofs of DPoP.
 func (l *login) setGrant(c *OAuthConfig) error {
 	o := l.oauth
 	key := []byte(c.Key)
@@ -103,6 +105,7 @@ func (l *login) setGrant(c *OAuthConfig) error {
 		}
 		o.Base = bound
 	}
+	// The platform renews the file, so it is read for each token.
 	read := AssertionFile(c.AssertionFile)
 	if c.Assertion != "" {
 		read = func(context.Context) (string, error) { return c.Assertion, nil }
@@ -206,7 +209,8 @@ func (l *login) waited() (total time.Duration, now bool) {
 // name is what the user calls the server.
 func (l *login) name() string { return cmp.Or(l.logins.config.only, l.server.Name) }
 
-// giveUp ends the logins that somebody is asked for, and reports whether there were any.
+// giveUp is for Ctrl-C in a chat, which ends what is under way and not the chat. It ends the logins
+// that somebody is asked for, and reports whether there were any.
 func (p *logins) giveUp() (any bool) {
 	for _, l := range p.all {
 		q := l.asking.Load()
@@ -217,7 +221,8 @@ func (p *logins) giveUp() (any bool) {
 	return any
 }
 
-// pasted takes a line that is where a login ends, and reports whether it was one.
+// pasted takes a line that is the address at which a login ends, and reports whether it was one.
+// The address has the state of its login, so that it cannot end that of another server.
 func (p *logins) pasted(line string) bool {
 	for _, l := range p.all {
 		q := l.asking.Load()

@@ -38,7 +38,8 @@ func (l *login) listen(ctx context.Context, redirectURI string) (Redirect, error
 	return r, nil
 }
 
-// loginRedirect is the Redirect of an OAuthListener, for one login.
+// loginRedirect is the Redirect of an OAuthListener, for one login. It notes for the others what
+// the person is asked, for how long, and how that has ended.
 type loginRedirect struct {
 	Redirect
 	login *login
@@ -72,12 +73,14 @@ func (r *loginRedirect) show(ctx context.Context, asked *OAuthQuestion) {
 		text += "\nIf that ends at a page that cannot be shown, paste its address here: " +
 			asked.RedirectURI + "?…\nCtrl-C gives the login up."
 	}
+	// A second question of the same login takes the place of the first one, whose time counts, too.
 	q := &question{asked, text, time.Now(), r.ended}
 	before := l.asking.Swap(q)
 	if before != nil {
 		l.asked.Add(int64(q.since.Sub(before.since)))
 	}
 	l.logins.output.screen.Show(Look{}, text)
+	// A chat has a prompt of its own, and hands over what is pasted there.
 	if !isRead || l.logins.besideChat {
 		return
 	}
@@ -103,6 +106,7 @@ func (r *loginRedirect) Close(err error) {
 	if q != nil {
 		l.asked.Add(int64(time.Since(q.since)))
 	}
+	// Whoever waits for the login goes on while the browser gets its page.
 	close(r.ended)
 	r.Redirect.Close(err)
 	switch {

@@ -85,6 +85,7 @@ func (p *logins) logOut(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	// Another process may be about to save a refreshed token. It would bring the login back.
 	unlock, err := file.Lock(ctx)
 	if err != nil {
 		return err
@@ -151,6 +152,7 @@ func (p *logins) kept() ([]keptLogin, error) {
 	}
 	// The pattern is valid, so there is no error.
 	files, _ := filepath.Glob(filepath.Join(filepath.Dir(file.Path), "*.json"))
+	// The list is printed as [] where there are no logins, and not as null.
 	list := []keptLogin{}
 	for _, path := range files {
 		state, err := (&OAuthFile{Path: path}).Load()
@@ -158,6 +160,7 @@ func (p *logins) kept() ([]keptLogin, error) {
 			return nil, err
 		}
 		if state.Token == nil {
+			// A client is registered for this server, and nobody is logged in.
 			continue
 		}
 		if u, err := url.Parse(state.Resource); err == nil {
