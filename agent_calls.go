@@ -25,11 +25,19 @@ const (
 	maxQuoted   = 1000 // bytes of a model's own words that an error repeats to it
 )
 
-// equalCalls counts calls of one function with equal arguments.
+// equalCalls counts the calls of one function with equal arguments: the same call, made again and
+// again. A model that has lost its way repeats a call although its result stays the same.
+//
+//   - admit counts a call when it is let through, before it has a result, as the calls of one turn
+//     run at the same time.
+//   - At MaxRepeats a further such call is not run. Only this call is refused, and the model is told
+//     why; the question goes on.
+//   - countResult, when a call has ended, begins to count anew where its result, or another call
+//     since, shows that a repetition can give something new.
 type equalCalls struct {
-	count    int    // with equal results, since something may have changed
-	refusals int    // by Decide
-	result   string // of the last one; "" before it
+	count    int    // admitted, since anything may have changed
+	refusals int    // of Decide
+	result   string // of the call that ended last; "" before the first
 }
 
 // callAll answers every call of a message. Before anything is asked or run, each call has an answer
@@ -111,7 +119,7 @@ func (x *questionRun) check(j *job, isCutOff bool) error {
 	case invalid != nil:
 		return fmt.Errorf("%w; they were: %s", invalid, Clip(arguments, maxQuoted))
 	}
-	return x.checkEqual(j, name+" "+key, x.functions[at].ReadOnly)
+	return x.admit(j, name+" "+key, x.functions[at].ReadOnly)
 }
 
 // noSuchFunction tells the model that it called a function that it was not offered.
@@ -130,10 +138,10 @@ func (x *questionRun) noSuchFunction(name string) error {
 	return fmt.Errorf("there is no tool %.100q; the tools are: %s", name, Clip(list, maxQuoted))
 }
 
-// checkEqual counts a call among those with the same key. Its error says that there were too many.
-// A model that has lost its way makes the same call again and again, and so does one whose user
-// refuses it: without a limit it would go on until MaxTurns.
-func (x *questionRun) checkEqual(j *job, key string, readOnly bool) error {
+// admit lets a call run and counts it among those with the same key (see equalCalls), or returns the
+// error that tells the model why it is not run: it was repeated MaxRepeats times, or the user has
+// refused it maxRefusals times. Without these limits the model would go on until MaxTurns.
+func (x *questionRun) admit(j *job, key string, readOnly bool) error {
 	equal := x.equal[key]
 	if equal == nil {
 		equal = new(equalCalls)
@@ -244,10 +252,11 @@ func (x *questionRun) endJob(j *job) {
 	x.observe(j.Event)
 }
 
-// countResult begins to count equal calls anew where that is right. A call that gives another
-// result than before is one of polling, which may go on. It also shows that something has changed,
-// as every call may that is not known to be read-only: then the other calls, too, can have other
-// results.
+// countResult begins to count repeated calls anew where a repetition can give something new.
+//
+// A call whose result differs from its last one polls for something, and may go on. A call that is
+// not known to be read-only may have changed what the other calls read, and so does a result that
+// differs: then the other calls are counted from 0.
 func (x *questionRun) countResult(j *job, text string) {
 	isNew := j.equal.result != "" && j.equal.result != text
 	j.equal.result = text

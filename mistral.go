@@ -79,7 +79,10 @@ func (m *Mistral) Complete(
 	return answer, err
 }
 
-// retry makes attempts until one succeeds, fails for good, or the bounds are reached.
+// retry makes attempts until one succeeds, fails for good, or the bounds are reached. After a 429,
+// a server's failure or a lost connection (see attempt) it waits as long as the server asks for in
+// Retry-After, else half a second, which grows by half with each attempt up to a minute, plus up to
+// a second at random.
 //
 // The timer of silence runs only while the server is waited for, which attempt and patient see to.
 // When it fires, it ends the ctx of the request.
@@ -93,7 +96,7 @@ func (m *Mistral) retry(
 	silence := time.AfterFunc(maxSilence, func() { cancel(ErrSilent) })
 	tries := cmp.Or(m.Tries, 5)
 	left := cmp.Or(m.MaxWait, 2*time.Minute)
-	// The first backoff, and how it grows, are those of Mistral's own clients.
+	// The first wait, and how it grows, are those of Mistral's own clients.
 	backoff := 500 * time.Millisecond
 	for try := 1; ; try++ {
 		answer, mayTryAgain, err := m.attempt(req.WithContext(ctx), silence, onText)
