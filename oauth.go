@@ -70,11 +70,12 @@ type OAuth struct {
 
 	memory OAuthState // used in place of a Store, by flows alone
 
-	mu     sync.Mutex  // guards the following; never held across I/O or a callback
-	loaded bool        // the token comes from the store, or is newer
-	token  *OAuthToken // nil if there is none; what it points to never changes
-	flow   *oauthFlow  // the one that is running, or nil
-	closed bool
+	mu         sync.Mutex  // guards the following; never held across I/O or a callback
+	loaded     bool        // the token comes from the store, or is newer
+	token      *OAuthToken // nil if there is none; what it points to never changes
+	loginToken *OAuthToken // the token of the last login of this process; nil before the first
+	flow       *oauthFlow  // the running flow, or nil
+	closed     bool
 }
 
 // Redirect is where the authorization server sends the person's browser back to. A flow calls its
@@ -158,15 +159,15 @@ func (o *OAuth) send(r *http.Request, token *OAuthToken, isRepeated bool) (*http
 	return o.base().RoundTrip(sent)
 }
 
-// afterRefusal returns the flow that gets a token in place of the one that a response refuses. It
+// afterRefusal returns the flow that gets a token in place of the token that a response refuses. It
 // returns nil if the response is no refusal, or if another token is of no use.
 //
-// A request is sent three times at most: with the token that was there, with the one that this was
-// refreshed to, and with the one of a new login. A new login is of no use where the refused token
-// comes from one itself. It is of use where the server wants more scopes.
+// A request is sent at most three times: with the token at hand; with a refreshed token; with the
+// token of a new login. If the token of a new login is refused, there is no second login, unless
+// the server asks for more scopes.
 func (f *oauthFlow) afterRefusal(response *http.Response, token *OAuthToken) *oauthFlow {
 	isSecond := f.purpose == toReplace
-	wasRefreshed := f.refused != nil && f.refused.Refresh != ""
+	isOfNewLogin := isSecond && f.OAuth.isOfLogin(token)
 	next := &oauthFlow{
 		OAuth:           f.OAuth,
 		purpose:         toReplace,
@@ -177,10 +178,18 @@ func (f *oauthFlow) afterRefusal(response *http.Response, token *OAuthToken) *oa
 	if !isRefusal {
 		return nil
 	}
-	if isSecond && !wasRefreshed && !next.isStepUp {
+	if isOfNewLogin && !next.isStepUp {
 		return nil
 	}
 	return next
+}
+
+// isOfLogin reports whether the last login of this process gave a token. Another request may have
+// begun that login.
+func (o *OAuth) isOfLogin(token *OAuthToken) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return token != nil && token == o.loginToken
 }
 
 // readChallenge reads what a server asks for when it refuses a token (RFC 9728, 5.1; RFC 6750, 3),
@@ -249,6 +258,7 @@ type oauthFlow struct {
 	metadata  *oauthMetadata // nil before discovery
 	isDynamic bool           // the client is one that is registered dynamically
 	obtained  *OAuthToken    // set as soon as there is a token, even if it cannot be stored then
+	loggedIn  bool           // the obtained token comes from a login
 	reason    error          // why the stored token cannot be used
 	secrets   []string       // for strings.NewReplacer: each secret and what stands for it
 }
@@ -680,6 +690,7 @@ func (f *oauthFlow) requestToken(
 // keepLogin stores the token of a login, and the client that it was issued to.
 func (f *oauthFlow) keepLogin(ctx context.Context, token *OAuthToken, client OAuthClient) error {
 	f.obtained = token
+	f.loggedIn = true
 	return f.updateStore(ctx, func() error {
 		f.state.Token = token
 		if f.isDynamic {
@@ -837,16 +848,20 @@ func (f *oauthFlow) run(ctx context.Context) {
 	defer close(f.done)
 	defer f.end()
 	err := f.obtain(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.flow = nil
+	o := f.OAuth
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.flow = nil
 	if f.obtained != nil || err == nil {
-		f.loaded = true
-		f.token = f.obtained
+		o.loaded = true
+		o.token = f.obtained
 	}
-	f.result = f.token
-	// A request whose token could not be refreshed early is sent with the one that is there.
-	isHarmless := f.purpose == toRefresh && f.loaded
+	if f.loggedIn {
+		o.loginToken = f.obtained
+	}
+	f.result = o.token
+	// A request whose token could not be refreshed early is sent with the token at hand.
+	isHarmless := f.purpose == toRefresh && o.loaded
 	if err != nil && !isHarmless {
 		f.err = &AuthorizationError{f.withoutSecrets(err)}
 	}

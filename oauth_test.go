@@ -1193,20 +1193,22 @@ func TestOAuthStepUp(t *testing.T) {
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 3))
 }
 
+// refuseTokens is an oauthServer.Answer: the resource refuses every token.
+func refuseTokens(w http.ResponseWriter, r *http.Request, _ int) bool {
+	if r.URL.Path != "/mcp" || r.Header.Get("Authorization") == "" {
+		return false
+	}
+	w.WriteHeader(http.StatusUnauthorized)
+	return true
+}
+
 // TestOAuthRefusesAll: a server that no token satisfies gets few of them, and the answer is the caller's. The person
 // is asked once for each request, also when a refreshed token was tried first; for other scopes again, but twice at
 // most.
 func TestOAuthRefusesAll(t *testing.T) {
 	s := newOAuthServer()
 	o := newOAuth(t, s)
-	refuse := func(w http.ResponseWriter, r *http.Request, n int) bool {
-		if r.URL.Path != "/mcp" || r.Header.Get("Authorization") == "" {
-			return false
-		}
-		w.WriteHeader(http.StatusUnauthorized)
-		return true
-	}
-	s.Answer = refuse
+	s.Answer = refuseTokens
 	for i, want := range []string{"requests 2, tokens 1, questions 1", "requests 5, tokens 3, questions 2"} {
 		status, err := postOAuth(t.Context(), o, "body")
 		assert.Check(t, err == nil && status == http.StatusUnauthorized, i)
@@ -1225,6 +1227,22 @@ func TestOAuthRefusesAll(t *testing.T) {
 	assert.Check(t, err == nil && status == http.StatusForbidden)
 	assert.Check(t, is.Equal(s.count("POST /mcp"), 8))
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 4))
+}
+
+// TestOAuthRefusesNewLogin: if the refresh token is dead, the person is asked at once. If the resource refuses the token
+// of that login too, the person is not asked again.
+func TestOAuthRefusesNewLogin(t *testing.T) {
+	s := newOAuthServer()
+	o := newOAuth(t, s)
+	goodOAuth(t, o)
+	s.set(func() {
+		clear(s.refresh)
+		s.Answer = refuseTokens
+	})
+	status, err := postOAuth(t.Context(), o, "body")
+	assert.NilError(t, err)
+	assert.Check(t, is.Equal(status, http.StatusUnauthorized))
+	assert.Check(t, is.Equal(s.count("GET /authorize"), 2), "one question before, and one for this request")
 }
 
 // TestOAuthStepUpElsewhere: where nobody can be asked, the scopes are kept for whoever logs in.
