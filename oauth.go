@@ -47,8 +47,8 @@ type OAuth struct {
 	Resource string            // URL of the protected server; other origins get no token
 	Base     http.RoundTripper // makes all requests, as an OAuthGuard; nil: http.DefaultTransport
 
-	Client      OAuthClient // registered beforehand, with the Issuer; no ID: there is none
-	MetadataURL string      // of the Client ID Metadata Document; empty: there is none
+	Client      OAuthClient // registered beforehand, with its Issuer; empty ID: no such client
+	MetadataURL string      // of the Client ID Metadata Document; empty: no such document
 	ClientName  string      // for a registration
 	ExtraScopes []string    // requested besides those that the server names
 
@@ -58,9 +58,9 @@ type OAuth struct {
 	// Assert returns a client assertion for an audience, for clients whose AuthMethod is
 	// private_key_jwt.
 	Assert func(audience string) (string, error)
-	// Listen prepares to ask the person. redirectURI is the one that the client was registered
-	// with. If it is empty, any will do. Nil: nobody can be asked, and a flow that needs a person
-	// ends with a *LoginError.
+	// Listen prepares to ask the person. redirectURI is the redirect URI of the client's
+	// registration. If it is empty, Listen chooses one. A nil Listen means that nobody can be
+	// asked: a flow that needs a person ends with a *LoginError.
 	Listen func(ctx context.Context, redirectURI string) (Redirect, error)
 	// Store keeps tokens and registered clients from one run to the next. Nil: in memory.
 	Store OAuthStore
@@ -82,15 +82,15 @@ type OAuth struct {
 // methods from one goroutine: URI and Ask, perhaps a second time, and Close at the end in any case.
 type Redirect interface {
 	URI() string // the redirect_uri
-	// Ask has the person open the URL, and returns the parameters of the authorization response,
-	// or the cause of ctx.
+	// Ask asks the person to open the URL, and returns the parameters of the authorization
+	// response. If ctx ends before, it returns the cause of ctx.
 	Ask(ctx context.Context, authorizationURL string) (url.Values, error)
 	Close(err error) // at the end of the flow, with its error; nil: there is a token
 }
 
 // OAuthStore keeps the state of one resource. One goroutine at a time calls its methods. A flow
-// that reads the state to change it holds the lock meanwhile, also while it refreshes a token: that
-// takes seconds.
+// that reads the state to change it holds the lock meanwhile. It does so also while it refreshes a
+// token, which takes seconds.
 type OAuthStore interface {
 	// Lock keeps other processes from Load and Save until unlock. It waits for a process that has
 	// the lock, until ctx ends.
@@ -138,11 +138,11 @@ func (o *OAuth) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// base returns what makes the requests.
+// base returns the round tripper that makes the requests.
 func (o *OAuth) base() http.RoundTripper { return cmp.Or(o.Base, http.DefaultTransport) }
 
-// send sends a copy of a request with a token. Nil is no token: a server that needs none may
-// answer.
+// send sends a copy of a request with a token. If the token is nil, the request is sent without
+// one, and a server that needs no token answers it.
 func (o *OAuth) send(r *http.Request, token *OAuthToken, isRepeated bool) (*http.Response, error) {
 	// A round tripper must not change the request that it is given.
 	sent := r.Clone(r.Context())
@@ -192,11 +192,11 @@ func (o *OAuth) isOfLogin(token *OAuthToken) bool {
 	return token != nil && token == o.loginToken
 }
 
-// readChallenge reads what a server asks for when it refuses a token (RFC 9728, 5.1; RFC 6750, 3),
-// and reports whether a flow can give it.
+// readChallenge reads the demands of a server that refuses a token (RFC 9728, 5.1; RFC 6750, 3),
+// and reports whether a flow can meet them.
 func (f *oauthFlow) readChallenge(response *http.Response) bool {
 	challenges := parseChallenges(response.Header.Values("WWW-Authenticate"))
-	// Some servers answer 401 without any challenge. That is taken for one of OAuth.
+	// Some servers answer 401 without any challenge, which counts as a challenge of OAuth.
 	isOurs := len(challenges) == 0
 	code := ""
 	for _, c := range challenges {
@@ -227,43 +227,43 @@ func (f *oauthFlow) readChallenge(response *http.Response) bool {
 
 // 2. A flow begins: a login, in four steps.
 
-// oauthPurpose is what a flow is begun for. The purposes are in the order of what a flow does for
-// them: one with a later purpose also serves those who wait for an earlier one.
+// oauthPurpose says why a flow begins. A flow does more for a later purpose than for an earlier
+// one. So its result also serves the requests that wait for a flow with an earlier purpose.
 type oauthPurpose int
 
 const (
-	toRefresh oauthPurpose = iota // a token that is about to expire; without one nothing is done
-	toReplace                     // a token that the resource has refused, or that was missing
-	toLogin                       // whatever token there is
+	toRefresh oauthPurpose = iota // the token at hand, if it is about to expire
+	toReplace                     // a token that the resource has refused, or a missing token
+	toLogin                       // whatever token is at hand
 )
 
-// oauthFlow gets a token for a request, and for those that wait with it. Whoever makes it sets the
-// first fields, and gives it to awaitToken. From then on the fields belong to the goroutine of the
-// flow. Others wait until done is closed, and read result and err then.
+// oauthFlow gets a token for a request, and for all requests that wait with this one. Whoever makes
+// a flow sets the first fields, and gives the flow to awaitToken. From then on the fields belong to
+// the goroutine of the flow. Others wait until done is closed, and read result and err then.
 type oauthFlow struct {
-	*OAuth
+	*OAuth          // what mu guards there, and memory, is written with its name: f.OAuth.token
 	purpose         oauthPurpose
-	refused         *OAuthToken // what the resource has refused; nil if there was no token
+	refused         *OAuthToken // by the resource; nil if there was no token
 	isSecondRefusal bool        // of the same request: another refresh is of no use
 	metadataURL     string      // in the challenge: of the protected resource metadata
 	neededScopes    []string    // in the challenge
-	isStepUp        bool        // the refused token does not have them
+	isStepUp        bool        // the refused token does not have the needed scopes
 
 	end    context.CancelFunc
 	done   chan struct{} // closed at the end
-	result *OAuthToken   // set before that, like err
+	result *OAuthToken   // set before done is closed, like err
 	err    error
 
-	state     *OAuthState    // what the store had when it was last read
-	metadata  *oauthMetadata // nil before discovery
-	isDynamic bool           // the client is one that is registered dynamically
+	state     *OAuthState    // the content of the store when it was last read
+	metadata  *oauthMetadata // nil before readMetadata
+	isDynamic bool           // the client is registered dynamically
 	obtained  *OAuthToken    // set as soon as there is a token, even if it cannot be stored then
 	loggedIn  bool           // the obtained token comes from a login
 	reason    error          // why the stored token cannot be used
-	secrets   []string       // for strings.NewReplacer: each secret and what stands for it
+	secrets   []string       // for strings.NewReplacer: each secret, followed by its mark
 }
 
-// oauthMetadata is what discovery finds out.
+// oauthMetadata has the metadata of the resource and of its authorization server.
 type oauthMetadata struct {
 	AuthorizationServer
 	resource       string   // the identifier of the resource, as its metadata has it
@@ -273,7 +273,7 @@ type oauthMetadata struct {
 // logIn gets a token from the beginning, by Grant or from a person, and stores it.
 func (f *oauthFlow) logIn(ctx context.Context) error {
 	if f.metadata == nil {
-		err := f.discover(ctx)
+		err := f.readMetadata(ctx)
 		if err != nil {
 			return err
 		}
@@ -295,8 +295,8 @@ func (f *oauthFlow) logIn(ctx context.Context) error {
 
 // scopesToRequest returns the scopes of an authorization request (MCP 2026-07-28, authorization,
 // scope selection strategy and step-up). The challenge says which scopes the request needs. Without
-// one the scopes are those that the resource supports. A person who has agreed to some scopes keeps
-// them when the server wants more.
+// a challenge, all scopes that the resource supports are requested. A person who has agreed to some
+// scopes keeps these when the server wants more.
 func (f *oauthFlow) scopesToRequest() []string {
 	scopes := f.neededScopes
 	if len(scopes) == 0 {
@@ -315,9 +315,10 @@ func (f *oauthFlow) scopesToRequest() []string {
 
 // 3. The metadata of the resource names the authorization server (RFC 9728).
 
-// discover reads both documents of metadata. They are read anew for each flow: after a refusal the
-// authorization server may be another one.
-func (f *oauthFlow) discover(ctx context.Context) error {
+// readMetadata reads the metadata of the resource, and then the metadata of the authorization
+// server that it names. Both documents are read anew for each flow: after a refusal the resource
+// may name another authorization server.
+func (f *oauthFlow) readMetadata(ctx context.Context) error {
 	err := checkOAuthURL(f.Resource)
 	if err != nil {
 		return err
@@ -337,8 +338,8 @@ func (f *oauthFlow) discover(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s does not say where to log in: %w", shownURL(f.Resource), err)
 	}
-	// The document may be that of a folder of the resource. A document of another resource would
-	// have the person give away a token of that one.
+	// The document may be about a folder in which the resource is. A document about another
+	// resource would make the person give away a token for that other resource.
 	itsOrigin, itsPath := splitURL(protected.Resource)
 	isOurs := itsOrigin == origin && strings.HasPrefix(path+"/", itsPath+"/") &&
 		checkOAuthURL(protected.Resource) == nil
@@ -347,8 +348,8 @@ func (f *oauthFlow) discover(ctx context.Context) error {
 			"and names %d authorization servers",
 			shownURL(f.Resource), protected.Resource, len(protected.Issuers))
 	}
-	// The client chooses among several authorization servers (RFC 9728, 7.6). One where it is
-	// registered comes first.
+	// The client chooses among several authorization servers (RFC 9728, 7.6). It prefers the
+	// server where it is registered.
 	issuer := protected.Issuers[0]
 	if slices.Contains(protected.Issuers, f.Client.Issuer) {
 		issuer = f.Client.Issuer
@@ -368,7 +369,7 @@ func (f *oauthFlow) discover(ctx context.Context) error {
 // 4. The metadata of the authorization server names its endpoints (RFC 8414, OpenID Connect
 // Discovery 1.0).
 
-// readServer reads the metadata of an issuer, and checks what the flow relies on.
+// readServer reads the metadata of an issuer, and checks the members that the flow relies on.
 func (f *oauthFlow) readServer(ctx context.Context, issuer string) (AuthorizationServer, error) {
 	var server AuthorizationServer
 	origin, path := splitURL(issuer)
@@ -411,12 +412,12 @@ func (f *oauthFlow) checkServer(server *AuthorizationServer, issuer string) erro
 
 // 5. The client is known there, or is registered (RFC 7591).
 
-// findClient returns the client for the authorization server: the one of the configuration, or the
-// one with a metadata document, or the one that was registered earlier. The zero client stands for
-// one that is to be registered.
+// findClient returns the client for the authorization server: the configured client, or the client
+// with a metadata document, or the client that was registered earlier. The zero client stands for a
+// client that is to be registered.
 func (f *oauthFlow) findClient() (OAuthClient, error) {
-	// A client of the configuration may name no issuer. Then it belongs to the one that has given
-	// it a token before.
+	// A configured client may name no issuer. Then it belongs to the issuer that has given it a
+	// token before.
 	issuer := f.Client.Issuer
 	if f.state.Token != nil {
 		issuer = cmp.Or(issuer, f.state.Token.Issuer)
@@ -425,7 +426,7 @@ func (f *oauthFlow) findClient() (OAuthClient, error) {
 	isFixed := f.Client.ID != "" || f.Grant != nil
 	switch {
 	case isFixed && issuer != "" && issuer != here:
-		// The client's secret is for the server that gave it, and for no other.
+		// The client's secret is for the server that gave the secret, and for no other server.
 		return OAuthClient{}, fmt.Errorf("the client %.200q is registered with %.200q, but the "+
 			"server names %.200q now: register a client there, and configure its issuer",
 			f.Client.ID, issuer, here)
@@ -445,14 +446,14 @@ func (f *oauthFlow) findClient() (OAuthClient, error) {
 	return f.state.Clients[here], nil
 }
 
-// forgetClient reports whether another client is to be registered in place of the one that was
-// registered earlier. It is told the error of a token request, or nil before the first one.
+// forgetClient reports whether another client is to be registered in place of the client that was
+// registered earlier. err is the error of a token request, or nil before the first token request.
 //
 // An authorization server that keeps its clients in memory has forgotten them when it starts again.
 // The token endpoint then answers invalid_client: the client goes, and with it the refresh token,
 // which was issued to it. The authorization endpoint shows the error to the person, and the browser
 // never comes back. The program does not learn of this, so a person who asks for a login gets a new
-// client in any case. The old one stays until that login has succeeded.
+// client in any case. The old client stays stored until that login has succeeded.
 func (f *oauthFlow) forgetClient(err error) bool {
 	switch {
 	case !f.isDynamic:
@@ -465,11 +466,11 @@ func (f *oauthFlow) forgetClient(err error) bool {
 	return f.purpose == toLogin
 }
 
-// register registers a client that is sent back to redirectURI. The request names no scopes: some
+// register registers a client whose browser is sent back to redirectURI. The request names no scopes: some
 // servers know only their own scopes here, and not those of the resource.
 func (f *oauthFlow) register(ctx context.Context, redirectURI string) (OAuthClient, error) {
-	// What a program on a person's machine holds is no secret (RFC 8252, 8.4), so the client is a
-	// public one where the server permits that.
+	// A program on a person's machine cannot keep a secret (RFC 8252, 8.4). So the client is a
+	// public client, which has no secret, where the server permits it.
 	method := "none"
 	if len(f.metadata.TokenAuthMethods) > 0 &&
 		!slices.Contains(f.metadata.TokenAuthMethods, method) {
@@ -504,8 +505,9 @@ func (f *oauthFlow) register(ctx context.Context, redirectURI string) (OAuthClie
 // 6. The person agrees, and the browser brings back a code (RFC 6749, 4.1; RFC 7636; RFC 8707;
 // RFC 9207).
 
-// askPerson has the person agree, and keeps the token. It registers the client if the server does
-// not know it. If the server has forgotten it, the person is asked once more, with a new one.
+// askPerson asks the person to agree, and keeps the token. It registers the client if the server
+// does not know it. If the server has forgotten a client that was registered earlier, the person is
+// asked once more, with a new client.
 func (f *oauthFlow) askPerson(
 	ctx context.Context,
 	client OAuthClient,
@@ -518,10 +520,10 @@ func (f *oauthFlow) askPerson(
 	// The browser learns how the login has ended when the token is stored.
 	defer func() { redirect.Close(f.withoutSecrets(err)) }()
 	for {
-		// A client that is to be registered has no redirect URI. One that was registered earlier
-		// cannot be used if the port of its redirect URI is taken.
-		isNew := f.isDynamic && client.RedirectURI != redirect.URI()
-		if isNew {
+		// A client that is to be registered has no redirect URI. A client that was registered
+		// earlier cannot be used if the port of its redirect URI is taken.
+		mustRegister := f.isDynamic && client.RedirectURI != redirect.URI()
+		if mustRegister {
 			client, err = f.register(ctx, redirect.URI())
 			if err != nil {
 				return err
@@ -531,7 +533,7 @@ func (f *oauthFlow) askPerson(
 		if err == nil {
 			return f.keepLogin(ctx, token, client)
 		}
-		isForgotten := !isNew && f.forgetClient(err)
+		isForgotten := !mustRegister && f.forgetClient(err)
 		if !isForgotten {
 			return err
 		}
@@ -540,8 +542,8 @@ func (f *oauthFlow) askPerson(
 }
 
 // authorize sends the person to the authorization server, and gets a token for the code that the
-// browser brings back. Whoever steals the code has no use for it without the verifier, which is
-// sent with the code alone; the authorization request has its hash (RFC 7636).
+// browser brings back. The authorization request has the hash of a verifier, and only the token
+// request has the verifier itself: whoever steals the code cannot use it (RFC 7636).
 func (f *oauthFlow) authorize(
 	ctx context.Context,
 	client OAuthClient,
@@ -623,7 +625,8 @@ func (f *oauthFlow) checkResponse(response url.Values, state string) error {
 	return nil
 }
 
-// 7. The token endpoint gives a token for the code (RFC 6749, 5), or for what Grant returns.
+// 7. The token endpoint gives a token for the code (RFC 6749, 5), or for the parameters that Grant
+// returns.
 
 // requestGrant gets a token without a person.
 func (f *oauthFlow) requestGrant(ctx context.Context, client OAuthClient, requested []string) (
@@ -638,8 +641,8 @@ func (f *oauthFlow) requestGrant(ctx context.Context, client OAuthClient, reques
 	return f.requestToken(ctx, client, requested, form)
 }
 
-// requestToken sends a token request. The requested scopes are those that are granted unless the
-// answer names others (RFC 6749, 5.1).
+// requestToken sends a token request. All requested scopes are granted unless the answer names the
+// granted scopes (RFC 6749, 5.1).
 func (f *oauthFlow) requestToken(
 	ctx context.Context,
 	client OAuthClient,
@@ -653,7 +656,7 @@ func (f *oauthFlow) requestToken(
 		ExpiresIn json.Number `json:"expires_in"` // seconds
 		Scope     string      `json:"scope"`
 	}
-	// The token is for this resource, so that it cannot be used at another one (RFC 8707, 2.2).
+	// The token is for this resource, so it cannot be used at another resource (RFC 8707, 2.2).
 	form.Set("resource", f.metadata.resource)
 	err := f.post(ctx, client, form, &answer)
 	if err != nil {
@@ -704,21 +707,32 @@ func (f *oauthFlow) keepLogin(ctx context.Context, token *OAuthToken, client OAu
 }
 
 // 8. A token that expires is refreshed, without a person (RFC 6749, 6).
+//
+// A token with a refresh token is refreshed when a request is to be sent less than half a minute
+// before the token expires, and when the resource has refused the token for the first time. The
+// second of two requests that need a refreshed token at once waits for the flow of the first
+// request, and gets its token. If the requests are of two processes, the flow of the second waits
+// for the lock of the store, and then finds the refreshed token there.
 
-// isExpiring reports whether a token is to be refreshed before it is sent. It is, half a minute
-// early: a request may take its time to the server, and the clocks of both may differ.
+// errOtherIssuer reports that a token cannot be refreshed, because the resource now names another
+// authorization server than the one that issued the token.
+var errOtherIssuer = errors.New("the resource names another authorization server")
+
+// isExpiring reports whether a token is to be refreshed before it is sent. A request may take some
+// time to reach the server, and the clocks of client and server may differ. So a token is refreshed
+// half a minute early.
 func (t *OAuthToken) isExpiring() bool {
 	return t != nil && t.Refresh != "" && !t.Expiry.IsZero() && time.Until(t.Expiry) < oauthEarly
 }
 
-// useStored takes the token of the store if the resource can be expected to take it. Otherwise it
-// refreshes that token. It obtains none, and has the reason, where a login is needed.
+// useStored sets f.obtained to the token of the store if the resource can be expected to accept
+// that token, or else to a refreshed token. Where a login is needed, it sets f.reason instead.
 func (f *oauthFlow) useStored(ctx context.Context) error {
 	old := f.state.Token
 	if old == nil || f.purpose == toLogin {
 		return nil
 	}
-	// Another process may have stored a newer token than the one that was refused.
+	// Another process may have stored a newer token since the refused token was read.
 	isRefused := f.purpose == toReplace && f.refused != nil && old.Access == f.refused.Access
 	switch {
 	case !isRefused && !old.isExpiring():
@@ -738,9 +752,10 @@ func (f *oauthFlow) useStored(ctx context.Context) error {
 	return f.refreshStored(ctx, old)
 }
 
-// refreshStored refreshes the token of the store. Of the errors only those that say that the
-// refresh token is dead lead to a login. After another one the token is kept for the next time: the
-// authorization server may be in trouble.
+// refreshStored refreshes the token of the store. A login follows if the authorization server says
+// that the refresh token is dead, or if the resource names another authorization server. After any
+// other error the refresh token is kept for the next time: the authorization server may be in
+// trouble.
 func (f *oauthFlow) refreshStored(ctx context.Context, old *OAuthToken) error {
 	token, err := f.refresh(ctx, old)
 	code := refusalOf(err)
@@ -748,6 +763,10 @@ func (f *oauthFlow) refreshStored(ctx context.Context, old *OAuthToken) error {
 	case err == nil:
 		f.obtained = token
 		f.state.Token = token
+	case err == errOtherIssuer:
+		// The resource no longer accepts a token of the earlier authorization server.
+		f.state.Token = nil
+		f.reason = fmt.Errorf("the authorization server is %.200q now", f.metadata.Issuer)
 	case f.purpose == toRefresh:
 		// The old token is sent all the same: the clock may be wrong, and the resource decides.
 		f.obtained = old
@@ -761,10 +780,10 @@ func (f *oauthFlow) refreshStored(ctx context.Context, old *OAuthToken) error {
 	return nil
 }
 
-// refresh refreshes a token. It returns nil for a token of another authorization server than the
-// one that the resource names now.
+// refresh returns a refreshed token. It returns errOtherIssuer if the resource now names another
+// authorization server than the issuer of the old token.
 func (f *oauthFlow) refresh(ctx context.Context, old *OAuthToken) (*OAuthToken, error) {
-	err := f.discover(ctx)
+	err := f.readMetadata(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -773,8 +792,7 @@ func (f *oauthFlow) refresh(ctx context.Context, old *OAuthToken) (*OAuthToken, 
 		return nil, err
 	}
 	if old.Issuer != f.metadata.Issuer {
-		f.reason = fmt.Errorf("the authorization server is %.200q now", f.metadata.Issuer)
-		return nil, nil
+		return nil, errOtherIssuer
 	}
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.Refresh}}
 	token, err := f.requestToken(ctx, client, old.GrantedScopes, form)
@@ -782,7 +800,8 @@ func (f *oauthFlow) refresh(ctx context.Context, old *OAuthToken) (*OAuthToken, 
 		return nil, err
 	}
 	token.RequestedScopes = old.RequestedScopes
-	// Some servers give another refresh token each time. With others the first one stays.
+	// Some servers give another refresh token each time. At other servers the first refresh token
+	// stays valid.
 	if token.Refresh == "" {
 		token.Refresh = old.Refresh
 	}
@@ -800,10 +819,10 @@ func (f *oauthFlow) forgetRefreshToken() {
 
 // 9. One flow runs at a time, and what it gets is stored.
 
-// awaitToken returns the token to send next. It returns nil if there is none and the resource has
-// not asked for one. Where that needs a flow, awaitToken starts f, or waits for the flow that is
-// running. A flow goes on when ctx ends: other requests may wait for it, and a person who is asked
-// may still log in, for the next request.
+// awaitToken returns the token to send next. It returns nil if there is no token and the resource
+// has not asked for one. Where a flow is needed, awaitToken starts f, or waits for the running
+// flow. A flow goes on when ctx ends: other requests may wait for the flow, and a person who is
+// asked may still log in, for the next request.
 func (o *OAuth) awaitToken(ctx context.Context, f *oauthFlow) (*OAuthToken, error) {
 	for {
 		running, token, err := o.startFlow(f)
@@ -826,12 +845,13 @@ func (o *OAuth) awaitToken(ctx context.Context, f *oauthFlow) (*OAuthToken, erro
 func (o *OAuth) startFlow(f *oauthFlow) (*oauthFlow, *OAuthToken, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	// While this request was under way, another one may have got a new token.
-	isNew := f.purpose == toRefresh || f.purpose == toReplace && o.token != f.refused
+	// The token at hand may do for a request that has not been sent yet. It may also do after a
+	// refusal, if another request has got a new token meanwhile.
+	tokenMayDo := f.purpose == toRefresh || f.purpose == toReplace && o.token != f.refused
 	switch {
 	case o.closed:
 		return nil, nil, &AuthorizationError{net.ErrClosed}
-	case isNew && o.loaded && !o.token.isExpiring():
+	case tokenMayDo && o.loaded && !o.token.isExpiring():
 		return nil, o.token, nil
 	case o.flow == nil:
 		ctx, cancel := context.WithCancel(context.Background())
@@ -843,7 +863,8 @@ func (o *OAuth) startFlow(f *oauthFlow) (*oauthFlow, *OAuthToken, error) {
 	return o.flow, nil, nil
 }
 
-// run is the goroutine of a flow. It ends with the flow, or soon after Close, which waits for it.
+// run runs a flow, on a goroutine of its own. It returns when the flow has a token or an error, or
+// soon after Close, which waits for its return.
 func (f *oauthFlow) run(ctx context.Context) {
 	defer close(f.done)
 	defer f.end()
@@ -867,9 +888,8 @@ func (f *oauthFlow) run(ctx context.Context) {
 	}
 }
 
-// obtain takes the stored token, or refreshes it, or logs in. The store is locked while a token is
-// refreshed: of two processes that do this at once one finds the token of the other. It is not
-// locked while a person is asked.
+// obtain takes the stored token, or refreshes the stored token, or logs in. The store is locked
+// while a token is refreshed, and not while a person is asked.
 func (f *oauthFlow) obtain(ctx context.Context) error {
 	err := f.updateStore(ctx, func() error { return f.useStored(ctx) })
 	if err != nil || f.obtained != nil || f.purpose == toRefresh {
@@ -881,11 +901,11 @@ func (f *oauthFlow) obtain(ctx context.Context) error {
 	return f.logIn(ctx)
 }
 
-// updateStore locks the store, has its state changed, and saves the state if it has got another
-// token.
+// updateStore locks the store, reads its state, calls change, and saves the state if change has put
+// another token into it.
 func (f *oauthFlow) updateStore(ctx context.Context, change func() error) error {
 	// Flows run one at a time, so nobody else uses the memory.
-	f.state = &f.memory
+	f.state = &f.OAuth.memory
 	if f.Store != nil {
 		unlock, err := f.Store.Lock(ctx)
 		if err != nil {
@@ -919,19 +939,19 @@ func (f *oauthFlow) updateStore(ctx context.Context, change func() error) error 
 // Login runs a flow now, whatever token there is: with a person, or with Grant.
 func (o *OAuth) Login(ctx context.Context) (*OAuthToken, error) {
 	f := &oauthFlow{OAuth: o, purpose: toLogin}
-	f.probe(ctx)
+	f.requestChallenge(ctx)
 	token, err := o.awaitToken(ctx, f)
 	if err != nil {
 		return nil, err
 	}
-	// The caller may change what it gets.
+	// The caller may change the token that it gets.
 	copied := *token
 	return &copied, nil
 }
 
-// probe sends a request without a token, for the challenge of its refusal. A server that does not
-// refuse it has its metadata at a well-known address.
-func (f *oauthFlow) probe(ctx context.Context) {
+// requestChallenge sends a request without a token, and reads the challenge of the refusal. If the
+// server does not refuse the request, the flow looks for the metadata at a well-known address.
+func (f *oauthFlow) requestChallenge(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, oauthTime)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Resource, nil)
@@ -960,7 +980,7 @@ func (o *OAuth) Close() error {
 	return nil
 }
 
-// CloseIdleConnections is for http.Client.
+// CloseIdleConnections closes the idle connections of Base; http.Client calls it.
 func (o *OAuth) CloseIdleConnections() {
 	(&http.Client{Transport: o.Base}).CloseIdleConnections()
 }

@@ -112,7 +112,7 @@ func (d *DPoP) send(base http.RoundTripper, r *http.Request, token string) (
 	return response, d.keepNonce(r.URL, response), nil
 }
 
-// CloseIdleConnections is for http.Client.
+// CloseIdleConnections closes the idle connections of Base; http.Client calls it.
 func (d *DPoP) CloseIdleConnections() { (&http.Client{Transport: d.Base}).CloseIdleConnections() }
 
 // proof returns the proof for a request (RFC 9449, 4.2). A server accepts it once. It has the hash

@@ -17,8 +17,8 @@ import (
 )
 
 // OAuthGuard is an http.RoundTripper for OAuth.Base, or below it. A server tells OAuth where to go:
-// to its metadata, to an authorization server, to the endpoints of that. So a server on the
-// Internet could have its client send requests to this machine, or to its neighbours (MCP
+// to its metadata, to an authorization server, to the endpoints of this server. So a server on the
+// Internet could make its client send requests to this machine, or to its neighbours (MCP
 // 2026-07-28, security best practices, SSRF). OAuthGuard connects to private addresses only if the
 // resource itself is at one.
 //
@@ -30,7 +30,7 @@ import (
 // once.
 type OAuthGuard struct {
 	Resource string          // OAuth.Resource
-	Base     *http.Transport // a copy of it makes the requests; nil: http.DefaultTransport
+	Base     *http.Transport // its copy makes the requests; nil: http.DefaultTransport
 
 	once    sync.Once
 	guarded *http.Transport // the copy of Base, set by once
@@ -42,7 +42,7 @@ type OAuthGuard struct {
 }
 
 // RoundTrip sends a request. It refuses a private address in the URL itself at once: a proxy would
-// be asked for it otherwise, and OAuthGuard sees no address but that of the proxy.
+// be asked for this address otherwise, and OAuthGuard would see only the address of the proxy.
 func (g *OAuthGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	g.once.Do(g.setUp)
 	host := strings.ToLower(r.URL.Hostname())
@@ -53,13 +53,13 @@ func (g *OAuthGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.guarded.RoundTrip(r)
 }
 
-// CloseIdleConnections is for http.Client.
+// CloseIdleConnections closes the idle connections of the copy of Base; http.Client calls it.
 func (g *OAuthGuard) CloseIdleConnections() {
 	g.once.Do(g.setUp)
 	g.guarded.CloseIdleConnections()
 }
 
-// setUp copies Base, and has the copy note each proxy and check each connection.
+// setUp copies Base, and makes the copy note each proxy and check each connection.
 func (g *OAuthGuard) setUp() {
 	u, err := url.Parse(g.Resource)
 	if err == nil {
@@ -91,7 +91,8 @@ func (g *OAuthGuard) setUp() {
 
 type dialFunc = func(ctx context.Context, network, address string) (net.Conn, error)
 
-// guard returns a dialFunc that checks each connection of dial, and closes those that it refuses.
+// guard returns a dialFunc that checks each connection of dial, and closes a connection that it
+// refuses.
 func (g *OAuthGuard) guard(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
@@ -131,7 +132,7 @@ func (g *OAuthGuard) refusal(host string) error {
 		host, shownURL(g.Resource))
 }
 
-// isPrivateHost reports whether a host is one at a private address by its name alone.
+// isPrivateHost reports whether the name of a host alone says that its address is private.
 func isPrivateHost(host string) bool {
 	address, err := netip.ParseAddr(host)
 	if err == nil {
@@ -140,7 +141,7 @@ func isPrivateHost(host string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// isPrivateAddress reports whether an address is not one of the Internet.
+// isPrivateAddress reports whether an address cannot be reached from the whole Internet.
 func isPrivateAddress(address netip.Addr) bool {
 	address = address.Unmap()
 	// NAT64 has an IPv4 address in the last four bytes (RFC 6052).

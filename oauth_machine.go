@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// ClientCredentials is the OAuth.Grant of a client that acts for itself (RFC 6749, 4.4). It says
-// who it is with its secret, or with a key (PrivateKeyJWT): the request needs nothing else.
+// ClientCredentials is the OAuth.Grant of a client that acts for itself (RFC 6749, 4.4). The client
+// authenticates with its secret, or with a key (PrivateKeyJWT): the request needs nothing else.
 func ClientCredentials(context.Context, *AuthorizationServer, string) (url.Values, error) {
 	return url.Values{"grant_type": {"client_credentials"}}, nil
 }
 
 // JWTBearer returns the OAuth.Grant of a client that has got an assertion from somebody whom the
 // authorization server trusts (RFC 7523, 2.1), such as the platform on which it runs as a workload.
-// read returns the assertion that is valid now; it is called for each token.
+// read returns the assertion that is valid now; each token request calls read.
 func JWTBearer(
 	read func(context.Context) (assertion string, err error),
 ) func(context.Context, *AuthorizationServer, string) (url.Values, error) {
@@ -43,8 +43,8 @@ func jwtBearer(assertion string) url.Values {
 	}
 }
 
-// AssertionFile returns a func for JWTBearer and IdentityProvider that reads a file each time:
-// platforms renew what is in it. White space around the assertion is left out.
+// AssertionFile returns a func for JWTBearer and IdentityProvider. The func reads the file at each
+// call, as platforms renew the assertion in it. White space around the assertion is left out.
 func AssertionFile(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
 		text, err := os.ReadFile(path)
@@ -60,8 +60,9 @@ func AssertionFile(path string) func(context.Context) (string, error) {
 }
 
 // IdentityProvider is where the people of an enterprise log in, once for all servers. Its Grant
-// turns what a person's login gave into an assertion for the authorization server of one of them
-// (token exchange, RFC 8693; MCP extension enterprise-managed authorization).
+// exchanges the token of a person's login for an assertion, which the authorization server of one
+// of these servers accepts (token exchange, RFC 8693; MCP extension enterprise-managed
+// authorization).
 //
 // Set the fields before the first request.
 type IdentityProvider struct {
@@ -69,7 +70,7 @@ type IdentityProvider struct {
 	Client        OAuthClient                           // registered at the identity provider
 	Assert        func(audience string) (string, error) // if its AuthMethod is private_key_jwt
 
-	Subject     func(context.Context) (string, error) // what the login gave, for each token anew
+	Subject     func(context.Context) (string, error) // the login's token; each Grant calls it
 	SubjectType string                                // empty: an ID token of OpenID Connect
 	Scopes      []string                              // empty: the identity provider decides
 
@@ -79,8 +80,8 @@ type IdentityProvider struct {
 
 const tokenTypes = "urn:ietf:params:oauth:token-type:"
 
-// Grant is an OAuth.Grant. The assertion that the identity provider gives is an ID-JAG: it names
-// the person, the client, the authorization server and the resource that it is for.
+// Grant is an OAuth.Grant. The assertion of the identity provider is an ID-JAG: it names a person,
+// a client, an authorization server and a resource, and is good for these alone.
 func (p *IdentityProvider) Grant(
 	ctx context.Context,
 	as *AuthorizationServer,
@@ -109,8 +110,8 @@ func (p *IdentityProvider) Grant(
 }
 
 // exchange sends a token exchange, and returns the assertion of the answer. The identity provider
-// is an authorization server, and the exchange is a token request: it is sent as those of a flow
-// are.
+// is an authorization server, and the exchange is a token request: it is sent like the token
+// request of a flow.
 func (p *IdentityProvider) exchange(ctx context.Context, form url.Values) (string, error) {
 	f := &oauthFlow{
 		OAuth: &OAuth{Base: p.Base, Assert: p.Assert, Secret: p.Secret},
