@@ -17,8 +17,8 @@ import (
 )
 
 // MCP is a set of methods on top of JSON-RPC: a client asks a server for its tools, resources and
-// prompts, and has it run a tool. A connection is a Client. The files of this family tell of it in
-// this order:
+// prompts, and tells it to run a tool. A connection is a Client. The files of this family tell of
+// it in this order:
 //
 //	mcp.go            what a connection is, and its calls
 //	mcp_connect.go    how it begins: which revision both sides speak
@@ -28,7 +28,7 @@ import (
 //	mcp_listen.go     what the server tells without being asked
 //	mcp_questions.go  what the server asks the client
 //	mcp_types.go      what the messages hold
-//	mcp_results.go    how long results are read
+//	mcp_results.go    how large results are decoded: lists of tools, the texts of a tool
 //
 // The protocol has two eras. The revisions of the handshake era begin with the request initialize,
 // and afterwards both sides may send requests. In the stateless era (2026-07-28) each request says
@@ -54,7 +54,7 @@ func (e *ProtocolError) Error() string { return e.Reason }
 type ClientOptions struct {
 	Info       Implementation // who we are, for the server; mcpagent if empty
 	Timeout    time.Duration  // of a request without progress; 5 min if 0
-	MaxTimeout time.Duration  // of a request in all; 1 h, or Timeout if that is longer, if 0
+	MaxTimeout time.Duration  // of a request in all; if 0, 1 h or Timeout, whichever is longer
 
 	// Waiting reports whether requests wait for a person who logs in. As long as it returns true,
 	// no request expires by Timeout. It may be nil.
@@ -65,9 +65,9 @@ type ClientOptions struct {
 	// another one, which ServerInfo.ProtocolVersion then holds.
 	Protocol string
 
-	// Answers has what the client answers to the server's questions, by method: roots/list
-	// (RootsAnswer), elicitation/create, sampling/createMessage. A method without an answer is not
-	// declared.
+	// Answers has the Responder to each of the server's questions, by method: roots/list
+	// (RootsAnswer), elicitation/create, sampling/createMessage. The capability for a method
+	// without a Responder is not declared.
 	Answers map[string]Responder
 
 	MaxQuestions int // in all input_required results of one request; 50 if 0
@@ -80,8 +80,8 @@ type ClientOptions struct {
 	Skipped func(message []byte, reason error) // see Handler.Skipped
 	Trace   func(sent bool, text []byte)       // see Handler.Trace
 
-	// Warn receives, as a sentence, what was left out of a list or a result because it could not be
-	// read, and what else was lost without an error of a call.
+	// Warn receives a sentence for each loss that is no error of a call, such as an element of a
+	// list that could not be read and was left out.
 	Warn func(text string)
 }
 
@@ -112,18 +112,20 @@ type Client struct {
 	warnings  warnings
 }
 
-// httpTransport is a transport over HTTP. Beside its requests it may have a stream for what belongs
-// to no request, such as notifications of changes. A server may refuse or end this stream.
+// httpTransport is a transport over HTTP. Beside its requests it may have a stream for messages
+// that belong to no request, such as notifications of changes. A server may refuse or end this
+// stream.
 type httpTransport interface {
 	// ParamHeaders returns complete headers that repeat parameters of a tool call, where the schema
 	// has x-mcp-header. The error says why these marks are invalid, or why an argument cannot be
 	// sent in a header. Without arguments it only checks the marks.
 	ParamHeaders(inputSchema, arguments json.RawMessage) (map[string]string, error)
 
-	// Stream returns the number of the stream that is open, 0 if none is. Each has another number.
+	// Stream returns the number of the open stream, 0 if there is none. Each stream has another
+	// number.
 	Stream() int64
 
-	// OnStreamEnd sets what is called when a stream has ended and is not opened again.
+	// OnStreamEnd sets the func that is called when a stream has ended and is not opened again.
 	OnStreamEnd(f func(error))
 }
 
@@ -165,13 +167,13 @@ func (c *Client) CallTool(
 	if err != nil {
 		return nil, err
 	}
-	answer := new(toolAnswer)
-	err = answer.decode(raw)
+	result := new(toolResult)
+	err = result.decode(raw)
 	if err != nil {
 		return nil, r.wrap(err)
 	}
-	c.warnLeftOut(r, answer.left)
-	return &answer.ToolResult, nil
+	c.warnLeftOut(r, result.left)
+	return &result.ToolResult, nil
 }
 
 // objectOrEmpty returns arguments on one line, and {} for none. A nil map encodes to null, which
@@ -231,17 +233,17 @@ func (c *Client) GetPrompt(
 // have if it begins with value. known are the arguments whose values are known; it may be nil.
 func (c *Client) Complete(
 	ctx context.Context,
-	r Reference,
+	ref Reference,
 	name, value string,
 	known map[string]string,
 ) (*Completion, error) {
-	params := members("argument", map[string]string{"name": name, "value": value}, "ref", r)
+	params := members("argument", map[string]string{"name": name, "value": value}, "ref", ref)
 	if len(known) > 0 {
 		params = joinMembers(params, members("context", map[string]any{"arguments": known}))
 	}
 	var result struct{ Completion Completion }
-	request := &request{method: "completion/complete", subject: name, params: params}
-	err := c.resultInto(ctx, request, &result)
+	r := &request{method: "completion/complete", subject: name, params: params}
+	err := c.resultInto(ctx, r, &result)
 	if err != nil {
 		return nil, err
 	}
@@ -276,7 +278,7 @@ func (c *Client) resultInto(ctx context.Context, r *request, result any) error {
 	return r.wrap(json.Unmarshal(raw, result))
 }
 
-// warnLeftOut warns of the elements of a result that could not be read.
+// warnLeftOut warns of elements of a result, which were left out because they could not be read.
 func (c *Client) warnLeftOut(r *request, left leftOut) {
 	if left.count == 0 {
 		return
@@ -294,7 +296,7 @@ type warnings struct {
 	tell func(text string) // ClientOptions.Warn; may be nil
 
 	mu   sync.Mutex        // guards the following; never held while tell runs
-	last map[string]string // the last text, by what it is about
+	last map[string]string // the last text, by subject
 }
 
 func (w *warnings) warn(subject, text string) {
@@ -318,12 +320,12 @@ func members(namesAndValues ...any) []byte {
 	return b
 }
 
-// uriRequest is a request whose one parameter is the URI of a resource.
+// uriRequest returns a request whose one parameter is the URI of a resource.
 func uriRequest(method, uri string) *request {
 	return &request{method: method, subject: uri, params: members("uri", uri)}
 }
 
-// wrap says which request an error is about: its method, and its subject if it has one.
+// wrap wraps an error with the method of the request, and with its subject if it has one.
 func (r *request) wrap(err error) error {
 	if err == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// probeTime is how long the answer to server/discover is waited for before a handshake begins. Some
+// probeTime bounds the wait for the answer to server/discover, before a handshake begins. Some
 // servers of the handshake era never answer a method that they do not know.
 const probeTime = 3 * time.Second
 
@@ -77,8 +77,8 @@ func Connect(
 	return nil, fmt.Errorf(both, secondErr, err)
 }
 
-// mayBeUpset reports whether the probe may be why the beginning failed: the last row of the first
-// table of Connect.
+// mayBeUpset reports whether the beginning may have failed because of the probe: the last row of
+// the first table of Connect.
 func (c *Client) mayBeUpset(ctx context.Context, err error) bool {
 	if c.http != nil || ctx.Err() != nil || isFinal(err) {
 		return false
@@ -142,12 +142,13 @@ func (o *ClientOptions) setDefaults() {
 	o.MaxQuestions = cmp.Or(o.MaxQuestions, 50)
 }
 
-// declare makes what the client says of itself: in the handshake era once, in the stateless era in
-// the _meta of each request (MCP 2026-07-28, basic, _meta).
+// declare sets the capabilities of the client, and the members of _meta. In the handshake era the
+// client declares its capabilities once, in the stateless era in the _meta of each request (MCP
+// 2026-07-28, basic, _meta).
 func (c *Client) declare() error {
 	capabilities := make(map[string]any)
-	for _, answer := range c.options.Answers {
-		capabilities[answer.Capability] = cmp.Or[any](answer.Declare, struct{}{})
+	for _, responder := range c.options.Answers {
+		capabilities[responder.Capability] = cmp.Or[any](responder.Declare, struct{}{})
 	}
 	var err error
 	c.declared, err = json.Marshal(capabilities)
@@ -175,20 +176,21 @@ func (c *Client) begin(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil && !isFinal(err) {
 			return fmt.Errorf("the server does not speak %s: %w", statelessRevision, err)
 		}
-		return c.useStateless(server, err)
+		if err != nil {
+			return err
+		}
+		c.useStateless(server)
+		return nil
 	default:
 		return c.handshake(ctx, c.options.Protocol)
 	}
 }
 
-// useStateless makes the connection one of the stateless era, if server/discover had no error.
-func (c *Client) useStateless(server *ServerInfo, err error) error {
-	if err != nil {
-		return err
-	}
+// useStateless makes the connection one of the stateless era. server is the answer to
+// server/discover.
+func (c *Client) useStateless(server *ServerInfo) {
 	c.Server = *server
 	c.stateless.Store(true)
-	return nil
 }
 
 // probe finds out the era of the server. It asks server/discover, which only the stateless era
@@ -211,8 +213,8 @@ func (c *Client) useStateless(server *ServerInfo, err error) error {
 //	not at all               refused by the server            the failure of initialize
 //	any                      any other failure                the failure of initialize
 //
-// A final refusal is one that isFinal knows. Where initialize is refused in a way that only a
-// stateless server has, the refusal of server/discover tells more of the cause. Where a slow server
+// isFinal knows the final refusals. Where initialize is refused in a way that only a stateless
+// server has, the refusal of server/discover tells more of the cause. Where a slow server
 // of both eras has agreed to a handshake, its late answer to server/discover no longer counts: the
 // server may keep to the revision of initialize.
 func (c *Client) probe(ctx context.Context) error {
@@ -220,17 +222,22 @@ func (c *Client) probe(ctx context.Context) error {
 	defer p.cancel()
 	inTime := p.answersWithin(probeTime)
 	if inTime {
+		if p.err == nil {
+			c.useStateless(p.server)
+			return nil
+		}
 		ended := ctx.Err() != nil || errors.Is(p.err, ErrClosed)
-		if ended || p.isDecided() {
-			return c.useStateless(p.server, p.err)
+		if ended || isFinal(p.err) {
+			return p.err
 		}
 	}
 	err := c.handshake(ctx, NewestHandshake())
 	if err == nil {
 		p.cancel()
 		c.Probed = true
-		// The server answered initialize, and not even meanwhile server/discover: it never will.
-		c.SkipProbe = !inTime && errors.Is(p.err, context.Canceled)
+		// The handshake has given the server more time for its answer to server/discover.
+		neverAnswered := errors.Is(p.err, context.Canceled)
+		c.SkipProbe = !inTime && neverAnswered
 		return nil
 	}
 	refused := errors.As(err, new(*Error))
@@ -243,8 +250,15 @@ func (c *Client) probe(ctx context.Context) error {
 		}
 		return err
 	}
-	if p.answersWithin(probeTime) && p.isDecided() {
-		return c.useStateless(p.server, p.err)
+	if !p.answersWithin(probeTime) {
+		return err
+	}
+	if p.err == nil {
+		c.useStateless(p.server)
+		return nil
+	}
+	if isFinal(p.err) {
+		return p.err
 	}
 	return err
 }
@@ -257,8 +271,8 @@ type probing struct {
 	err    error
 }
 
-// startProbing begins to ask server/discover. The goroutine ends with the answer or with cancel,
-// one of which the caller has to await.
+// startProbing begins to ask server/discover. The goroutine ends when the server has answered, or
+// when cancel is called. The caller must call cancel in any case, which waits for that end.
 func (c *Client) startProbing(ctx context.Context) *probing {
 	ctx, stop := context.WithCancel(ctx)
 	p := &probing{stop: stop, ended: make(chan struct{})}
@@ -279,12 +293,8 @@ func (p *probing) answersWithin(limit time.Duration) bool {
 	}
 }
 
-// isDecided reports whether the answer alone says what the server is, so that no handshake can tell
-// more.
-func (p *probing) isDecided() bool { return p.err == nil || isFinal(p.err) }
-
-// cancel waits no longer for the server, and returns when the outcome is set. If there was none
-// before, the error is context.Canceled.
+// cancel ends the wait for the server, and returns when the outcome is set. If the server had not
+// answered before, the error is context.Canceled.
 func (p *probing) cancel() {
 	p.stop()
 	<-p.ended
@@ -309,7 +319,7 @@ func (c *Client) discover(ctx context.Context) (*ServerInfo, error) {
 	if err != nil {
 		return nil, r.wrap(err)
 	}
-	var answer struct {
+	var result struct {
 		ServerInfo
 		SupportedVersions []string
 		Meta              struct {
@@ -317,14 +327,14 @@ func (c *Client) discover(ctx context.Context) (*ServerInfo, error) {
 		} `json:"_meta"`
 	}
 	// A member of another type counts as absent: encoding/json decodes the others all the same.
-	_ = json.Unmarshal(raw, &answer)
-	err = checkRevisions(answer.SupportedVersions)
+	_ = json.Unmarshal(raw, &result)
+	err = checkRevisions(result.SupportedVersions)
 	if err != nil {
 		return nil, r.wrap(err)
 	}
-	answer.ProtocolVersion = statelessRevision
-	answer.Implementation = answer.Meta.Implementation
-	return &answer.ServerInfo, nil
+	result.ProtocolVersion = statelessRevision
+	result.Implementation = result.Meta.Implementation
+	return &result.ServerInfo, nil
 }
 
 // checkRevisions returns nil if a server speaks our stateless revision. After a *ProtocolError no
@@ -385,10 +395,10 @@ func (c *Client) handshake(ctx context.Context, offer string) error {
 	return c.Err()
 }
 
-// initialize offers a revision, and the server answers with the one that it prefers. Both sides
-// exchange identity and capabilities here, once for each session. The first answer of a connection
-// becomes c.Server. A session that is begun anew must keep its revision, as other goroutines read
-// c.Server at any time.
+// initialize offers a revision, and the server answers with the revision that it prefers. Both
+// sides exchange identity and capabilities here, once for each session. The first answer of a
+// connection becomes c.Server. A session that is begun anew must keep its revision, as other
+// goroutines read c.Server at any time.
 func (c *Client) initialize(ctx context.Context, offer string) (*ServerInfo, error) {
 	r := &request{method: "initialize", params: members(
 		"capabilities", c.declared,
@@ -398,10 +408,10 @@ func (c *Client) initialize(ctx context.Context, offer string) (*ServerInfo, err
 	if err != nil {
 		return nil, r.wrap(err)
 	}
-	var answer ServerInfo
+	var server ServerInfo
 	// A member of another type counts as absent.
-	_ = json.Unmarshal(raw, &answer)
-	revision, agreedBefore := answer.ProtocolVersion, c.Server.ProtocolVersion
+	_ = json.Unmarshal(raw, &server)
+	revision, agreedBefore := server.ProtocolVersion, c.Server.ProtocolVersion
 	switch {
 	case revision == "":
 		return nil, r.wrap(errors.New("the answer has no protocolVersion"))
@@ -410,24 +420,26 @@ func (c *Client) initialize(ctx context.Context, offer string) (*ServerInfo, err
 			"the server wants protocol revision %q; this client speaks %s",
 			revision, strings.Join(Revisions(), ", "))})
 	case agreedBefore == "":
-		c.Server = answer
+		c.Server = server
 	case agreedBefore != revision:
 		return nil, r.wrap(&ProtocolError{fmt.Sprintf(
 			"the server has changed from revision %s to %s", agreedBefore, revision)})
 	}
-	return &answer, nil
+	return &server, nil
 }
 
 // sessions counts the sessions of a connection over HTTP. A request that finds its session expired
-// compares the number it was sent in, so that many such requests begin one new session together.
+// compares the number of the session in which it was sent with the current number, so that many
+// such requests begin one new session together.
 type sessions struct {
 	current  atomic.Int64  // counts the sessions that followed the first
 	renewing chan struct{} // one slot, taken by whoever begins a session
 }
 
-// renew begins a new session in place of one that has expired: the server dropped it, or was
-// started again (MCP 2025-11-25, transports, session management). Requests that find it expired at
-// the same time begin one together: the first begins it, and the others wait for it.
+// renew begins a new session in place of an expired session, which the server has dropped, or which
+// ended when the server was started again (MCP 2025-11-25, transports, session management). Where
+// several requests find the same session expired, the first begins a new session, and the others
+// wait for it.
 func (c *Client) renew(ctx context.Context, expired int64) error {
 	select {
 	case c.sessions.renewing <- struct{}{}:
@@ -445,8 +457,8 @@ func (c *Client) renew(ctx context.Context, expired int64) error {
 	number := c.sessions.current.Add(1) + 1
 	c.warnings.warn("", fmt.Sprintf("its session had expired, and session %d was begun", number))
 	c.ForgetLists("")
-	// Subscriptions ended with the session. If the server refuses one now, it sends no more changes
-	// of that resource, and its Listen waits on.
+	// Subscriptions ended with the session. If the server refuses a subscription now, it sends no
+	// more changes of that resource, and the Listen waits on.
 	for _, l := range c.listeners.all() {
 		for _, uri := range l.URIs {
 			_, _ = c.attempt(ctx, uriRequest("resources/subscribe", uri))
@@ -456,11 +468,12 @@ func (c *Client) renew(ctx context.Context, expired int64) error {
 }
 
 // streamEnded runs, on a goroutine of the transport, when the server has ended the stream of its
-// notifications. If that is because the session has expired, a new one is begun, by requests that
-// each have their time limit. Otherwise nobody tells of changes any more, which is worth a warning.
+// notifications. If the session has expired, a new session is begun, by requests that each have
+// their time limit. Otherwise nobody tells of changes any more, which is worth a warning.
 func (c *Client) streamEnded(err error) {
-	ended := &request{session: c.sessions.current.Load()}
-	err = c.repair(context.Background(), ended, err)
+	if isSessionExpired(err) {
+		err = c.renew(context.Background(), c.sessions.current.Load())
+	}
 	if err != nil && c.Err() == nil && c.options.Warn != nil {
 		c.options.Warn(fmt.Sprintf("the server no longer tells of changes: %v", err))
 	}

@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// A server tells of four things unasked, in notifications: that a list or a resource has changed,
-// how far a call has come, what it writes to its log, and that it has cancelled something. A
-// program that wants to know of changes calls Listen, which lasts as long as it listens.
+// A server tells of four things unasked, in notifications: a list or a resource has changed, a call
+// has made progress, the server's log has a new message, the server has cancelled a request. A
+// program that wants to know of changes calls Listen, which returns when it listens no longer.
 
 // unsubscribeTime bounds the requests that end the subscriptions of a Listen, all together.
 const unsubscribeTime = 500 * time.Millisecond
 
-// errUnsubscribed is why a Listen of the stateless era ends when the server has cancelled it.
+// errUnsubscribed is the error of a Listen of the stateless era that the server has cancelled.
 var errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
 
 // Subscription names the changes that a Listen waits for.
@@ -28,13 +28,13 @@ type Subscription struct {
 	Tools     bool     `json:"toolsListChanged,omitempty"`
 	Prompts   bool     `json:"promptsListChanged,omitempty"`
 	Resources bool     `json:"resourcesListChanged,omitempty"`
-	URIs      []string `json:"resourceSubscriptions,omitempty"` // whose contents matter
+	URIs      []string `json:"resourceSubscriptions,omitempty"` // of resources
 }
 
 // Change is one of the changes subscribed to.
 type Change struct {
-	List string // tools, prompts or resources; empty if it is a resource's contents
-	URI  string // of that resource
+	List string // tools, prompts or resources; empty if the contents of a resource changed
+	URI  string // of this resource
 }
 
 // listener is one Listen that has not returned.
@@ -43,8 +43,8 @@ type listener struct {
 	changed func(Change)
 }
 
-// wants reports whether a change was subscribed to. Any URI will do if there is one: a server may
-// also tell of what is below the resource that was named.
+// wants reports whether a change was subscribed to. If the subscription has a URI, it wants the
+// changes of all URIs: a server may also tell of resources below the named resource.
 func (l *listener) wants(change Change) bool {
 	switch change.List {
 	case "tools":
@@ -79,13 +79,14 @@ func (s *listeners) remove(l *listener) {
 	delete(s.working, l)
 }
 
-// ofRequest returns the listeners whose request has an id, or with 0 those that have no request.
+// ofRequest returns the listeners whose request has this id. With the id 0 it returns the listeners
+// that have no request.
 func (s *listeners) ofRequest(id int64) []*listener {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []*listener
-	for l, request := range s.working {
-		if request == id {
+	for l, requestID := range s.working {
+		if requestID == id {
 			found = append(found, l)
 		}
 	}
@@ -102,9 +103,9 @@ func (s *listeners) all() []*listener {
 	return found
 }
 
-// Listen tells of changes until ctx ends, whose cause it wraps, or until the server ends the
-// subscription in good order: nil. changed runs on the reader of the connection: it must return
-// soon and must not call the Client.
+// Listen tells of changes until ctx ends, and returns an error with its cause, or until the server
+// ends the subscription in good order, and returns nil. changed runs on the reader of the
+// connection: it must return soon and must not call the Client.
 func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change)) error {
 	missing := c.Server.missing("resources/subscribe")
 	if missing != "" && len(s.URIs) > 0 {
@@ -117,8 +118,8 @@ func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change
 	return c.listenByURI(ctx, l)
 }
 
-// listenByRequest sends one request that lasts as long as the subscription, and whose id is in
-// every notification that comes of it (MCP 2026-07-28, patterns, subscriptions).
+// listenByRequest sends one request that lasts as long as the subscription. The id of the request
+// is in every notification of the subscription (MCP 2026-07-28, patterns, subscriptions).
 func (c *Client) listenByRequest(ctx context.Context, l *listener) error {
 	defer c.listeners.remove(l)
 	_, err := c.do(ctx, &request{
@@ -172,7 +173,7 @@ func (c *Client) unsubscribe(uris []string) {
 // notification takes a notification of the server. It runs on the reader, in wire order, so it
 // never waits and never sends.
 func (c *Client) notification(conn *Conn, method string, params json.RawMessage) {
-	// One type for all of them: each method has some of these members.
+	// One type serves all notifications: each method has some of these members.
 	var p struct {
 		Token     json.RawMessage `json:"progressToken"`
 		RequestID json.RawMessage
@@ -217,8 +218,8 @@ func (c *Client) cancelled(conn *Conn, requestID json.RawMessage) {
 }
 
 // changed forgets a list that has changed, and tells the listeners. In the stateless era a
-// notification names the request of the Listen that it is meant for. In the handshake era it names
-// none, and goes to every listener that wants it.
+// notification names the request of one Listen. In the handshake era it names
+// no request, and goes to every listener that wants the change.
 func (c *Client) changed(subscription json.RawMessage, change Change) {
 	if change.List != "" {
 		c.ForgetLists(change.List)

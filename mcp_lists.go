@@ -19,8 +19,8 @@ import (
 // A list comes in pages, and may be long, so it is kept as long as it is certain to be fresh. How
 // long that is depends on the era. In the stateless era each page says for how many milliseconds
 // it may be taken for fresh (MCP 2026-07-28, server, caching). In the handshake era a server that
-// declared listChanged tells of each change, and the list is kept as long as the stream for that
-// is open.
+// declared listChanged tells of each change on a stream, and the list is kept as long as this
+// stream is open.
 
 // Bounds on what a server can make the client do and hold for one list.
 const (
@@ -28,12 +28,13 @@ const (
 	maxListSize = 64 << 20 // bytes of all pages but the last
 )
 
-// maxTTL is the longest time that a server can ask to be taken for fresh, in milliseconds: a day.
+// maxTTL is the longest time that a list is taken for fresh, in milliseconds: a day. A server that
+// asks for more gets no more.
 const maxTTL = 24 * 60 * 60 * 1000
 
-// ListTools returns all tools of the server, from all pages; with an error, those of the pages
-// before it. A list is not asked for again while it is fresh, as the server said, or while the
-// server would tell of changes to it.
+// ListTools returns all tools of the server, from all pages. With an error it returns the tools of
+// the pages before the error. A list is not asked for again while it is fresh, as the server said,
+// or while the server would tell of changes to the list.
 func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
 	tools, err := list[Tool](ctx, c, "tools/list", "tools")
 	if c.http != nil && c.stateless.Load() {
@@ -57,8 +58,8 @@ func (c *Client) ListPrompts(ctx context.Context) ([]Prompt, error) {
 	return list[Prompt](ctx, c, "prompts/list", "prompts")
 }
 
-// ForgetLists drops what is kept of the lists of one kind, tools, prompts or resources, or of all
-// lists if kind is empty.
+// ForgetLists drops the kept lists of one kind: tools, prompts or resources. If kind is empty, it
+// drops all kept lists.
 func (c *Client) ForgetLists(kind string) { c.lists.forget(kind) }
 
 // listCache keeps lists that need not be asked for again.
@@ -69,15 +70,15 @@ type listCache struct {
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
 }
 
-// cachedList is a list as it was once.
+// cachedList is a list as the server sent it once.
 type cachedList struct {
 	items  any       // []Tool, …
 	until  time.Time // zero: until the server tells of a change, or its stream ends
-	stream int64     // on which the server would tell; see Client.changeStream
+	stream int64     // the stream that would tell of a change; see Client.changeStream
 }
 
-// isFresh reports whether a list need not be asked for again. stream is the one that is open now:
-// if it is another one than then, a change may have been missed.
+// isFresh reports whether a list need not be asked for again. stream is the stream that is open
+// now. If it is another stream than when the list was sent, a change may have been missed.
 func (l *cachedList) isFresh(stream int64) bool {
 	if l.until.IsZero() {
 		return l.stream == stream
@@ -85,7 +86,7 @@ func (l *cachedList) isFresh(stream int64) bool {
 	return time.Now().Before(l.until)
 }
 
-// find returns the list that is kept for a method, if it is fresh. changes is for keep.
+// find returns the list that is kept for a method, if it is fresh. keep needs the returned changes.
 func (s *listCache) find(method string, stream int64) (items any, changes int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +95,8 @@ func (s *listCache) find(method string, stream int64) (items any, changes int, o
 }
 
 // keep keeps a list that was asked for after find had returned changes, and reports whether it did.
-// If the server has told of a change since then, nobody knows which side of it the pages show.
+// If the server has told of a change since then, the pages may show the list before or after this
+// change.
 func (s *listCache) keep(method string, l cachedList, changes int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,13 +136,13 @@ func list[T any](ctx context.Context, c *Client, method, member string) ([]T, er
 	}
 	c.warnLeftOut(r, pages.left)
 	fresh := cachedList{items: pages.items, until: pages.until, stream: stream}
-	// In the handshake era a server that declared it tells of changes on its stream. No server
-	// tells of templates.
+	// In the handshake era a server that declared listChanged tells of changes on its stream. No
+	// server tells of changes to templates.
 	if stream != 0 && !c.stateless.Load() && c.Server.ListChanged(member) {
 		fresh.until = time.Time{}
 	}
 	if c.lists.keep(method, fresh, changes) {
-		// The caller may change its list, and not the one that is kept.
+		// The caller may change the list that it gets, and not the list that is kept.
 		return slices.Clone(pages.items), nil
 	}
 	return pages.items, nil
@@ -171,8 +173,8 @@ func (p *listPages[T]) readAll(ctx context.Context, c *Client, r *request) error
 			return r.wrap(err)
 		}
 		p.addPage(page, len(raw), sent)
-		// Some servers of the handshake era end with an empty cursor. In the stateless era it is a
-		// cursor like any other.
+		// Some servers of the handshake era end with an empty cursor. In the stateless era an empty
+		// cursor is a cursor like any other.
 		isLast := page.nextCursor == nil || *page.nextCursor == "" && !c.stateless.Load()
 		if isLast {
 			return nil
@@ -185,11 +187,12 @@ func (p *listPages[T]) readAll(ctx context.Context, c *Client, r *request) error
 	}
 }
 
-// addPage adds a page of so many bytes, which was asked for at that time.
+// addPage adds a page. size is the length of its text, and sent the time of the request for it.
 func (p *listPages[T]) addPage(page *listPage[T], size int, sent time.Time) {
 	p.size += size
 	if len(p.items) == 0 && len(page.items) > 0 {
-		// Most lists have one page, which need not be copied. Then page.items is decoded anew.
+		// Most lists have one page, whose items need not be copied. The next page is decoded into
+		// new memory.
 		p.items = page.items
 	} else {
 		p.items = append(p.items, page.items...)
@@ -205,8 +208,7 @@ func (p *listPages[T]) addPage(page *listPage[T], size int, sent time.Time) {
 	}
 }
 
-// follow notes a cursor, or returns why it is not followed: pages that go in a circle, or on and
-// on.
+// follow notes a cursor. It returns an error if the pages go in a circle, or on and on.
 func (p *listPages[T]) follow(cursor string) error {
 	if p.seen[cursor] {
 		return &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", cursor)}
@@ -221,9 +223,9 @@ func (p *listPages[T]) follow(cursor string) error {
 
 // markTool keeps the schema of a tool if it marks parameters that HTTP repeats in headers (MCP
 // 2026-07-28, transports, streamable HTTP, custom headers). It reports whether the tool can be
-// used: one with invalid marks is left out, as the protocol demands.
+// used: a tool with invalid marks is left out, as the protocol demands.
 func (c *Client) markTool(tool *Tool) bool {
-	// Most schemas have no mark, and need not be parsed to know that.
+	// Most schemas have no mark. A search in the text shows this without parsing the schema.
 	if !bytes.Contains(tool.InputSchema, []byte("x-mcp-header")) {
 		c.lists.setMarked(tool.Name, nil)
 		return true
@@ -238,7 +240,7 @@ func (c *Client) markTool(tool *Tool) bool {
 	return true
 }
 
-// setMarked keeps a schema with marks, or none.
+// setMarked keeps the schema of a tool, or notes with nil that the schema has no marks.
 func (s *listCache) setMarked(tool string, schema json.RawMessage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -249,7 +251,7 @@ func (s *listCache) setMarked(tool string, schema json.RawMessage) {
 	}
 }
 
-// markedSchema returns the schema of a tool if it has marks, else nil.
+// markedSchema returns the schema of a tool if the schema has marks, else nil.
 func (s *listCache) markedSchema(tool string) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,13 +17,13 @@ import (
 // in, an answer of the user, the answer of a model. Each kind of question is a method, and a client
 // declares which of them it answers (MCP 2025-11-25, basic, lifecycle, capability negotiation).
 //
-// In the handshake era a question is a request of the server, while its own answer to the client
-// is still due. In the stateless era the result of the client's request has the questions, and the
-// client sends its request again, with the answers and with the server's requestState: so the
+// In the handshake era a question is a request of the server, which it sends before it answers the
+// client's request. In the stateless era the result of the client's request has the questions, and
+// the client sends its request again, with its replies and with the server's requestState: so the
 // server need not remember the call. The table ClientOptions.Answers serves both eras.
 
-// Responder is what the client answers to one method of the server. In the handshake era the method
-// comes as a request of the server, in the stateless era in a result that is input_required.
+// Responder answers one method of the server. In the handshake era the method comes as a request of
+// the server, in the stateless era in a result that is input_required.
 type Responder struct {
 	Capability string // declared under this name: roots, elicitation, sampling
 	Declare    any    // the capability's value; nil means {}
@@ -33,7 +33,7 @@ type Responder struct {
 	Reply func(ctx context.Context, params json.RawMessage) (result any, err error)
 }
 
-// RootsAnswer returns the answer to roots/list, for ClientOptions.Answers.
+// RootsAnswer returns the Responder to roots/list, for ClientOptions.Answers.
 func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
 	reply := func(ctx context.Context, _ json.RawMessage) (any, error) {
 		roots, err := list(ctx)
@@ -49,8 +49,8 @@ func RootsAnswer(list func(ctx context.Context) ([]Root, error)) Responder {
 	return Responder{Capability: "roots", Reply: reply}
 }
 
-// serverRequest answers a request of the server, which it may send while the client waits for its
-// own answer. Servers may send a ping even before the handshake.
+// serverRequest answers a request of the server. The server may send it while the client waits for
+// the result of a call. Servers may send a ping even before the handshake.
 func (c *Client) serverRequest(
 	ctx context.Context,
 	_ *Conn,
@@ -75,7 +75,7 @@ type inputRequired struct {
 		Method string
 		Params json.RawMessage
 	}
-	RequestState *json.RawMessage // the server's own: returned byte for byte; nil if it is null
+	RequestState *json.RawMessage // is returned byte for byte; nil if it is null
 }
 
 // answerQuestions answers the questions of a result that is input_required. It returns the members
@@ -99,18 +99,18 @@ func (c *Client) answerQuestions(
 		return nil, &ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d",
 			r.questions, c.options.MaxQuestions)}
 	}
-	answers := make(map[string]any)
+	replies := make(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
 		question := needs.InputRequests[name]
-		answer, err := c.answerQuestion(ctx, question.Method, question.Params)
+		reply, err := c.answerQuestion(ctx, question.Method, question.Params)
 		if err != nil {
 			return nil, fmt.Errorf("the server asks for %s: %w", question.Method, asOurError(err))
 		}
-		answers[name] = answer
+		replies[name] = reply
 	}
 	var input []byte
-	if len(answers) > 0 {
-		input, err = appendJSON(appendKey(input, "inputResponses"), answers)
+	if len(replies) > 0 {
+		input, err = appendJSON(appendKey(input, "inputResponses"), replies)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (c *Client) answerQuestions(
 }
 
 // asOurError turns a refusal that a Responder made for the server into an error of the call. In the
-// stateless era a refusal is not sent, and as an *Error it would pass for one of the server.
+// stateless era a refusal is not sent, and as an *Error it would pass for a refusal by the server.
 func asOurError(err error) error {
 	var refusal *Error
 	if errors.As(err, &refusal) {
@@ -138,7 +138,7 @@ func (c *Client) answerQuestion(
 	method string,
 	params json.RawMessage,
 ) (any, error) {
-	answer, ok := c.options.Answers[method]
+	responder, ok := c.options.Answers[method]
 	if !ok {
 		return nil, &Error{
 			Code:    CodeMethodNotFound,
@@ -147,5 +147,5 @@ func (c *Client) answerQuestion(
 	}
 	c.inFlight.questionBegins()
 	defer c.inFlight.questionEnds()
-	return answer.Reply(ctx, params)
+	return responder.Reply(ctx, params)
 }

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// maxRounds is how often a request is sent again with the input that the server asked for.
+// maxRounds bounds how often a request is sent again with the input that the server asked for.
 const maxRounds = 10
 
 // request is one request of the client, however often it is sent.
@@ -29,10 +29,10 @@ type request struct {
 	listener  *listener       // of a subscriptions/listen, which never expires; else nil
 
 	mayAsk    bool   // the server may ask for input before it answers
-	questions int    // how many the server then asked, in all rounds
+	questions int    // the number of the server's questions, in all rounds
 	input     []byte // more members of params: the answers to the questions of the last round
 
-	// The following belong to one sending. A request is sent again only when the sending before has
+	// The following belong to one attempt. A request is sent again only when the attempt before has
 	// ended: with an error that could be repaired, or with a result that asks for input.
 	id       int64
 	session  int64     // sessions.current
@@ -60,7 +60,7 @@ func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
 		raw, err := c.send(ctx, r)
 		if err != nil {
 			if r.mayAsk && errors.As(err, new(*Error)) {
-				// What was asked for may be gone, because the list that named it has changed.
+				// The tool, prompt or resource may be gone, and the list that named it outdated.
 				c.ForgetLists("")
 			}
 			return nil, r.wrap(err)
@@ -84,7 +84,7 @@ func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
 	}
 }
 
-// isComplete reports whether a result is what was asked for, or false if the server asks for input.
+// isComplete reports whether a result is complete. It is not complete if the server asks for input.
 func (c *Client) isComplete(r *request, result json.RawMessage) (bool, error) {
 	if !c.stateless.Load() {
 		return true, nil
@@ -139,17 +139,17 @@ func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) 
 	return c.attempt(ctx, r)
 }
 
-// attempt sends a request once, under a new id, and returns the result of its answer.
+// attempt sends a request once, under a new id, and returns its result.
 func (c *Client) attempt(ctx context.Context, r *request) (json.RawMessage, error) {
 	r.id = c.conn.NextID()
 	r.session = c.sessions.current.Load()
 	m := Outgoing{ID: r.id, Method: r.method, Source: r}
-	// The probe speaks as the stateless era does before the server is known to be of it.
+	// The probe is a request of the stateless era, before the era of the server is known.
 	if c.stateless.Load() || r.method == "server/discover" {
 		r.meta = c.meta
 		m.Revision = statelessRevision
 		if r.mayAsk {
-			// These methods are about something that has a name, which HTTP repeats as Mcp-Name.
+			// The subject of these methods has a name, which HTTP repeats as Mcp-Name.
 			m.Name = r.subject
 		}
 	}
@@ -195,7 +195,7 @@ func (r *request) AppendText(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendMeta appends the member _meta, if there is anything to say in it. A tool call always asks
+// appendMeta appends the member _meta, if it has members. A tool call always asks
 // for progress, even where nobody wants a report, as progress keeps it from expiring (MCP
 // 2025-11-25, basic, utilities, progress). The id of the request is its progress token.
 func (r *request) appendMeta(b []byte) []byte {
@@ -220,15 +220,14 @@ func Repeatable(ctx context.Context) context.Context {
 	return context.WithValue(ctx, repeatableKey{}, true)
 }
 
-// repair removes the cause of a failed request, which can then be sent again, or returns the error
-// that it ends with. A transport can lose a message without being lost itself, as over HTTP; the
-// methods of its errors say so.
+// repair removes the cause of the failure of a request. If it returns nil, the request can be sent
+// again. Otherwise the request ends with the error of repair. A transport such as HTTP can lose a
+// message and go on; the methods of its errors say so.
 func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	if ctx.Err() != nil {
 		return err
 	}
-	var expired interface{ SessionExpired() bool }
-	if errors.As(err, &expired) && expired.SessionExpired() {
+	if isSessionExpired(err) {
 		// The server does not know the session, and so has not acted.
 		return c.renew(ctx, r.session)
 	}
@@ -249,10 +248,17 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 	return err
 }
 
+// isSessionExpired reports whether an error of a transport says that the session has expired.
+func isSessionExpired(err error) bool {
+	var expired interface{ SessionExpired() bool }
+	return errors.As(err, &expired) && expired.SessionExpired()
+}
+
 // canRepeat reports whether a request may be sent again when nobody knows whether the server has
-// acted. In the handshake era the stream of an answer can be resumed, so what is lost there is lost
-// for another reason. A tool may act twice, unless it is marked as Repeatable. A subscription that
-// begins again has missed the changes in between: its caller must know. All other requests read.
+// acted. In the handshake era a broken stream is resumed, so a request that fails there has failed
+// for another reason. A tool may act twice, unless the call is marked as Repeatable. A subscription
+// that begins again has missed the changes in between: its caller must know. All other requests
+// only read.
 func (r *request) canRepeat(ctx context.Context) bool {
 	switch {
 	case r.meta == nil:
@@ -265,8 +271,8 @@ func (r *request) canRepeat(ctx context.Context) bool {
 
 // sendCancelled tells the server that nobody waits for an answer any more (MCP 2026-07-28,
 // patterns, cancellation). The protocol forbids it for initialize. The probe is not cancelled, as a
-// server of the handshake era may end on a notification before its handshake. What the server has
-// ended itself needs no cancellation.
+// server of the handshake era may end on a notification before its handshake. A subscription that
+// the server has ended itself needs no cancellation.
 func sendCancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {
 	if method == "initialize" || method == "server/discover" || cause == errUnsubscribed {
 		return

@@ -1,4 +1,4 @@
-// mcp_results.go - how results that can be long are read: lists of tools, the texts of a tool.
+// mcp_results.go - how large results are decoded: lists of tools, the texts of a tool.
 // Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 
@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// The two results that can have megabytes are a list of tools and what a tool gave back. Both are
-// read with the scanner: it is several times as fast as encoding/json, keeps the schema of a tool
-// byte for byte, and leaves JSON that nobody decodes as a slice of the message. All else is read
-// by encoding/json, which is also the judge of what looks odd to the scanner (FuzzDecoders).
+// Two results can have megabytes: a list of tools, and the result of a tool. Both are read with the
+// scanner. It is several times as fast as encoding/json, keeps the schema of a tool byte for byte,
+// and leaves JSON that nobody decodes as a slice of the message. All other results are read by
+// encoding/json, which also decides about an element that looks odd to the scanner (FuzzDecoders).
 
 // maxParts bounds the elements of an array, which take memory however short their text is.
 const maxParts = 200_000
@@ -22,9 +22,10 @@ const maxParts = 200_000
 var errTooMany = fmt.Errorf("there are more than %d", maxParts)
 
 // parts is an array of which each element is read by itself. An element that cannot be decoded is
-// left out, so that one odd tool does not cost the other hundred. So are those after maxParts.
+// left out, so that one odd tool does not cost the other hundred. Elements after the first maxParts
+// are left out, too.
 type parts[T any] struct {
-	items []T // nil if it is null
+	items []T // nil if the array is null
 	left  leftOut
 }
 
@@ -36,7 +37,8 @@ type leftOut struct {
 
 func (p *parts[T]) UnmarshalJSON(text []byte) error { return p.readArray(&scanner{text: text}) }
 
-// readArray reads an array, and null as none. For any other value the error says what it is.
+// readArray reads an array. It reads null as no array. For any other value the error names the type
+// of the value.
 func (p *parts[T]) readArray(s *scanner) error {
 	p.left = leftOut{}
 	if s.peek() != '[' {
@@ -78,9 +80,10 @@ func (p *parts[T]) readElement(s *scanner, begin int) {
 	p.left.count++
 }
 
-// reserve makes room for the next element. read is the length of the text of the elements so far,
-// rest that of what follows. An array that is full grows to what the rest can hold if its elements
-// are as long as those before, so that a long list is moved once or twice, and not twenty times.
+// reserve makes room for the next element. read is the length of the text before this element, rest
+// the length of the text from here on. A full array grows to the number of elements that the rest
+// can hold if they are as long as the elements so far. So a long list is moved once or twice, and
+// not twenty times.
 func (p *parts[T]) reserve(read, rest int) {
 	count := len(p.items)
 	if count == 0 || count < cap(p.items) {
@@ -91,7 +94,8 @@ func (p *parts[T]) reserve(read, rest int) {
 }
 
 // decodeElement decodes an element. Tools and plain texts, which can be long and many, are read by
-// the scanner. All other elements, and what the scanner takes for invalid, are for encoding/json.
+// the scanner. All other elements, and elements that the scanner takes for invalid, are read by
+// encoding/json.
 func decodeElement[T any](s *scanner, item *T) error {
 	start := *s
 	if scanElement(s, item) {
@@ -101,8 +105,8 @@ func decodeElement[T any](s *scanner, item *T) error {
 	return json.Unmarshal(s.value(), item)
 }
 
-// scanElement reads an element of a type that the scanner can read, and reports whether it did. Why
-// not an interface with a method for it? Each call of the method would have a scanner allocated.
+// scanElement reads an element of a type that the scanner can read, and reports whether it did. An
+// interface with a method would do the same, but each call of the method would allocate a scanner.
 func scanElement[T any](s *scanner, item *T) bool {
 	switch item := any(item).(type) {
 	case *Tool:
@@ -164,12 +168,12 @@ func (b *ContentBlock) scanText(s *scanner) bool {
 type listPage[T any] struct {
 	parts[T]
 	member     string  // of the result: where the items are
-	nextCursor *string // nil on the last; "" is a cursor like any other
-	ttlMs      float64 // how long it stays fresh, in milliseconds
+	nextCursor *string // nil on the last page; "" is a cursor like any other
+	ttlMs      float64 // the time that the page stays fresh, in milliseconds
 }
 
-// decode reads one page, whose text is valid JSON. The error names the first member that is of
-// another type.
+// decode reads one page, whose text is valid JSON. The error names the first member of a wrong
+// type.
 func (p *listPage[T]) decode(raw json.RawMessage) error {
 	*p = listPage[T]{member: p.member}
 	var mistake error
@@ -194,7 +198,7 @@ func (p *listPage[T]) decodeMember(s *scanner, name string) error {
 	case "nextCursor":
 		return json.Unmarshal(s.value(), &p.nextCursor)
 	case "ttlMs":
-		// Of another type it counts as absent.
+		// A ttlMs of another type counts as absent.
 		_ = json.Unmarshal(s.value(), &p.ttlMs)
 	default:
 		s.value()
@@ -202,19 +206,20 @@ func (p *listPage[T]) decodeMember(s *scanner, name string) error {
 	return nil
 }
 
-// toolAnswer is the result of a tool, with room for its content: most results have one block, and
-// then all of it is one allocation.
-type toolAnswer struct {
+// toolResult is a ToolResult that is being decoded, with room for its content. Most results have
+// one block, and then the result and its content are one allocation.
+type toolResult struct {
 	ToolResult
 	first [1]ContentBlock
 	left  leftOut
 }
 
-// decode reads the result of a tool, whose text is valid JSON. Its strings are decoded once; what
-// stays JSON shares the text. A result null has no content, as some servers answer for nothing.
-func (a *toolAnswer) decode(raw json.RawMessage) error {
-	*a = toolAnswer{}
-	content := parts[ContentBlock]{items: a.first[:0]}
+// decode reads the result of a tool, whose text is valid JSON. Its strings are decoded once;
+// members that stay JSON share the text. Some servers answer null where there is nothing to tell:
+// this is a result without content.
+func (r *toolResult) decode(raw json.RawMessage) error {
+	*r = toolResult{}
+	content := parts[ContentBlock]{items: r.first[:0]}
 	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		switch string(key) {
@@ -222,19 +227,19 @@ func (a *toolAnswer) decode(raw json.RawMessage) error {
 			if content.readArray(&s) != nil {
 				s.fail()
 			}
-			a.Content = content.items
+			r.Content = content.items
 		case "structuredContent":
-			a.StructuredContent = s.value()
+			r.StructuredContent = s.value()
 		case "isError":
 			// Some servers write "true".
-			a.IsError = string(bytes.Trim(s.value(), `"`)) == "true"
+			r.IsError = string(bytes.Trim(s.value(), `"`)) == "true"
 		case "_meta":
-			a.Meta = s.value()
+			r.Meta = s.value()
 		default:
 			s.value()
 		}
 	})
-	a.left = content.left
+	r.left = content.left
 	if !s.end() && string(bytes.TrimSpace(raw)) != "null" {
 		return &ProtocolError{"the result is not an object with an array of content"}
 	}

@@ -619,7 +619,7 @@ func FuzzDecoders(f *testing.F) {
 }
 
 func decodeToolResult(raw json.RawMessage) (*ToolResult, leftOut, error) {
-	var a toolAnswer
+	var a toolResult
 	err := a.decode(raw)
 	return &a.ToolResult, a.left, err
 }

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// minRing is the least time between two looks at the clock. With a Timeout of a nanosecond it would
-// otherwise take a processor for itself.
+// minRing is the least time between two rings of the timer. With a Timeout of a nanosecond the
+// timer would otherwise keep a processor busy.
 const minRing = time.Millisecond
 
 // TimeoutError reports that a request had no answer in time. It wraps context.DeadlineExceeded.
@@ -36,11 +36,12 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 // A request may take Timeout without a sign of life, and MaxTimeout in all. Each progress
 // notification starts Timeout anew (MCP 2025-11-25, basic, lifecycle, timeouts). While the server
 // waits for us, because it has asked a question or because a person has to log in, no request
-// expires by Timeout: the server cannot go on before it has our answer.
+// expires by Timeout: the server cannot go on before it has our reply.
 //
-// One timer serves all requests, as one for each would cost more than the rest of a call. It rings
-// at the earliest deadline that is known when it is set, and at the latest after Timeout. A request
-// that is sent in between cannot expire before that, so the timer never rings too late.
+// One timer serves all requests, as a timer for each request would cost more than the rest of a
+// call. The timer rings at the earliest deadline that is known when it is set, and at the latest
+// after Timeout. A request that is sent in between cannot expire earlier, so the timer never rings
+// too late.
 type inFlight struct {
 	conn       *Conn
 	timeout    time.Duration
@@ -51,7 +52,7 @@ type inFlight struct {
 	// while a report or waiting runs. It is taken before Conn's.
 	mu        sync.Mutex
 	requests  map[int64]*request // by id, which is also the progress token
-	questions int                // of the server, which are being answered
+	questions int                // the number of the server's questions that are being answered
 	timer     *time.Timer
 	stopped   bool
 }
@@ -144,7 +145,7 @@ func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
 		return
 	}
 	r.deadline = time.Now().Add(f.timeout)
-	// Taken before mu is released, so that removeRequest cannot pass in between.
+	// The lock is taken before mu is released, so that removeRequest cannot pass in between.
 	r.reporting.Lock()
 	defer r.reporting.Unlock()
 	f.mu.Unlock()
@@ -153,8 +154,8 @@ func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
 	}
 }
 
-// questionBegins stops the time of all requests: the server may wait for this answer with any of
-// them.
+// questionBegins stops the time of all requests: any of them may be the one for which the server
+// needs our reply.
 func (f *inFlight) questionBegins() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// The types of this file have the fields of the protocol's schema (MCP 2026-07-28, schema), which
-// is the same for all revisions but for what is absent in older ones. Members that only a program
-// for people could show, such as icons, stay JSON. Whatever a server says of itself is a claim,
-// not a fact: names, annotations, instructions.
+// The types of this file have the fields of the protocol's schema (MCP 2026-07-28, schema). Older
+// revisions lack some of the fields, and have no others. Members that only a program for people
+// could show, such as icons, stay JSON. Whatever a server says of itself is a claim, not a fact:
+// names, annotations, instructions.
 
-// The error codes of MCP 2026-07-28, basic, error codes, which only a server of that era sends, and
-// an older one.
+// The error codes of MCP 2026-07-28, basic, error codes, which only a server of the stateless era
+// sends, and an older code.
 const (
 	CodeHeaderMismatch     = -32020
 	CodeMissingCapability  = -32021
 	CodeUnsupportedVersion = -32022
-	CodeResourceNotFound   = -32002 // of the handshake era instead: the resource does not exist
+	CodeResourceNotFound   = -32002 // of the handshake era: the resource does not exist
 )
 
 // Implementation names a program.
@@ -32,7 +32,7 @@ type Implementation struct {
 	Version string `json:"version"`
 }
 
-// ServerInfo is what a server says of itself: its answer to initialize, or to server/discover.
+// ServerInfo has what a server says of itself, in the result of initialize or server/discover.
 type ServerInfo struct {
 	ProtocolVersion string                     // the negotiated revision
 	Capabilities    map[string]json.RawMessage // by name: tools, resources, prompts, logging, …
@@ -54,8 +54,8 @@ func (s *ServerInfo) declares(capability, member string) bool {
 }
 
 // missing returns the capability that a method needs and the server did not declare, or "". A
-// client must not use what was not declared (MCP 2025-11-25, basic, lifecycle, operation). A tool
-// that is known is called all the same: there are servers that have tools and declare nothing.
+// client must not use a capability that was not declared (MCP 2025-11-25, basic, lifecycle,
+// operation). A tool is called all the same: there are servers that have tools and declare nothing.
 func (s *ServerInfo) missing(method string) string {
 	kind, verb, _ := strings.Cut(method, "/")
 	capability := kind
@@ -125,7 +125,7 @@ func (t *Tool) Repeatable() bool {
 	return err == nil && (hints.ReadOnlyHint || hints.IdempotentHint)
 }
 
-// ToolResult is what a tool gave back (schema: CallToolResult).
+// ToolResult is the result of a tool (schema: CallToolResult).
 type ToolResult struct {
 	Content           []ContentBlock  `json:"content"`
 	StructuredContent json.RawMessage `json:"structuredContent,omitempty"` // nil if there is none
@@ -145,8 +145,8 @@ func (r *ToolResult) Text() string {
 	return strings.Join(texts, "\n")
 }
 
-// ContentBlock is one piece of a result or a message. Its type says which fields are set. Of a type
-// that is not known here only Raw is set.
+// ContentBlock is one piece of a result or a message. Its type says which fields are set. A block
+// of an unknown type has only its Type and Raw.
 type ContentBlock struct {
 	Type     string `json:"type"` // text, image, audio, resource_link, resource, …
 	Text     string `json:"text,omitempty"`
@@ -196,7 +196,7 @@ type ResourceContents struct {
 	URI      string          `json:"uri"`
 	MIMEType string          `json:"mimeType,omitempty"`
 	Text     string          `json:"text,omitempty"`
-	Blob     []byte          `json:"blob,omitzero"` // decoded; nil if it is text
+	Blob     []byte          `json:"blob,omitzero"` // decoded; nil if the contents are text
 	Meta     json.RawMessage `json:"_meta,omitempty"`
 }
 
@@ -210,7 +210,7 @@ type Prompt struct {
 	Meta        json.RawMessage  `json:"_meta,omitempty"`
 }
 
-// PromptArgument is what a prompt can be given.
+// PromptArgument describes an argument of a prompt.
 type PromptArgument struct {
 	Name        string `json:"name"`
 	Title       string `json:"title,omitempty"`
@@ -239,14 +239,14 @@ type Reference struct {
 	URI  string `json:"uri,omitempty"`
 }
 
-// Completion is what an argument could be completed to.
+// Completion has the values that an argument could be completed to.
 type Completion struct {
 	Values  []string `json:"values"` // at most 100
 	Total   Whole    `json:"total,omitempty"`
 	HasMore bool     `json:"hasMore,omitempty"`
 }
 
-// Progress is how far a request has come.
+// Progress tells how far a request has come.
 type Progress struct {
 	Progress float64 `json:"progress"` // grows
 	Total    float64 `json:"total"`    // 0 if unknown
@@ -266,7 +266,7 @@ type Root struct {
 	Name string `json:"name,omitempty"`
 }
 
-// UnmarshalJSON decodes a block of a known type, and keeps each as it came.
+// UnmarshalJSON decodes a block of a known type, and keeps the text of every block in Raw.
 func (b *ContentBlock) UnmarshalJSON(text []byte) error {
 	*b = ContentBlock{Raw: slices.Clone(text)}
 	var block struct{ Type string }
@@ -281,8 +281,8 @@ func (b *ContentBlock) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// MarshalJSON writes a block of an unknown type as it came. The text of a text block is required,
-// be it empty, while other blocks have none.
+// MarshalJSON writes a block of an unknown type as it came. A text block must have the member text,
+// even if it is empty, while other blocks have no such member.
 func (b ContentBlock) MarshalJSON() ([]byte, error) {
 	type fields ContentBlock
 	switch b.Type {

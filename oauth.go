@@ -466,8 +466,8 @@ func (f *oauthFlow) forgetClient(err error) bool {
 	return f.purpose == toLogin
 }
 
-// register registers a client whose browser is sent back to redirectURI. The request names no scopes: some
-// servers know only their own scopes here, and not those of the resource.
+// register registers a client whose browser is sent back to redirectURI. The request names no
+// scopes: some servers know only their own scopes here, and not those of the resource.
 func (f *oauthFlow) register(ctx context.Context, redirectURI string) (OAuthClient, error) {
 	// A program on a person's machine cannot keep a secret (RFC 8252, 8.4). So the client is a
 	// public client, which has no secret, where the server permits it.
