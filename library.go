@@ -38,10 +38,10 @@ type Library struct {
 	// OnIndexed receives what was read and what was left out: first, and when that has changed.
 	OnIndexed func(summary string)
 
-	// turn has one slot. A request that scans the folder holds it, and all others wait for it. It
-	// is a channel and no mutex so that a request that waits can be cancelled. It guards the
-	// following.
-	turn        chan struct{}
+	// scanSlot has one slot. A request that scans the folder holds the slot, and all others wait for
+	// it. It is a channel and no mutex so that a request that waits can be cancelled. It guards the
+	// fields below.
+	scanSlot    chan struct{}
 	corpus      *corpus       // nil until a request has read all files
 	scanned     time.Time     // the end of the last scan
 	unchangedIn time.Duration // how long the last scan took; 0 if it found changes
@@ -49,7 +49,7 @@ type Library struct {
 
 // NewLibrary returns a library of the text files of fsys.
 func NewLibrary(fsys fs.FS) *Library {
-	return &Library{FS: fsys, OnIndexed: func(string) {}, turn: make(chan struct{}, 1)}
+	return &Library{FS: fsys, OnIndexed: func(string) {}, scanSlot: make(chan struct{}, 1)}
 }
 
 // SourceLibrary returns a library of this program's documentation and source, without its tests.

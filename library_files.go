@@ -64,8 +64,8 @@ func (c *corpus) document(source string) *document {
 // a large folder is seen a little later.
 func (l *Library) currentCorpus(ctx context.Context) (*corpus, error) {
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.scanSlot <- struct{}{}:
+		defer func() { <-l.scanSlot }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -669,7 +669,7 @@ func TestLibraryBounds(t *testing.T) {
 		if l.FS == nil {
 			l.FS = files
 		}
-		l.turn = make(chan struct{}, 1)
+		l.scanSlot = make(chan struct{}, 1)
 		var got string
 		l.OnIndexed = func(summary string) { got = summary }
 		libCall(t, l, "list_documents", `{}`)
@@ -1068,7 +1068,7 @@ func TestLibraryHTTPCancellation(t *testing.T) {
 	checkLeaks(t)
 	l := libSmall()
 	s := newLHTTP(t, l)
-	l.turn <- struct{}{} // no request can read the documents now
+	l.scanSlot <- struct{}{} // no request can read the documents now
 	call := libOld("1", "tools/call", `"name":"list_documents"`)
 	for body, header := range map[string]http.Header{
 		libStateless("1", "tools/call", lhttpRead): lhttpModern("tools/call", "get_document"), call: lhttpOld(),
@@ -1082,7 +1082,7 @@ func TestLibraryHTTPCancellation(t *testing.T) {
 		assert.Assert(t, is.Contains(<-left, "context canceled"))
 		s.idle() // although the documents cannot be read yet
 	}
-	<-l.turn
+	<-l.scanSlot
 	assert.Equal(t, s.do("POST", lhttpOld(), call).status, 200)
 }
 
@@ -1119,9 +1119,9 @@ func (p *lhttpPipes) dial(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// lhttpServed runs a test in a bubble while a library is served. turn is the library's; e ends Serve and returns its
+// lhttpServed runs a test in a bubble while a library is served. slot is its scanSlot; e ends Serve and returns its
 // error.
-func lhttpServed(t *testing.T, test func(t *testing.T, s *lhttp, p *lhttpPipes, turn chan struct{}, e func() error)) {
+func lhttpServed(t *testing.T, test func(t *testing.T, s *lhttp, p *lhttpPipes, slot chan struct{}, e func() error)) {
 	synctest.Test(t, func(t *testing.T) {
 		pipes := &lhttpPipes{conns: make(chan net.Conn), done: make(chan struct{})}
 		transport := &http.Transport{DialContext: pipes.dial}
@@ -1134,7 +1134,7 @@ func lhttpServed(t *testing.T, test func(t *testing.T, s *lhttp, p *lhttpPipes, 
 			cancel(errors.New("enough"))
 			return <-served
 		})
-		test(t, &lhttp{t, h, "http://localhost/mcp", &http.Client{Transport: transport}}, pipes, l.turn, end)
+		test(t, &lhttp{t, h, "http://localhost/mcp", &http.Client{Transport: transport}}, pipes, l.scanSlot, end)
 		assert.Error(t, end(), "enough")
 		transport.CloseIdleConnections()
 	})
@@ -1143,8 +1143,8 @@ func lhttpServed(t *testing.T, test func(t *testing.T, s *lhttp, p *lhttpPipes, 
 // At the server's end a running request has five seconds before it is aborted.
 func TestLibraryHTTPServeEnds(t *testing.T) {
 	for _, ready := range []bool{true, false} {
-		lhttpServed(t, func(t *testing.T, s *lhttp, _ *lhttpPipes, turn chan struct{}, end func() error) {
-			turn <- struct{}{}
+		lhttpServed(t, func(t *testing.T, s *lhttp, _ *lhttpPipes, scanSlot chan struct{}, end func() error) {
+			scanSlot <- struct{}{}
 			begun := time.Now()
 			request := libStateless("1", "tools/call", lhttpRead)
 			answered := s.begin(t.Context(), lhttpModern("tools/call", "get_document"), request)
@@ -1156,7 +1156,7 @@ func TestLibraryHTTPServeEnds(t *testing.T) {
 			_, err := s.client.Get(s.url)
 			assert.ErrorContains(t, err, "connection refused") // no new request
 			if ready {
-				<-turn
+				<-scanSlot
 				assert.Assert(t, is.Contains(<-answered, "and plums"))
 			} else {
 				assert.Assert(t, is.Contains(<-answered, "EOF"))
@@ -1172,9 +1172,9 @@ func TestLibraryHTTPServeEnds(t *testing.T) {
 
 // A request may take longer than its header, its body or a write. No client occupies the server by being slow.
 func TestLibraryHTTPTimes(t *testing.T) {
-	lhttpServed(t, func(t *testing.T, s *lhttp, _ *lhttpPipes, turn chan struct{}, _ func() error) {
-		turn <- struct{}{}
-		time.AfterFunc(time.Hour, func() { <-turn })
+	lhttpServed(t, func(t *testing.T, s *lhttp, _ *lhttpPipes, scanSlot chan struct{}, _ func() error) {
+		scanSlot <- struct{}{}
+		time.AfterFunc(time.Hour, func() { <-scanSlot })
 		assert.Assert(t, is.Contains(s.modern("tools/call", "get_document", lhttpRead).body, "and plums"))
 	})
 	const head = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" +

@@ -34,7 +34,7 @@ type chat struct {
 	kept     *keptSession // what /save writes, and after each answer -session
 	attached attachments  // for the next question
 
-	wasInterrupted bool // the user's last act was an interrupt: another one ends the program
+	wasInterrupted bool // the user's last act was a Ctrl-C: another one is the second in a row
 }
 
 // newChat returns a chat that continues a conversation. The servers are open.
@@ -58,30 +58,30 @@ func (a *conversation) newChat(kept *keptSession) *chat {
 	return c
 }
 
-// run talks to the user until they end it. A question or a command that fails is reported, and ends
-// nothing.
+// run talks to the user until the user ends the chat. A question or a command that fails is
+// reported, and the chat goes on.
 func (c *chat) run(ctx context.Context) error {
 	if !IsTerminal(os.Stderr) {
 		return usageError("a chat asks on stderr, which is not a terminal: " +
 			"give a question as an argument or on stdin")
 	}
-	defer c.interrupts.turn.Store(nil)
+	defer c.interrupts.cancelLine.Store(nil)
 	defer c.servers.watch(ctx)()
-	// A server may have asked something before. Then the terminal reads keys already, and this has
-	// to be stored as a whole.
+	// A server may have asked something before. Then a goroutine of the terminal reads keys already,
+	// so the function is stored atomically.
 	complete := func(text string) []string { return c.complete(ctx, text) }
 	c.terminal.Complete.Store(&complete)
 	c.output.say("mcpagent %s with %s; /help shows the commands, Ctrl-D quits",
 		version, c.model.current().Model)
 	for {
-		line, cancelled, err := c.turn(ctx)
+		line, cancelled, err := c.nextLine(ctx)
 		switch {
 		case err == errQuit || err == io.EOF:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case cancelled && line == "" && c.servers.logins.giveUp():
-			// The login that was asked for ends, and the chat is told why.
+			// The login that the user was asked for ends, and its end is shown in the chat.
 		case cancelled:
 			c.wasInterrupted = true
 			c.terminal.Break(ctx)
@@ -92,33 +92,35 @@ func (c *chat) run(ctx context.Context) error {
 	}
 }
 
-// turn reads a line, and carries it out. cancelled is set if the user interrupted either.
-func (c *chat) turn(ctx context.Context) (line string, cancelled bool, err error) {
+// nextLine reads a line, and carries it out. cancelled is set if a Ctrl-C ended the typing or the
+// work.
+func (c *chat) nextLine(ctx context.Context) (line string, cancelled bool, err error) {
 	c.output.screen.Show(Look{}, "")
-	turn, end := c.interruptible(ctx)
-	line, err = c.terminal.Prompt(turn, "> ")
+	typing, end := c.interruptible(ctx)
+	line, err = c.terminal.Prompt(typing, "> ")
 	end(nil)
-	if err == nil && strings.TrimSpace(line) != "" {
-		c.wasInterrupted = false
-		turn, end = c.interruptible(ctx)
-		err = c.do(turn, line)
-		end(nil)
+	if err != nil || strings.TrimSpace(line) == "" {
+		return line, context.Cause(typing) == ErrCancelled, err
 	}
-	return line, context.Cause(turn) == ErrCancelled, err
+	c.wasInterrupted = false
+	work, end := c.interruptible(ctx)
+	err = c.do(work, line)
+	end(nil)
+	return line, context.Cause(work) == ErrCancelled, err
 }
 
-// interruptible returns a context that the next interrupt ends, unless it is the second one in a
-// row, which ends the program.
+// interruptible returns a context that the next Ctrl-C ends. Where that would be the second one in
+// a row, the next Ctrl-C ends the program instead (see interrupts).
 func (c *chat) interruptible(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if !c.wasInterrupted {
-		c.interrupts.turn.Store(&cancel)
+		c.interrupts.cancelLine.Store(&cancel)
 	}
 	return ctx, cancel
 }
 
-// do carries out a line. It may be the address at which a login ended. What begins with a slash is
-// a command; a blank before it makes it a question.
+// do carries out a line: the address at which a login ended, a command, which begins with a slash,
+// or a question. A blank before the slash makes the line a question.
 func (c *chat) do(ctx context.Context, line string) error {
 	c.requests.samples.Store(0)
 	if c.servers.logins.pasted(line) {
@@ -150,9 +152,9 @@ type attachments struct {
 var mention = regexp.MustCompile(`(?:^|\s)@([^\s@]+)`)
 
 // question asks the model what the user has typed, with the resources that are attached, and with
-// those that it names: @SERVER:URI, or @URI if it has "://". Anything else after an @ stays: it
-// may be an address, or a person's name. If the question does not get to the model, the user types
-// it again, so what it names is not attached.
+// the resources that the question names: @SERVER:URI, or @URI if that has "://". Any other text
+// after an @ is left as it is, for it may be an address or a person's name. If the question does
+// not get to the model, the user types it again; so the resources that it named are taken off.
 func (c *chat) question(ctx context.Context, question string) error {
 	before := c.attached
 	for _, match := range mention.FindAllStringSubmatch(question, -1) {
@@ -178,7 +180,7 @@ func (c *chat) question(ctx context.Context, question string) error {
 // maxAttachment bounds in bytes what a resource may add to a question.
 const maxAttachment = 128 << 10
 
-// attach reads a resource that goes with the next question, and shows its beginning.
+// attach reads a resource for the next question, and shows its beginning.
 func (c *chat) attach(ctx context.Context, name string) error {
 	result, err := c.catalog.readResource(ctx, name)
 	if err != nil {
@@ -195,7 +197,8 @@ func (c *chat) attach(ctx context.Context, name string) error {
 	return nil
 }
 
-// send sends a question to the model, with what is attached. The images are those of both.
+// send sends a question to the model, with the texts that are attached. images are the images of
+// the question and of the attachments.
 func (c *chat) send(ctx context.Context, question string, images []string) error {
 	if err := c.servers.start(ctx); err != nil {
 		return err
@@ -223,7 +226,7 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 // keep puts the agent's conversation into the session, and into the file of -session.
 func (c *chat) keep() error { return c.kept.keep(c.agent, c.model.current().Model) }
 
-// tooLong matches what servers say of a conversation that does not fit the model.
+// tooLong matches the errors of APIs about a conversation that does not fit the model.
 var tooLong = regexp.MustCompile(`(?i)context (length|window|size)|too (large|long)`)
 
 func isTooLong(err error) bool {

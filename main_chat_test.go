@@ -26,8 +26,8 @@ func chatOf(t *testing.T, replies ...modelReply) (*chat, *modelServer, *viewBuff
 	return p.conversation.newChat(kept), model, out
 }
 
-// turnsOf is a history of turns: a question, and an answer of so many bytes, from a tool if the turn is odd.
-func turnsOf(sizes ...int) (history []ChatMessage) {
+// exchangesOf is a history of exchanges: a question, and an answer of so many bytes, from a tool if its number is odd.
+func exchangesOf(sizes ...int) (history []ChatMessage) {
 	for i, size := range sizes {
 		text := strings.Repeat("herons ", size/7)
 		history = append(history, ChatMessage{Role: "user", Content: TextContent(strings.Repeat("?", i+1))})
@@ -58,7 +58,7 @@ func TestCompact(t *testing.T) {
 	} {
 		c, model, out := chatOf(t,
 			modelText("\nHerons, all of them.\n"), modelText("Yes."), modelText("Cranes. "), modelText("No."))
-		before := turnsOf(test.sizes...)
+		before := exchangesOf(test.sizes...)
 		c.agent.History = slices.Clone(before)
 		assert.NilError(t, c.compact(t.Context(), ""))
 		after := c.agent.History
@@ -78,7 +78,7 @@ func TestCompact(t *testing.T) {
 		answer, err := c.agent.Chat(t.Context(), "Are you sure?")
 		assert.NilError(t, err)
 		assert.Equal(t, answer, "Yes.")
-		c.agent.History = append(c.agent.History, turnsOf(2000, 100)...)
+		c.agent.History = append(c.agent.History, exchangesOf(2000, 100)...)
 		assert.NilError(t, c.compact(t.Context(), ""))
 		assert.Check(t, is.Contains(model.Requests()[2].Last(), "Herons, all of them."))
 		assert.Equal(t, c.agent.History[1].Content.Text(), "Cranes.")
@@ -102,7 +102,7 @@ func TestCompactFails(t *testing.T) {
 		{interrupted, modelFunc(hangUp), "cancelled"},
 	} {
 		c, _, _ := chatOf(t, test.reply, modelText(" "))
-		before := turnsOf(2000, 2000)
+		before := exchangesOf(2000, 2000)
 		c.agent.History = slices.Clone(before)
 		assert.Check(t, is.Regexp("(?s)"+test.want, c.compact(test.ctx, "").Error()))
 		assert.DeepEqual(t, c.agent.History, before)
@@ -110,7 +110,7 @@ func TestCompactFails(t *testing.T) {
 		assert.ErrorContains(t, err, "no such file")
 	}
 	c, _, _ := chatOf(t)
-	c.agent.History = turnsOf(100)
+	c.agent.History = exchangesOf(100)
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "too short: what a summary would replace has about 25 tokens")
 	c.model.settings.baseURL = "" // the stand-in
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "cannot write a summary")
@@ -130,7 +130,7 @@ func TestCompactTooLong(t *testing.T) {
 	}
 	c, model, _ := chatOf(t)
 	model.Rest = takes(100_000)
-	c.agent.History = turnsOf(300_000, 300_000, 500_000, 100)
+	c.agent.History = exchangesOf(300_000, 300_000, 500_000, 100)
 	assert.NilError(t, c.compact(t.Context(), ""))
 	assert.Equal(t, len(sizes), 2, "%v", sizes)
 	last := model.Requests()[1].Last()
@@ -138,7 +138,7 @@ func TestCompactTooLong(t *testing.T) {
 	assert.Check(t, strings.Contains(last, "[user] ?\n") && strings.Contains(last, "[call of find] {\"a\":1}\n"))
 
 	sizes, model.Rest = nil, takes(0)
-	c.agent.History = turnsOf(300_000)
+	c.agent.History = exchangesOf(300_000)
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "maximum context length")
 	assert.Check(t, len(sizes) < 10 && sizes[len(sizes)-1] <= minTranscript+100, "%v", sizes)
 }
@@ -154,7 +154,7 @@ func TestCompactOffered(t *testing.T) {
 		assert.NilError(t, c.send(t.Context(), "Sure?", nil))
 		offer := strings.Contains(out.takes(), "(the conversation takes 7000 of the model's 8000 tokens: /compact ")
 		assert.Check(t, is.Equal(offer, offered))
-		c.agent.History = turnsOf(100_000)
+		c.agent.History = exchangesOf(100_000)
 		assert.NilError(t, c.compact(t.Context(), ""))
 		size := len(model.Requests()[1].Last())
 		assert.Check(t, 3000 < size && size < 16000, "%d bytes", size)

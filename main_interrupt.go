@@ -12,19 +12,30 @@ import (
 	"syscall"
 )
 
-// interrupts says what a Ctrl-C, a SIGTERM or the end of the terminal ends. The first Ctrl-C in a
-// chat ends its turn. The next one, or the first one elsewhere, ends the program in order: what is
-// running is cancelled, and the servers are asked to end. One more ends all at once.
+// interrupts says what a Ctrl-C, a SIGTERM or the end of the terminal ends.
+//
+// In a chat, a Ctrl-C ends the line that is being typed or carried out, and the chat goes on. Two
+// in a row end the program: the second one comes while the line is still ending, or before the user
+// has typed another line. Between them, a line that is not empty makes the next Ctrl-C a first one
+// again: after Ctrl-C, a new question, Ctrl-C, only that question has ended. A Ctrl-C that gives a
+// login up is not counted.
+//
+// Elsewhere the first Ctrl-C ends the program, as SIGTERM and SIGHUP do everywhere.
+//
+// The program ends in order: what is running is cancelled, and the servers are asked to end. One
+// more signal meanwhile kills the servers, and ends the program at once.
 type interrupts struct {
 	processes *processes
 	terminal  *Terminal
 
-	// turn ends the turn of a chat. It is nil when there is none, or it was interrupted.
-	turn atomic.Pointer[context.CancelCauseFunc]
+	// cancelLine ends the line of a chat. It is nil where the next Ctrl-C ends the program: outside
+	// of a chat, and after a Ctrl-C. The chat sets it for each line (see chat.interruptible).
+	cancelLine atomic.Pointer[context.CancelCauseFunc]
 }
 
-// watch begins to take signals: its goroutine never waits for what it ends, so that the next
-// signal is taken at once. It goes on until the program ends. An interrupt ends ctx by cancel.
+// watch begins to take signals. Its goroutine never waits for what it ends, so the next signal is
+// taken at once; it goes on until the program ends. An interrupt that ends the program calls cancel,
+// which ends ctx.
 func (i *interrupts) watch(ctx context.Context, cancel context.CancelFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -36,14 +47,14 @@ func (i *interrupts) watch(ctx context.Context, cancel context.CancelFunc) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	go func() {
 		for s := range signals {
-			turn := i.turn.Swap(nil)
+			cancelLine := i.cancelLine.Swap(nil)
 			switch {
 			case ctx.Err() != nil:
 				i.processes.kill()
 				i.terminal.Close()
 				os.Exit(exitInterrupted)
-			case turn != nil && s == os.Interrupt:
-				(*turn)(ErrCancelled)
+			case cancelLine != nil && s == os.Interrupt:
+				(*cancelLine)(ErrCancelled)
 			default:
 				cancel()
 			}
@@ -51,13 +62,14 @@ func (i *interrupts) watch(ctx context.Context, cancel context.CancelFunc) {
 	}()
 }
 
-// processes are those of the servers, with those that have ended, for an interrupt that does not
-// wait for them to end by themselves. They are added by any goroutine.
+// processes are the processes of all servers that were started, for an interrupt that does not wait
+// until they end by themselves. A process stays in the list when it has ended. Any goroutine may
+// add one.
 type processes struct{ started sync.Map } // from *Stdio to nil
 
 func (p *processes) add(process *Stdio) { p.started.Store(process, nil) }
 
-// kill ends all at once. It does nothing to a process that has ended.
+// kill kills all processes. It does nothing to a process that has ended.
 func (p *processes) kill() {
 	p.started.Range(func(process, _ any) bool {
 		process.(*Stdio).Kill()
