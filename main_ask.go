@@ -47,7 +47,7 @@ func (a *conversation) run(ctx context.Context, question string) error {
 		// This costs nothing, so it comes before the servers are started.
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
-	a.servers.stayBeside(isChat)
+	a.output.inChat = isChat
 	kept, err := openSession(ctx, a.settings.asking.session, a.output)
 	if err != nil {
 		return err

@@ -89,7 +89,7 @@ func (c *catalog) listServers(ctx context.Context, names ...string) error {
 		return err
 	}
 	limit := time.Hour
-	if c.servers.besideChat {
+	if c.output.inChat {
 		limit = glance
 	}
 	soon, cancel := context.WithTimeout(ctx, limit)
@@ -105,7 +105,7 @@ func (c *catalog) listServers(ctx context.Context, names ...string) error {
 		text += Clip(s.Name+": "+s.State, maxShown) + "\n" + Indent(s.Start, "    ")
 		isAnyRunning = isAnyRunning || s.Running
 	}
-	if c.servers.besideChat {
+	if c.output.inChat {
 		c.output.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
 		return nil
 	}

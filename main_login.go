@@ -16,10 +16,9 @@ import (
 // logins are the authorizations of a run, one for each server that may ask for one; and the
 // commands about them.
 type logins struct {
-	config     *configuration
-	output     *output
-	terminal   *Terminal
-	besideChat bool // a chat goes on while somebody logs in, and reads the address at the end
+	config   *configuration
+	output   *output
+	terminal *Terminal
 
 	all map[string]*login // by the server's name
 }
@@ -151,7 +150,7 @@ func (p *logins) close() {
 // meanwhile, when the server has its tools. In a chat the user goes on without the server.
 func (p *logins) retry(ctx context.Context, host *Host, do func() error) error {
 	err := do()
-	if p.besideChat {
+	if p.output.inChat {
 		return err
 	}
 	for _, l := range p.all {

@@ -81,7 +81,7 @@ func (r *loginRedirect) show(ctx context.Context, asked *OAuthQuestion) {
 	}
 	l.logins.output.screen.Show(Look{}, text)
 	// A chat has a prompt of its own, and hands over what is pasted there.
-	if !isRead || l.logins.besideChat {
+	if !isRead || l.logins.output.inChat {
 		return
 	}
 	for {
@@ -110,7 +110,7 @@ func (r *loginRedirect) Close(err error) {
 	close(r.ended)
 	r.Redirect.Close(err)
 	switch {
-	case !l.logins.besideChat || errors.Is(err, context.Canceled):
+	case !l.logins.output.inChat || errors.Is(err, context.Canceled):
 		// The chat is at its end where the login is cancelled.
 	case err == nil:
 		l.logins.output.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", l.name()))

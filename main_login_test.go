@@ -523,9 +523,9 @@ func TestWithLogins(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(io.ErrNoProgress)
 	assert.ErrorIs(t, l.logins.retry(ctx, host, do), io.ErrNoProgress)
-	count, l.logins.besideChat = 0, true
+	count, l.logins.output.inChat = 0, true
 	assert.Error(t, l.logins.retry(t.Context(), host, do), "error 1, 0 tools")
-	count, l.logins.besideChat = 0, false
+	count, l.logins.output.inChat = 0, false
 	go func() { close(r.ended) }()
 	assert.Error(t, l.logins.retry(t.Context(), host, do), "error 2, 1 tools")
 }

@@ -48,6 +48,7 @@ const maxShown = 2000
 type output struct {
 	settings    *outputSettings
 	screen      *Screen
+	inChat      bool // a chat goes on while a server starts, or waits for a login
 	files       resultFiles
 	printedJSON bool    // there is JSON on stdout, so an error needs none
 	report      *report // of the question, which -json prints with an error; nil if there was none

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// servers are the servers of a run. open makes their host, which starts each server when it is
-// needed; the function that it returns ends them all.
+// servers are the servers of a run. open makes their host, and the host starts each server when it
+// is needed.
 type servers struct {
 	settings  *serverSettings
 	output    *output
@@ -31,10 +31,9 @@ type servers struct {
 	logins    *logins
 	trace     *trace
 
-	host       *Host
-	logs       map[string]*serverLog // by the server's name
-	told       toldStates
-	besideChat bool // a chat goes on while a server starts, or waits for a login
+	host *Host
+	logs map[string]*serverLog // by the server's name
+	told toldStates
 }
 
 const (
@@ -42,7 +41,8 @@ const (
 	moment = 100 * time.Millisecond // too short for a user to notice
 )
 
-// open reads which servers there are, and makes their host. It starts none of them.
+// open reads which servers there are, and makes their host. It starts no server. closeAll ends those
+// that were started later.
 func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
 	if err := s.config.read(ctx); err != nil {
 		return nil, err
@@ -59,12 +59,13 @@ func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
 	return s.close, nil
 }
 
-// close ends the servers first: until then they write to their logs, and may ask for a login.
+// close ends the servers, then the logins, then closes the files: a server that is still running
+// writes to its log, and may ask for a login.
 func (s *servers) close() {
 	_ = s.host.Close()
 	s.logins.close()
 	for i := range s.config.servers {
-		// This writes the end of the last line, which was kept back.
+		// Close writes the end of the last line, which the writer has kept back.
 		if w, ok := s.config.servers[i].Command.Stderr.(io.Closer); ok {
 			_ = w.Close()
 		}
@@ -75,15 +76,9 @@ func (s *servers) close() {
 	s.trace.close()
 }
 
-// stayBeside says whether a chat goes on while a server starts, or waits for a login. It goes
-// before open.
-func (s *servers) stayBeside(isChat bool) {
-	s.besideChat, s.logins.besideChat = isChat, isChat
-}
-
-// prepare says how a server is started, and what becomes of its stderr.
+// prepare sets how a server is started, and where its stderr goes.
 func (s *servers) prepare(server *Server) {
-	// The configuration of a server goes before MCP_START_TIMEOUT, which is for all.
+	// MCP_START_TIMEOUT is for all servers that the configuration gives no time of their own.
 	server.StartTimeout = cmp.Or(server.StartTimeout, s.settings.startTimeout)
 	server.OnSlowStart = func(limit time.Duration) {
 		s.output.note("server %s: it is still starting, and may be downloading: "+
@@ -108,22 +103,24 @@ func (s *servers) prepare(server *Server) {
 	if folder == "" {
 		return
 	}
-	// Escaped, the name fits every file system.
+	// The name is escaped so that every file system takes it.
 	name := url.QueryEscape(server.Name)
 	if s.config.only != "" {
-		// Without a name of the user's, all servers that begin with python or npx would share a
-		// log.
+		// The user gave this server no name. By the name of its command alone, all servers that
+		// begin with python or npx would share a log.
 		name += "-" + hash[:8]
 	}
 	log, err := openServerLog(filepath.Join(folder, name+".log"))
 	if err == nil {
 		s.logs[server.Name] = log
+		// The secrets are taken out here, on the way to the log (see serverLog).
 		server.Command.Stderr = s.output.screen.Secrets.Writer(log)
 	}
 }
 
-// cacheFolder returns where logs are kept, and which servers need no probe. It is "" on a machine
-// without a home. Nothing is kept of the server that is this program itself.
+// cacheFolder returns the folder for the logs, and for the files that tell which servers need no
+// probe. It is "" on a machine without a home, and for the server that is this program itself, of
+// which nothing is kept.
 func (s *servers) cacheFolder() string {
 	cache, err := os.UserCacheDir()
 	if err != nil || s.config.builtIn {
@@ -132,16 +129,16 @@ func (s *servers) cacheFolder() string {
 	return filepath.Join(cache, "mcpagent")
 }
 
-// commandHash is a hash of a command, its arguments, which may be secret, and its folder, which is
-// "" where the current folder is gone.
+// commandHash returns a hash of a command, its arguments and its folder. It is a hash because the
+// arguments may be secret. The folder is "" where the current folder was removed.
 func commandHash(c *Command) string {
 	folder, _ := filepath.Abs(c.Dir)
 	text := fmt.Appendf(nil, "%q %q %q", c.Path, c.Args, folder)
 	return fmt.Sprintf("%.16x", sha256.Sum256(text))
 }
 
-// startCommand starts a server as Command does. Interrupts find the process, and an error says what
-// to do about it.
+// startCommand starts a server as Command does. It also keeps the process for interrupts, and adds
+// to an error what to do about it.
 func (s *servers) startCommand(ctx context.Context, server *Server) (Transport, error) {
 	command := &server.Command
 	if command.Dir != "" {
@@ -161,7 +158,7 @@ func (s *servers) startCommand(ctx context.Context, server *Server) (Transport, 
 	return transport, err
 }
 
-// clientOptions are the options of the connection to a server.
+// clientOptions returns the options of the connection to a server.
 func (s *servers) clientOptions(server *Server) ClientOptions {
 	warn := func(text string) { s.output.note("server %s: %s", server.Name, text) }
 	options := ClientOptions{
@@ -181,8 +178,8 @@ func (s *servers) clientOptions(server *Server) ClientOptions {
 	return options
 }
 
-// start starts the servers of these names, or all if there are none, and waits for them; the status
-// names them. The error says why none is running.
+// start starts the servers of these names, or all servers if no name is given. It waits for them,
+// and shows meanwhile which of them are starting. The error says why none is running.
 func (s *servers) start(ctx context.Context, names ...string) error {
 	if err := s.config.checkNames(names...); err != nil {
 		return err
@@ -207,14 +204,14 @@ func (s *servers) start(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// withLogins does what needs servers, and does it again after each login that somebody was asked
-// for meanwhile.
+// withLogins calls do, which needs servers, and calls it again after each login that a person was
+// asked for meanwhile.
 func (s *servers) withLogins(ctx context.Context, do func() error) error {
 	return s.logins.retry(ctx, s.host, do)
 }
 
-// watch starts the servers beside a chat, for which it keeps the user a moment. Until done, it
-// tells of each server when it is ready, or why it is not.
+// watch starts the servers beside a chat. It waits a moment for them; after that, the chat goes on,
+// and until done it shows of each server that it is ready, or why it is not.
 func (s *servers) watch(ctx context.Context) (done func()) {
 	ctx, stop := context.WithCancel(ctx)
 	soon, cancel := context.WithTimeout(ctx, moment)
@@ -223,7 +220,8 @@ func (s *servers) watch(ctx context.Context) (done func()) {
 	status := s.host.Status()
 	s.tell(status)
 	var work sync.WaitGroup
-	// A server that got ready since the status was read is awaited, too: nobody told of it.
+	// A server may have got ready since the status was read. It is awaited, too, so that the user
+	// is told of it.
 	for _, name := range starting(status) {
 		work.Go(func() {
 			_, _ = s.host.Tools(ctx, name)

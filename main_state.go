@@ -106,7 +106,7 @@ func (s *servers) describe(state HostStatus) string {
 	if state.Running || isStarting(state) || state.Err == ErrWaiting {
 		return text
 	}
-	if s.besideChat {
+	if s.output.inChat {
 		text += "; it is tried again with each question, or now with /reconnect " + state.Name
 	}
 	return "not running: " + text
