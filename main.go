@@ -18,7 +18,7 @@ func main() { os.Exit(run()) }
 // run is the program, except for the call of os.Exit.
 func run() int {
 	p := assemble()
-	// The terminal is as it was before, also after a panic.
+	// This puts the terminal back into its first state, also after a panic.
 	defer p.terminal.Close()
 	p.takeLog()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -27,8 +27,9 @@ func run() int {
 	return p.output.end(err, ctx.Err() != nil)
 }
 
-// program is one run of the command line: its parts, from what everything needs to what a user asks
-// for. Each part is handed those before it that it needs.
+// program is one run of the command line. Its parts stand in an order: the settings, which all parts
+// need, come first, and what a user asks for comes last. Each part is handed the earlier parts that
+// it needs.
 //
 // A question goes through them like this: settings say what is asked for; conversation reads stdin
 // and the session; configuration says which servers there are; servers start them; agents join
@@ -54,7 +55,7 @@ type program struct {
 }
 
 // assemble makes the parts of a run. Nothing is read or started yet: the parts have pointers to the
-// settings, which they look at when these have been read.
+// settings, and look at them when the settings have been read.
 func assemble() *program {
 	set := new(settings)
 	screen := NewScreen(os.Stderr, os.Stdout)
@@ -117,8 +118,8 @@ func assemble() *program {
 	}
 }
 
-// takeLog shows what packages log as all else is shown. net/http logs, and repeats what a server
-// sends.
+// takeLog makes a note of what packages log, so that it is masked like all other text. net/http
+// logs, and repeats what a server sends.
 func (p *program) takeLog() {
 	log.SetFlags(0)
 	log.SetOutput(writeFunc(func(text []byte) (int, error) {
@@ -131,8 +132,8 @@ type writeFunc func([]byte) (int, error)
 
 func (f writeFunc) Write(text []byte) (int, error) { return f(text) }
 
-// run reads the settings, and does what the user asks for: a command if the first word names one,
-// and else a question.
+// run reads the settings, and does what the user asks for: it runs a command if the first word names
+// one, and else asks a question.
 func (p *program) run(ctx context.Context, args []string) error {
 	secrets := p.output.screen.Secrets
 	p.settings.model.readKey(secrets)
@@ -144,32 +145,30 @@ func (p *program) run(ctx context.Context, args []string) error {
 	if p.settings.showVersion {
 		words = []string{"version"}
 	}
-	// name is the word that may be a command.
+	// name is the word that may name a command.
 	name := ""
 	if len(words) > 0 && !isQuestion {
 		name = words[0]
 	}
-	command := p.nearest(name)
-	if command.name != name {
-		command.name = ""
-	}
+	command, isCommand := p.commandNamed(name)
 	if err := p.settings.checkCommand(command.name); err != nil {
 		return err
 	}
-	if command.name == "" && len(words) == 1 {
+	if !isCommand && len(words) == 1 {
 		if err := p.checkTyping(name); err != nil {
 			return err
 		}
 	}
 	switch command.name {
 	case "serve", "help", "version":
-		// They need neither the model nor the servers, and work also where these are misconfigured.
+		// These commands need neither the model nor the servers, and work also where the model or
+		// the servers are misconfigured.
 	default:
 		if err := p.settings.finish(ctx, flags, p.input, secrets); err != nil {
 			return err
 		}
 	}
-	if command.name == "" {
+	if !isCommand {
 		return p.conversation.run(ctx, strings.Join(words, " "))
 	}
 	return command.run(ctx, words[1:])

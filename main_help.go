@@ -50,8 +50,8 @@ func (p *program) help(_ context.Context, args []string) error {
 	if len(args) == 0 {
 		return p.output.print(usage())
 	}
-	c := p.nearest(args[0])
-	if c.name != args[0] {
+	c, ok := p.commandNamed(args[0])
+	if !ok {
 		return usageError("there is no command %q", args[0])
 	}
 	line := fmt.Sprintf("mcpagent %s  %s\n", strings.TrimSpace(c.name+" "+c.args), c.what)

@@ -84,8 +84,18 @@ func (p *program) version(context.Context, []string) error {
 	return p.output.print(line)
 }
 
-// nearest returns the command that a word names, or else the one with the most similar name. So a
-// typing error gets a hint, instead of being asked as a question, which costs time and money.
+// commandNamed returns the command of a name, and false if there is none.
+func (p *program) commandNamed(name string) (c command, ok bool) {
+	for _, c := range p.commands() {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return command{}, false
+}
+
+// nearest returns the command whose name is most similar to a word. So a typing error gets a hint:
+// as a question it would cost time and money.
 func (p *program) nearest(word string) command {
 	return slices.MinFunc(p.commands(), func(a, b command) int {
 		return distance(word, a.name) - distance(word, b.name)
