@@ -14,14 +14,20 @@ import (
 // maxLog bounds a server's log, in bytes: a full one begins anew.
 const maxLog = 5 << 20
 
-// serverLog is the file with what a server writes to stderr, after that of earlier runs, whose
-// servers may still be running. The goroutine that drains stderr writes it; any may read written.
+// serverLog is the file with the stderr of a server. It also has the stderr of earlier runs, whose
+// servers may still be running.
+//
+// A server may print a token or a key, and a log stays on the disk. So the secrets are taken out
+// before the log: servers.prepare puts Secrets.Writer between the stderr and this file, and nothing
+// else writes to it. A serverLog itself masks nothing.
+//
+// The goroutine that drains stderr calls Write. Any goroutine may read written.
 type serverLog struct {
 	file    *os.File
 	written atomic.Int64 // bytes, in this run
 }
 
-// openServerLog opens a log, which only its owner can read, and the folder for it.
+// openServerLog opens a log, which only its owner can read. It makes the folder for it.
 func openServerLog(path string) (*serverLog, error) {
 	_ = os.MkdirAll(filepath.Dir(path), 0o700)
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -31,7 +37,8 @@ func openServerLog(path string) (*serverLog, error) {
 	return &serverLog{file: file}, nil
 }
 
-// Write writes what the server wrote, and before the first of it a line with the process.
+// Write appends a part of the stderr. A line with the time and the process of this program goes
+// before the first part.
 func (l *serverLog) Write(text []byte) (int, error) {
 	n := int64(len(text))
 	isFirst := l.written.Add(n) == n

@@ -1,4 +1,4 @@
-// main_stderr.go - what an error shows of a server's last words: the lines that name a cause.
+// main_excerpt.go - the excerpt of a server's stderr for an error: the lines that name a cause.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -15,13 +15,14 @@ const (
 )
 
 var (
-	// terminalCode matches what moves or colours, and blanks at the end of a line.
+	// terminalCode matches codes that move the cursor or set colours, and blanks at the end of a
+	// line.
 	terminalCode = regexp.MustCompile("(?m)[ \r]+$" +
 		"|\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\a\x1b]*(?:\a|\x1b\\\\)|[@-Z_])")
 
-	// noise matches, over several lines: a line of source with the marks below it, or below the
-	// frame of Python that it is of; Go's frames of a goroutine; a line that was written over; and
-	// what Python draws before the lines of an exception group.
+	// noise matches, over several lines: a line of source with the marks below it; a frame of
+	// Python with its line of source; Go's frames of a goroutine; a line that was written over; and
+	// the frame that Python draws before the lines of an exception group.
 	noise = regexp.MustCompile(`(?m)^.*\n[ \t|]*[~^][ \t~^]*$` +
 		`|^[ \t|]*File ".*", line \d+.*\n[ \t]*(?:\| )? {4}[ \t]*[^ \t|\n].*` +
 		`|^goroutine \d+ .*\[.*(?:\n.+)*|^.*\r(.)|^[ \t]*(?:\| ?|\+ )`)
@@ -44,8 +45,8 @@ var (
 	continued = regexp.MustCompile(`:$|validation errors? for `)
 )
 
-// StderrExcerpt returns one line with what is likely to be the reason why a server ended: the lines
-// of its stderr that name an error, else those that complain of something, else the last ones.
+// StderrExcerpt returns one line with the likely reason why a server ended: the lines of its stderr
+// that name an error, else the lines that complain of something, else the last lines.
 func StderrExcerpt(stderr string) string {
 	lines := causeLines(stderr)
 	chosen := matchingLines(lines, anError)
@@ -65,10 +66,10 @@ func StderrExcerpt(stderr string) string {
 	return strings.Join(shown, " | ")
 }
 
-// causeLines returns the lines of stderr that may tell a cause, or all if none may.
+// causeLines returns the lines of stderr that may tell a cause, or all lines if none does.
 func causeLines(stderr string) []string {
 	if len(stderr) >= 8<<10 {
-		// Stdio keeps 8 KiB, so this text begins in the middle of a word.
+		// Stdio keeps the last 8 KiB, so this text begins in the middle of a word.
 		stderr = stderr[strings.IndexAny(stderr, " \n")+1:]
 	}
 	text := noise.ReplaceAllString(terminalCode.ReplaceAllString(stderr, ""), "$1")
@@ -83,8 +84,8 @@ func causeLines(stderr string) []string {
 	return lines
 }
 
-// matchingLines returns the lines that match a pattern, and those that continue a line that does,
-// each text once.
+// matchingLines returns the lines that match a pattern, and the lines that continue a matching one.
+// It returns each text once.
 func matchingLines(lines []string, pattern *regexp.Regexp) []string {
 	continues := func(i int) bool {
 		return i >= 0 && continued.MatchString(lines[i]) && pattern.MatchString(lines[i])
@@ -99,8 +100,8 @@ func matchingLines(lines []string, pattern *regexp.Regexp) []string {
 	return matching
 }
 
-// cutBetweenWords cuts a long line. The secrets are taken out of it later, and half a secret would
-// not be recognized.
+// cutBetweenWords cuts a long line after a word. The secrets in the line are masked later, when the
+// error is shown, and half a secret would not be recognized. So a line without a blank is left out.
 func cutBetweenWords(line string) string {
 	if len(line) <= maxCause {
 		return line
