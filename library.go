@@ -38,9 +38,9 @@ type Library struct {
 	// OnIndexed receives what was read and what was left out: first, and when that has changed.
 	OnIndexed func(summary string)
 
-	// scanSlot has one slot. A request that scans the folder holds the slot, and all others wait for
-	// it. It is a channel and no mutex so that a request that waits can be cancelled. It guards the
-	// fields below.
+	// scanSlot has one slot. A request that scans the folder holds the slot, and all others wait
+	// for it. It is a channel and no mutex so that a request that waits can be cancelled. It guards
+	// the fields below.
 	scanSlot    chan struct{}
 	corpus      *corpus       // nil until a request has read all files
 	scanned     time.Time     // the end of the last scan

@@ -27,9 +27,9 @@ func run() int {
 	return p.output.end(err, ctx.Err() != nil)
 }
 
-// program is one run of the command line. Its parts stand in an order: the settings, which all parts
-// need, come first, and what a user asks for comes last. Each part is handed the earlier parts that
-// it needs.
+// program is one run of the command line. Its parts stand in an order: the settings, which all
+// parts need, come first, and what a user asks for comes last. Each part is handed the earlier
+// parts that it needs.
 //
 // A question goes through them like this: settings say what is asked for; conversation reads stdin
 // and the session; configuration says which servers there are; servers start them; agents join
@@ -132,8 +132,8 @@ type writeFunc func([]byte) (int, error)
 
 func (f writeFunc) Write(text []byte) (int, error) { return f(text) }
 
-// run reads the settings, and does what the user asks for: it runs a command if the first word names
-// one, and else asks a question.
+// run reads the settings, and does what the user asks for: it runs a command if the first word
+// names one, and else asks a question.
 func (p *program) run(ctx context.Context, args []string) error {
 	secrets := p.output.screen.Secrets
 	p.settings.model.readKey(secrets)

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// agents makes the agent of a question or a chat, of the parts of the run.
+// agents makes the agent of a question or a chat from the parts of the run.
 type agents struct {
 	settings *settings
 	output   *output
@@ -42,18 +42,19 @@ func (a *agents) newAgent(view *View) (*Agent, *report) {
 	return agent, report
 }
 
-// newView returns what shows an agent at work.
+// newView returns the view that shows an agent at work.
 func (a *agents) newView() *View {
 	return a.output.newView(a.servers.host, a.settings.asking.maxResult)
 }
 
-// systemPrompt is the system prompt with what the servers that have been started say of themselves.
+// systemPrompt returns the system prompt of the settings, and after it the instructions of the
+// servers that have been started.
 func (a *agents) systemPrompt() string {
 	return strings.TrimSpace(a.settings.model.system + "\n\n" + a.servers.host.Instructions())
 }
 
-// agentError gives an error of Agent.Chat its exit status. It has one if the servers have failed,
-// and not the model.
+// agentError gives an error of Agent.Chat the exit status of a model that has failed. If the
+// servers have failed instead, the error has its status already.
 func (a *agents) agentError(err error) error {
 	if errors.As(err, new(*exitError)) {
 		return err
@@ -61,8 +62,8 @@ func (a *agents) agentError(err error) error {
 	return &exitError{exitModel, a.servers.explain(err)}
 }
 
-// toolbox is the host as the agent of a run sees it: logins are waited for, the user is told of the
-// state of the servers, and errors say what to do about them.
+// toolbox is the host as the agent of a run sees it. It waits for logins, tells the user the state
+// of the servers, and adds to errors what to do about them.
 type toolbox struct {
 	servers *servers
 	secrets *Secrets

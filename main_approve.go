@@ -1,4 +1,4 @@
-// main_approve.go - the approval of a call: which calls of the model are made.
+// main_approve.go - the approval of calls: which calls of the model are made.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -18,9 +18,9 @@ type approver struct {
 	showWhy  sync.Once // shows once why calls are refused
 }
 
-// decide is Agent.Decide, for one call. The agent asks for one at a time, in the order of the
-// calls. Calls of the built-in library are made without a question, as it only reads what is
-// public.
+// decide is Agent.Decide. The agent asks it about one call at a time, in the order of the calls.
+// Calls of the built-in library are made without a question, as that library only reads public
+// text.
 func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 	tool, _ := a.servers.host.Tool(call.Name)
 	config := a.servers.config

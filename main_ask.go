@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// conversation is the use of the program without a command: a question, or a chat. What costs
-// nothing is checked first, then the session is locked, then the servers are started: a mistake is
-// told before anything has happened, and runs that share a session wait for each other without
-// servers.
+// conversation is the use of the program without a command: a question, or a chat. The settings are
+// checked first, then the saved conversation is locked, then the servers are started. So a mistake
+// is told before anything has happened, and a run that waits for another one's saved conversation
+// has no servers running.
 type conversation struct {
 	settings   *settings
 	output     *output
@@ -27,7 +27,8 @@ type conversation struct {
 	interrupts *interrupts
 }
 
-// run asks a question. Without one, it is read from stdin, or a person on a terminal gets a chat.
+// run asks a question. If none is given, a person on a terminal gets a chat, and elsewhere the
+// question is read from stdin.
 func (a *conversation) run(ctx context.Context, question string) error {
 	isChat := question == "" && a.terminal.Interactive()
 	file := a.settings.output.file
@@ -73,8 +74,8 @@ func (a *conversation) run(ctx context.Context, question string) error {
 	return a.answer(ctx, question, kept)
 }
 
-// withStdin returns a question with the text on stdin, if that is a pipe or a file, or if there is
-// nothing else to ask.
+// withStdin returns a question with the text on stdin behind it. Stdin is read if it is a pipe or a
+// file, or if the question is empty.
 func (a *conversation) withStdin(ctx context.Context, question string) (string, error) {
 	if question != "" && !isPiped() {
 		return question, nil
@@ -90,8 +91,8 @@ func (a *conversation) withStdin(ctx context.Context, question string) (string, 
 	return question, nil
 }
 
-// answer asks one question, and prints its answer or its report. Whatever fails, what can still be
-// kept and printed is.
+// answer asks one question, and prints its answer or its report. After an error it still saves the
+// conversation, and prints what there is of the answer.
 func (a *conversation) answer(ctx context.Context, question string, kept *keptSession) error {
 	view := a.agents.newView()
 	agent, report := a.agents.newAgent(view)
@@ -105,7 +106,7 @@ func (a *conversation) answer(ctx context.Context, question string, kept *keptSe
 	answer, err := agent.Chat(ctx, question)
 	view.End()
 	report.finish(answer, agent.Usage, err)
-	// The conversation is kept also if the question failed: it has the calls that were made.
+	// The conversation is saved also if the question failed: it has the calls that were made.
 	saved := a.save(kept, agent)
 	if err == nil && wantsJSON {
 		printed := a.output.printJSON(report)
@@ -114,7 +115,7 @@ func (a *conversation) answer(ctx context.Context, question string, kept *keptSe
 		}
 		return printed
 	}
-	// On a terminal the view has printed it as it came.
+	// On a terminal the view has printed the answer piece by piece.
 	isPrinted := agent.OnText != nil
 	if !isPrinted && answer != "" && !wantsJSON {
 		if err := a.output.print(answer + "\n"); err != nil {

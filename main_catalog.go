@@ -15,15 +15,14 @@ import (
 )
 
 // catalog reads what the servers of a run have, for commands and for the chat. It keeps nothing:
-// the host keeps the lists of tools, and the clients those that a server tells the changes of.
+// the host keeps the lists of tools, and a client keeps the lists whose changes its server tells.
 type catalog struct {
 	output  *output
 	config  *configuration
 	servers *servers
 }
 
-// entry is one line of a list: something that a server has: a tool, a prompt, a resource or a
-// template of resources.
+// entry is one line of a list: a tool, a prompt, a resource or a template of resources of a server.
 type entry struct {
 	server string
 	name   string // the server's own: other servers may have something of this name, too
@@ -49,7 +48,7 @@ type listedTool struct {
 	Tool
 }
 
-// shown is the name of an entry for a user: with its server if there are several.
+// shown returns the name of an entry for a user: with its server if there are several servers.
 func (c *catalog) shown(e entry) string {
 	if c.config.hasSeveral() {
 		return e.server + ":" + e.name
@@ -57,9 +56,9 @@ func (c *catalog) shown(e entry) string {
 	return e.name
 }
 
-// entries asks the servers of these names, or all if there are none, at once for their tools,
-// prompts or resources. One that fails is reported, and the others go on; it is an error if none
-// succeeds.
+// entries asks several servers at the same time for their tools, prompts or resources: the servers
+// of these names, or all servers if no name is given. A server that fails is reported, and the
+// others go on. It is an error if no server succeeds.
 func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]entry, error) {
 	if err := c.servers.start(ctx, names...); err != nil {
 		return nil, err
@@ -85,9 +84,9 @@ func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]e
 		return nil, errors.New(text)
 	}
 	for _, s := range failed {
-		// A server that cannot list its tools is of no use to the model, which is a state that is
-		// told once. That a running server cannot list anything else is the news of this list
-		// alone.
+		// A server that cannot list its tools is of no use to the model. This is a state of the
+		// server, and the user is told a state once. A running server that cannot list its prompts
+		// or resources works otherwise, so each such list says it again.
 		isStateOfServer := !s.Running || kind == "tools"
 		if isStateOfServer {
 			c.servers.tell([]HostStatus{s})
@@ -98,8 +97,8 @@ func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]e
 	return slices.Concat(lists...), nil
 }
 
-// entriesOf asks one server. A list must not keep the others for as long as a call may take; the
-// host itself bounds the list of tools.
+// entriesOf asks one server. The other servers' lists wait for this one, so it gets the time of a
+// start, and not the much longer time of a call. The host itself bounds the list of tools.
 func (c *catalog) entriesOf(ctx context.Context, kind, server string) ([]entry, error) {
 	client, err := c.servers.host.Client(ctx, server)
 	if err != nil {
@@ -118,8 +117,8 @@ func (c *catalog) entriesOf(ctx context.Context, kind, server string) ([]entry, 
 	}
 }
 
-// toolsOf lists the tools of a server, after a login that it may ask for. What came before an error
-// is returned with it, as in the other lists.
+// toolsOf lists the tools of a server, after a login if the server asks for one. The tools that
+// came before an error are returned with the error, as in the other lists.
 func (c *catalog) toolsOf(ctx context.Context, server string) ([]entry, error) {
 	var tools []HostTool
 	err := c.servers.withLogins(ctx, func() (err error) {
@@ -133,7 +132,7 @@ func (c *catalog) toolsOf(ctx context.Context, server string) ([]entry, error) {
 	return entries, err
 }
 
-// toolEntry describes a tool by its arguments. Those that are optional have a question mark.
+// toolEntry describes a tool by its arguments. An optional argument has a question mark.
 func (c *catalog) toolEntry(t *HostTool) entry {
 	isHidden := func(s *Server) bool { return !s.Allows(t.Tool.Name) }
 	isExcluded := t.Unfit != nil || t.Tool.TaskOnly() || c.config.has(t.Server, isHidden)
@@ -155,8 +154,8 @@ func (c *catalog) toolEntry(t *HostTool) entry {
 	}
 }
 
-// promptsOf lists the prompts of a server by their arguments. Those that are optional have a
-// question mark.
+// promptsOf lists the prompts of a server with their arguments. An optional argument has a question
+// mark.
 func promptsOf(ctx context.Context, client *Client, server string) ([]entry, error) {
 	prompts, err := client.ListPrompts(ctx)
 	var entries []entry
@@ -196,7 +195,7 @@ func resourcesOf(ctx context.Context, client *Client, server string) ([]entry, e
 	return entries, unlessUnknown(templatesErr)
 }
 
-// inBrackets returns what stands after a name in a list.
+// inBrackets puts a text into brackets, to stand after a name in a list. An empty text stays empty.
 func inBrackets(text string) string {
 	if text == "" {
 		return ""
@@ -204,8 +203,8 @@ func inBrackets(text string) string {
 	return " (" + text + ")"
 }
 
-// unlessUnknown drops the error of a server that does not know the method of a list. Some declare
-// resources, and have none of the methods about their templates.
+// unlessUnknown drops the error of a server that does not know the method of a list. Some servers
+// declare resources, and do not know the method that lists the templates.
 func unlessUnknown(err error) error {
 	var refusal *Error
 	if errors.As(err, &refusal) && refusal.Code == CodeMethodNotFound {
@@ -214,10 +213,11 @@ func unlessUnknown(err error) error {
 	return err
 }
 
-// find finds a tool, prompt or resource: by SERVER:NAME, or by its own name if no other server has
-// that, or a tool by the name of its function. Only the servers that can have it are asked.
+// find finds a tool, a prompt or a resource by SERVER:NAME, or by its own name if no other server
+// has something of that name. It finds a tool also by the name of its function. Only the servers
+// that can have it are asked.
 func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
-	var asked []string // all if there are none
+	var asked []string // names of servers; empty for all servers
 	server, _ := c.config.split(name)
 	switch {
 	case kind == "resource":
@@ -231,7 +231,7 @@ func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 	if err != nil {
 		return entry{}, err
 	}
-	// Resolve compares the names. The function of a tool has a name that no other one has.
+	// The name of a function belongs to one tool only. Resolve compares the other names.
 	var own, full, shown []string
 	for _, e := range all {
 		own = append(own, e.name)
@@ -252,8 +252,8 @@ func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 	return entry{}, &exitError{exitUsage, err}
 }
 
-// readResource reads a resource, which is named by SERVER:URI, or by its URI alone if only one
-// server lists it. Its contents are those of a tool's result.
+// readResource reads a resource by SERVER:URI, or by its URI alone if only one server lists it. It
+// returns the contents in the form of a tool's result.
 func (c *catalog) readResource(ctx context.Context, name string) (*ToolResult, error) {
 	server, uri, err := c.resourceNamed(ctx, name)
 	if err != nil {
@@ -281,7 +281,7 @@ func (c *catalog) readResource(ctx context.Context, name string) (*ToolResult, e
 // resourceNamed returns the server and the URI of a resource.
 func (c *catalog) resourceNamed(ctx context.Context, name string) (server, uri string, err error) {
 	server, uri = c.config.split(name)
-	// Where the rest is no URI, the "server" is the scheme of one.
+	// If the rest is no URI, the name is itself a URI, and its scheme is also the name of a server.
 	isFullName := server != "" && uriScheme.MatchString(uri)
 	if isFullName {
 		return server, uri, nil

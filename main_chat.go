@@ -67,8 +67,8 @@ func (c *chat) run(ctx context.Context) error {
 	}
 	defer c.interrupts.cancelLine.Store(nil)
 	defer c.servers.watch(ctx)()
-	// A server may have asked something before. Then a goroutine of the terminal reads keys already,
-	// so the function is stored atomically.
+	// A server may have asked something before. Then a goroutine of the terminal reads keys
+	// already, so the function is stored atomically.
 	complete := func(text string) []string { return c.complete(ctx, text) }
 	c.terminal.Complete.Store(&complete)
 	c.output.say("mcpagent %s with %s; /help shows the commands, Ctrl-D quits",

@@ -19,7 +19,7 @@ type chatCommand struct {
 	run              func(ctx context.Context, args string) error
 }
 
-// commands are all commands, as /help lists them.
+// commands returns all commands, in the order of /help.
 func (c *chat) commands() []chatCommand {
 	quit := func(context.Context, string) error { return errQuit }
 	return []chatCommand{
@@ -61,8 +61,9 @@ func (c *chat) help(context.Context, string) error {
 	return nil
 }
 
-// complete is called for a Tab, on a goroutine of the terminal. It returns what the last word of a
-// text may become: a command, or @SERVER:URI of what the servers list within a second.
+// complete is called for a Tab, on a goroutine of the terminal. It returns the words that the last
+// word of a text may become: commands, or @SERVER:URI for the resources that the servers list
+// within a second.
 func (c *chat) complete(ctx context.Context, text string) []string {
 	word := text[strings.LastIndexAny(text, " \t\n")+1:]
 	var words []string
@@ -108,13 +109,15 @@ func (c *chat) showServers(ctx context.Context, args string) error {
 	return c.catalog.listServers(ctx, strings.Fields(args)...)
 }
 
-// show shows, a window at once, a text of which only the beginning was shown.
+// show shows the whole of a text of which only the beginning was shown. It stops at each full
+// window.
 func (c *chat) show(ctx context.Context, number string) error {
 	return c.terminal.PageKept(ctx, number)
 }
 
-// reconnect starts servers again: that of this name, or else those that are not running. It waits a
-// moment for them: a start that takes longer goes on beside the chat, and the list says so.
+// reconnect starts the server of this name again, or without a name all servers that are not
+// running. It waits a second for them. A start that takes longer goes on beside the chat, and the
+// list of servers says so.
 func (c *chat) reconnect(ctx context.Context, name string) error {
 	var names []string
 	for _, s := range c.servers.host.Status() {
@@ -139,7 +142,7 @@ func (c *chat) reconnect(ctx context.Context, name string) error {
 	return c.catalog.listServers(ctx, names...)
 }
 
-// resource attaches a resource to the next question, or lists them all.
+// resource attaches a resource to the next question, or lists all resources.
 func (c *chat) resource(ctx context.Context, name string) error {
 	if name == "" {
 		return c.catalog.list(ctx, "resources")
@@ -147,8 +150,8 @@ func (c *chat) resource(ctx context.Context, name string) error {
 	return c.attach(ctx, name)
 }
 
-// prompt asks with a prompt of a server, or lists them all. A prompt is a list of messages, of the
-// user and of the model. Several of them become one question, each with its role.
+// prompt asks with a prompt of a server, or lists all prompts. A prompt is a list of messages of
+// the user and of the model. Several messages become one question, in which each has its role.
 func (c *chat) prompt(ctx context.Context, text string) error {
 	words, err := SplitWords(text)
 	if err != nil {
@@ -177,8 +180,8 @@ func (c *chat) prompt(ctx context.Context, text string) error {
 	return c.send(ctx, strings.Join(messages, "\n\n"), images)
 }
 
-// chooseModel chooses a model that the API has, or lists them. An API without a list takes any
-// name: then the first question shows whether it is right.
+// chooseModel chooses a model that the API has, or lists the models. If the API has no list, any
+// name is taken, and the first question shows whether it is right.
 func (c *chat) chooseModel(ctx context.Context, name string) error {
 	before := c.model.name()
 	c.model.choose(cmp.Or(name, before))
@@ -233,8 +236,8 @@ func (c *chat) listModels(models []ModelInfo) {
 	}
 }
 
-// showUsage shows the tokens used. Those of all questions include the earlier runs of a session
-// that was kept.
+// showUsage shows the tokens used. The tokens of all questions include those of the earlier runs of
+// a saved conversation.
 func (c *chat) showUsage(context.Context, string) error {
 	c.output.say("last question: %s\nall questions: %s\nthe conversation: %s",
 		tokenCount(c.agent.Usage),
@@ -243,7 +246,7 @@ func (c *chat) showUsage(context.Context, string) error {
 	return nil
 }
 
-// clear begins a new conversation. The usage goes on: it is that of the whole chat. The file of
+// clear begins a new conversation. The usage is of the whole chat, so it goes on. The file of
 // -session stays as it is until there is an answer, so that a /clear by mistake loses nothing.
 func (c *chat) clear(context.Context, string) error {
 	c.agent.History, c.kept.session.History = nil, nil
@@ -256,8 +259,8 @@ func (c *chat) clear(context.Context, string) error {
 	return nil
 }
 
-// save writes the conversation to a file, which another program may have open as its session. The
-// file of -session is locked by this program already.
+// save writes the conversation to a file. Another run may have that file open as its saved
+// conversation, so it is locked first. The file of -session is locked by this run already.
 func (c *chat) save(ctx context.Context, path string) error {
 	own, _ := os.Stat(c.kept.path)
 	file, _ := os.Stat(path)
@@ -268,7 +271,7 @@ func (c *chat) save(ctx context.Context, path string) error {
 		if errors.Is(err, ErrSessionBusy) {
 			return err
 		}
-		// Where a file cannot be locked, it is written without.
+		// A file that cannot be locked is written without a lock.
 		if err == nil {
 			defer release()
 		}

@@ -14,8 +14,8 @@ import (
 const (
 	// A summary of fewer tokens than minSummarized would be no gain.
 	minSummarized = 250
-	// maxTranscript bounds in bytes what is summarized if the model's context is not known. If it is
-	// known, two bytes for each token of the context are summarized.
+	// maxTranscript bounds in bytes what is summarized if the model's context is not known. If it
+	// is known, two bytes for each token of the context are summarized.
 	maxTranscript = 256 << 10
 	// Any model takes a transcript of minTranscript bytes.
 	minTranscript = 4 << 10

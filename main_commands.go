@@ -18,7 +18,7 @@ type serverCommands struct {
 	catalog *catalog
 }
 
-// withServers returns a command whose servers are open.
+// withServers returns a command that opens the servers, does its work, and closes them.
 func (c *serverCommands) withServers(
 	command func(ctx context.Context, args ...string) error,
 ) func(ctx context.Context, args []string) error {
@@ -32,8 +32,8 @@ func (c *serverCommands) withServers(
 	}
 }
 
-// list returns one command for each kind of things that servers have: the command that lists the
-// tools, prompts or resources of servers.
+// list returns the command that lists one kind of the things that servers have: tools, prompts or
+// resources.
 func (c *serverCommands) list(kind string) func(ctx context.Context, names []string) error {
 	return c.withServers(func(ctx context.Context, names ...string) error {
 		return c.catalog.list(ctx, kind, names...)
@@ -44,8 +44,8 @@ func (c *serverCommands) listServers(ctx context.Context, names ...string) error
 	return c.catalog.listServers(ctx, names...)
 }
 
-// call runs one tool. The arguments are read before the servers are asked, so that a mistake in
-// them costs no start; their types are checked when the tool's schema is known.
+// call runs one tool. The arguments are read before the servers are started, so that a mistake in
+// the arguments costs no start. Their types are checked when the tool's schema is known.
 func (c *serverCommands) call(ctx context.Context, args ...string) error {
 	if len(args) == 0 {
 		return usageError("call takes a tool and its arguments: " +
@@ -107,13 +107,13 @@ func (c *serverCommands) callTool(
 	return host.CallTool(ctx, function, arguments, view.Progress(ToolCall{Name: name}))
 }
 
-// arguments reads the arguments of a tool: the text of a JSON object, which goes to the tool as it
-// is, or else KEY=VALUE words, which the tool's schema gives types to.
+// arguments reads the arguments of a tool. They are the text of a JSON object, which goes to the
+// tool as it is, or KEY=VALUE words, whose types the tool's schema tells.
 func (c *serverCommands) arguments(
 	ctx context.Context,
 	args []string,
 ) (object json.RawMessage, words map[string]string, err error) {
-	// A key has none of these characters at its beginning, so the word is no KEY=VALUE.
+	// No key begins with one of these characters, so the word is no KEY=VALUE.
 	isObject := len(args) == 1 && strings.IndexAny(strings.TrimSpace(args[0]), "{@-") == 0
 	if !isObject {
 		words, err := pairs(args)
@@ -131,7 +131,7 @@ func (c *serverCommands) arguments(
 	return json.RawMessage(text), nil, nil
 }
 
-// read prints a resource, which can have several contents. The JSON is a list also of none.
+// read prints a resource, which can have several contents. The JSON is always a list.
 func (c *serverCommands) read(ctx context.Context, args ...string) error {
 	if len(args) != 1 || args[0] == "" {
 		return usageError("read takes the URI of a resource")
@@ -149,8 +149,9 @@ func (c *serverCommands) read(ctx context.Context, args ...string) error {
 	return c.output.give(result, text, contents)
 }
 
-// contentText returns what is printed of one of the contents of a resource. A pipe gets bytes as
-// they are, a file of -o gets them from the result itself, and a person reads what they are.
+// contentText returns the text to print for one of the contents of a resource. Bytes go to a pipe
+// as they are. For a person, a description of the bytes is printed. A file of -o gets them from the
+// result itself.
 func (c *serverCommands) contentText(r *ResourceContents) string {
 	isFile := c.output.settings.file != ""
 	isForPerson := c.output.screen.Answers && !isFile
@@ -167,8 +168,8 @@ func (c *serverCommands) contentText(r *ResourceContents) string {
 	return text
 }
 
-// prompt fills in a prompt and prints its messages, each with its role. A model is not asked: the
-// chat has a command that asks it.
+// prompt fills in a prompt and prints its messages, each with its role. It asks no model: the
+// command /prompt of the chat does.
 func (c *serverCommands) prompt(ctx context.Context, args ...string) error {
 	if len(args) == 0 {
 		return usageError("prompt takes a name and, if it has arguments, KEY=VALUE words")

@@ -34,8 +34,8 @@ type interrupts struct {
 }
 
 // watch begins to take signals. Its goroutine never waits for what it ends, so the next signal is
-// taken at once; it goes on until the program ends. An interrupt that ends the program calls cancel,
-// which ends ctx.
+// taken at once; it goes on until the program ends. An interrupt that ends the program calls
+// cancel, which ends ctx.
 func (i *interrupts) watch(ctx context.Context, cancel context.CancelFunc) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)

@@ -41,8 +41,8 @@ const (
 	moment = 100 * time.Millisecond // too short for a user to notice
 )
 
-// open reads which servers there are, and makes their host. It starts no server. closeAll ends those
-// that were started later.
+// open reads which servers there are, and makes their host. It starts no server. closeAll ends
+// those that were started later.
 func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
 	if err := s.config.read(ctx); err != nil {
 		return nil, err
