@@ -15,10 +15,9 @@ import (
 	"strings"
 )
 
-// configuration says which servers a run has: that of MCP_SERVER, or those of a file, or this
-// program itself, which searches its own documentation. It is read once. The host's goroutines
-// read it afterwards, and only servers.open and the logins, which come before them, complete its
-// servers.
+// configuration says which servers a run has: the one of MCP_SERVER, or those of a file, or this
+// program itself, which searches its own documentation. It is read once. Then servers.open and the
+// logins complete its servers. After that nothing changes it, and the host's goroutines read it.
 type configuration struct {
 	settings *serverSettings
 	output   *output
@@ -49,9 +48,9 @@ func (c *configuration) read(ctx context.Context) error {
 	return err
 }
 
-// readFile reads a file of servers. The file is parsed twice. The first time tells which servers
-// there are, which is what the user may have to allow, and which inputs they need. The second time
-// has the values of the inputs.
+// readFile reads a file of servers. It parses the file twice. The first time it learns which
+// servers there are, which the user may have to allow, and which inputs they need. The second time
+// it has the values of the inputs.
 func (c *configuration) readFile(ctx context.Context, file string) error {
 	secrets := c.output.screen.Secrets
 	text, err := os.ReadFile(file)
@@ -64,8 +63,8 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		secrets.AddVariable(name, value)
 		return value, ok
 	}
-	// What the file itself calls a secret is not hidden from the question of trust: so a command
-	// could be hidden.
+	// The question of trust shows also what the file itself calls a secret. Otherwise a file could
+	// hide a command as a secret.
 	config, err := ParseConfig(text, lookup, new(Secrets))
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
@@ -94,8 +93,8 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 	return nil
 }
 
-// variables are those that a file of servers may name, by their names: the environment's, and what
-// VS Code calls workspaceFolder, userHome and input:ID.
+// variables are the values of the variables that a file of servers may name, beside those of the
+// environment. VS Code calls them workspaceFolder, userHome and input:ID.
 type variables map[string]string
 
 func newVariables() variables {
@@ -111,9 +110,9 @@ func (v variables) lookup(name string) (value string, ok bool) {
 	return os.LookupEnv(name)
 }
 
-// askInputs asks the user for what servers need, once each. What is not chosen from a list may be
-// secret. If the user ends the questions, the servers whose inputs are missing say so when they are
-// started.
+// askInputs asks the user once for each input that servers need. A value that is not chosen from a
+// list may be secret. If the user ends the questions, a server whose input is missing reports that
+// when it is started.
 func (c *configuration) askInputs(ctx context.Context, inputs []Input, values variables) error {
 	for _, in := range inputs {
 		if _, isAnswered := values["input:"+in.ID]; isAnswered {
@@ -138,8 +137,8 @@ func (c *configuration) askInputs(ctx context.Context, inputs []Input, values va
 	return nil
 }
 
-// defaultConfig returns the file of this folder, or else of the user, or "". A file that cannot be
-// read is returned, too: its reader says why.
+// defaultConfig returns the configuration file of this folder, or else the one of the user, or "".
+// It also returns a file that cannot be read: the error of reading it tells the user why.
 func defaultConfig() string {
 	home, _ := os.UserHomeDir()
 	files := []string{".mcp.json"}
@@ -157,7 +156,7 @@ func defaultConfig() string {
 // uriScheme matches the beginning of a URI: RFC 3986, 3.1.
 var uriScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
 
-// readOnly reads the only server, by its URL, or by its command line.
+// readOnly makes the only server of the run from its URL or its command line.
 func (c *configuration) readOnly(text string) error {
 	c.only = text
 	secrets := c.output.screen.Secrets
@@ -187,7 +186,7 @@ func (c *configuration) readOnly(text string) error {
 	return nil
 }
 
-// checkNames reports which of these names is not that of a server.
+// checkNames returns an error for the first of these names that no server has.
 func (c *configuration) checkNames(names ...string) error {
 	known := ServerNames(c.servers)
 	for _, name := range names {
@@ -213,8 +212,8 @@ func (c *configuration) title(s *Server) string {
 	return "the server"
 }
 
-// split splits a name of the form SERVER:NAME. The server is "" if the name does not begin with
-// one. Where several servers fit, as "a" and "a:b" do, it is the one with the longest name.
+// split splits a name of the form SERVER:NAME. The server is "" if the name does not begin with a
+// server. If several servers fit, as "a" and "a:b" do, split takes the longest name.
 func (c *configuration) split(name string) (server, rest string) {
 	rest = name
 	for _, s := range c.servers {

@@ -41,8 +41,8 @@ func parseFlags(f *flag.FlagSet, args []string) (words []string, isQuestion bool
 	return words, false, nil
 }
 
-// readVariables reads the variables of the flags that are not given. A flag that says which servers
-// there are also takes the place of the variable that says it in another way.
+// readVariables reads the variables of the flags that are not given. The flags -server and -config
+// both say which servers there are. If either is given, the variables of both are ignored.
 func readVariables(f *flag.FlagSet) error {
 	replaces := map[string]string{"m": "model", "server": "config", "config": "server"}
 	given := make(map[string]bool)
@@ -78,7 +78,8 @@ func oneOf(into *string, known ...string) func(string) error {
 	}
 }
 
-// number takes a bound, which is at least 1: a default of 0 leaves the bound to what it is for.
+// number takes a bound of at least 1. The default may be 0, which leaves the bound to the code that
+// it is for.
 func number(into *int, standard int) func(string) error {
 	*into = standard
 	return func(text string) error {
@@ -107,10 +108,11 @@ func duration(into *time.Duration, standard time.Duration) func(string) error {
 	}
 }
 
-// setTemperature keeps nil apart from 0: the API has a default of its own for each model.
+// setTemperature reads a temperature. Without one it stays nil, and not 0, because the API has a
+// default of its own for each model.
 func (m *modelSettings) setTemperature(text string) error {
 	t, err := strconv.ParseFloat(text, 64)
-	// It is written so that NaN is not in range.
+	// Both comparisons are false for NaN.
 	isInRange := t >= 0 && t <= 2
 	if err != nil || !isInRange {
 		return errors.New("not a number from 0 to 2")

@@ -1,4 +1,4 @@
-// main_folder.go - the configuration of a folder: the user allows what it starts.
+// main_folder.go - the configuration of a folder: the user allows the servers that it starts.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -24,9 +24,9 @@ type folderTrust struct {
 	terminal *Terminal
 }
 
-// check asks at the first time and after each change. It returns nil if the servers of a folder's
-// file may be started. What the user allows is remembered by the path and the content of the file,
-// with that of each envFile.
+// check returns nil if the servers of a folder's file may be started. It asks the user the first
+// time and after each change. It remembers what the user allows by the path and the content of the
+// file, and by the content of each envFile.
 func (t *folderTrust) check(
 	ctx context.Context,
 	file string,
@@ -74,7 +74,7 @@ func (t *folderTrust) check(
 	return nil
 }
 
-// trustMemory is the file that remembers what the user has allowed of one path.
+// trustMemory is the file that remembers which configuration the user has allowed at one path.
 type trustMemory struct {
 	file     string
 	content  string // a hash of what is to be allowed now, and its path
@@ -120,8 +120,8 @@ func isHome() bool {
 	return os.SameFile(here, at)
 }
 
-// describe returns one line with all that decides what a server does: nothing that could make it
-// harmful is left out, and nothing in the line can look like something else.
+// describe returns one line with all that decides what a server does. The line leaves out nothing
+// that could make the server harmful, and nothing in the line can look like something else.
 func describe(s *Server, o *OAuthConfig) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
@@ -155,11 +155,11 @@ func describe(s *Server, o *OAuthConfig) string {
 	return strings.Join(words, " ")
 }
 
-// startLine is the URL of a server, or its command line.
+// startLine returns the URL of a server, or its command line.
 func startLine(s *Server) string {
 	if s.URL != "" {
-		// An endpoint is not secret as a whole, by its name, but for the keys in it. A host may
-		// look like a key.
+		// Under the name --endpoint only the keys in the URL are masked. Otherwise a host that
+		// looks like a key would be masked, too.
 		return ownWord(s.URL, "--endpoint", s.URL)
 	}
 	line := word(s.Command.Path)
@@ -188,8 +188,8 @@ func argumentParts(argument string) []string {
 	return strings.FieldsFunc(argument, func(r rune) bool { return strings.ContainsRune(ends, r) })
 }
 
-// ownWord returns a word of a command without what is secret in these words of it. What a
-// configuration has as a secret elsewhere hides no part of a command.
+// ownWord returns a word of a command, in which the secrets of the given words are masked. The
+// secrets of other parts of the configuration are not masked: they could hide a part of a command.
 func ownWord(text string, words ...string) string {
 	own := new(Secrets)
 	own.AddArguments(words)

@@ -31,8 +31,8 @@ Exit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, 4 t
 	`130 interrupted.
 `
 
-// usage is what help prints. The flags say themselves which variables they have, so that none is
-// missing here; TestHelp looks for the others.
+// usage returns the text of help. It takes the variables from the flags themselves, so that none is
+// missing. TestHelp looks for the variables that have no flag.
 func usage() string {
 	commands, flags := "", ""
 	for _, c := range new(program).commands() {
@@ -45,7 +45,7 @@ func usage() string {
 	return fmt.Sprintf(usageText, commands, flags)
 }
 
-// help prints the usage, or what there is to know of a command.
+// help prints the usage, or the description of one command.
 func (p *program) help(_ context.Context, args []string) error {
 	if len(args) == 0 {
 		return p.output.print(usage())

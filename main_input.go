@@ -1,4 +1,4 @@
-// main_input.go - what a run reads from stdin, and from the files that arguments name.
+// main_input.go - the texts that a run reads from stdin, and from the files that arguments name.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -71,8 +71,8 @@ func (in *textInput) argument(ctx context.Context, text string) (string, error) 
 	return string(content), err
 }
 
-// whileReading does what reads, or gives up with ctx. A read that is blocked cannot be ended: its
-// goroutine stays behind, as the program is about to end.
+// whileReading calls read, and waits until it returns or ctx ends. A read that is blocked cannot be
+// ended: its goroutine stays behind, and the program is about to end.
 func whileReading(ctx context.Context, read func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- read() }()

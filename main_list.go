@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// list shows what several servers have, in paragraphs by server. It lists the tools, prompts or
-// resources of servers, or shows all there is to know of one tool.
+// list lists the tools, prompts or resources of servers, in a paragraph for each server. For the
+// name of a tool it shows that tool with its arguments.
 func (c *catalog) list(ctx context.Context, kind string, names ...string) error {
 	isServer := func(name string) bool {
 		return slices.Contains(ServerNames(c.config.servers), name)
@@ -40,8 +40,8 @@ func (c *catalog) list(ctx context.Context, kind string, names ...string) error 
 	return c.output.screen.Print(Look{}, text)
 }
 
-// listsOf is the JSON of a list, which is never null, so that a script can go through it.
-// Templates of resources have a list of their own.
+// listsOf returns the value whose JSON is the list of a command. A list is never null, so that a
+// script can go through it. Templates of resources have a list of their own.
 func listsOf(kind string, all []entry) any {
 	entries, templates := []entry{}, []entry{}
 	for _, e := range all {
@@ -57,8 +57,8 @@ func listsOf(kind string, all []entry) any {
 	return map[string]any{"resources": entries, "resourceTemplates": templates}
 }
 
-// showTool shows a tool with all that it takes: its whole description, and its arguments with those
-// within them.
+// showTool shows a tool with its whole description and its arguments, also those inside of objects
+// and lists.
 func (c *catalog) showTool(ctx context.Context, name string) error {
 	e, err := c.find(ctx, "tool", name)
 	if err != nil {
@@ -81,9 +81,9 @@ type listedServer struct {
 	State   string `json:"state"`
 }
 
-// listServers shows how the servers are, after it has started those that are not running. A chat
-// does not wait for those that need long, and shows them as starting. Elsewhere the list is all
-// that the program does, so it waits for them, and it is an error if none is running.
+// listServers starts the servers that are not running, and shows the state of each. In a chat it
+// does not wait for a server that needs long, and shows that server as starting. Elsewhere the list
+// is all that the program does, so it waits for all servers, and it is an error if none is running.
 func (c *catalog) listServers(ctx context.Context, names ...string) error {
 	if err := c.config.checkNames(names...); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (c *catalog) listServers(ctx context.Context, names ...string) error {
 	}
 	soon, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// The errors are part of each server's status, so this one tells nothing more.
+	// The status of each server has its error, so the error here is not needed.
 	_ = c.servers.withLogins(soon, func() error {
 		_, err := c.servers.host.Tools(soon, names...)
 		return err
@@ -118,8 +118,8 @@ func (c *catalog) listServers(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// listedServers returns the servers of these names, or all with those that are disabled. The list
-// is never nil, which JSON would have as null.
+// listedServers returns the servers of these names. Without names it returns all servers, also the
+// disabled ones. The list is never nil, as its JSON would be null.
 func (c *catalog) listedServers(names []string) []listedServer {
 	list := []listedServer{}
 	for i, state := range c.servers.host.Status() {

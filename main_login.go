@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// logins are the authorizations of a run, one for each server that may ask for one; and the
-// commands about them.
+// logins are the authorizations of a run, one for each server that may ask for a login. The
+// commands login, logout and whoami are their methods.
 type logins struct {
 	config   *configuration
 	output   *output
@@ -23,9 +23,9 @@ type logins struct {
 	all map[string]*login // by the server's name
 }
 
-// login is the authorization at one server. The goroutine of the login asks a person; the chat and
-// the commands look at what is asked, and the host at how long that takes: a server has not failed
-// while it waits for a person.
+// login is the authorization at one server. The goroutine of the login asks a person. The chat and
+// the commands read the question meanwhile. The host reads how long the person was asked, because a
+// server has not failed while it waits for a person.
 type login struct {
 	logins *logins
 	server *Server
@@ -35,8 +35,9 @@ type login struct {
 	failed atomic.Pointer[error]    // why the last login failed: only /reconnect begins another
 }
 
-// add makes the authorization of each server that may ask for one. A server whose header the user
-// has set gets that, and no other. Where there is no home, a login lasts for this run.
+// add makes the authorization of each server that may ask for a login. A server for which the user
+// has set a header Authorization gets that header, and no login. On a machine without a home a
+// login lasts for this run.
 func (p *logins) add() {
 	p.all = make(map[string]*login)
 	addSecret := func(text string) { p.output.screen.Secrets.Add("[secret]", text) }
@@ -74,8 +75,8 @@ func (p *logins) add() {
 	}
 }
 
-// setGrant sets what logs in without a person, and the keys of the client. One key serves both: it
-// signs the assertions that say who the client is, and the proofs of DPoP.
+// setGrant sets the grant that logs in without a person, and the keys of the client. One key serves
+// both: it signs the assertions that say who the client is, and the proofs of DPoP.
 func (l *login) setGrant(c *OAuthConfig) error {
 	o := l.oauth
 	key := []byte(c.Key)
@@ -96,7 +97,7 @@ func (l *login) setGrant(c *OAuthConfig) error {
 	}
 	if c.DPoP {
 		bound := &DPoP{Base: o.Base}
-		// Without a key this fails. A key that is invalid was refused above.
+		// ECKey fails if there is no key. An invalid key was refused above.
 		bound.Key, _ = ECKey(key)
 		if bound.Key == nil {
 			// The key is made for this run, and a token without its key is of no use to the next.
@@ -128,9 +129,9 @@ func (l *login) setGrant(c *OAuthConfig) error {
 	return nil
 }
 
-// isAttended decides whether a login that a server asks for may be shown to somebody. In a script,
-// and where the answer goes into a file, nobody looks for it: there the error says what to run. It
-// reports whether there is a person, who sees all that is written and wants to.
+// isAttended reports whether a person watches the run, who can be asked to log in. In a script,
+// with -q, and where the answer goes into a file, nobody would see the question. There the login
+// fails, and its error says which command to run.
 func (p *logins) isAttended() bool {
 	if p.output.settings.quiet || !p.output.screen.Answers {
 		return false
@@ -146,8 +147,9 @@ func (p *logins) close() {
 	}
 }
 
-// retry does what needs servers, and does it again after each login that somebody was asked for
-// meanwhile, when the server has its tools. In a chat the user goes on without the server.
+// retry calls do, which needs servers. If a person was asked for a login meanwhile, retry waits for
+// the end of the login and for the tools of its server, and calls do again. In a chat it calls do
+// once: the user goes on without the server.
 func (p *logins) retry(ctx context.Context, host *Host, do func() error) error {
 	err := do()
 	if p.output.inChat {
@@ -179,8 +181,8 @@ func (p *logins) nameOf(resource string) string {
 	return ""
 }
 
-// askAgain shows once more what a person is asked for the login to a server, and reports whether
-// there is such a question. Without one, the server may ask for a login again after one has failed.
+// askAgain shows once more the question for the login to a server, and reports whether there is
+// such a question. If there is none, the server may ask for a login again after a failed one.
 func (p *logins) askAgain(server string) bool {
 	l := p.all[server]
 	if l == nil {
@@ -221,7 +223,7 @@ func (p *logins) giveUp() (any bool) {
 }
 
 // pasted takes a line that is the address at which a login ends, and reports whether it was one.
-// The address has the state of its login, so that it cannot end that of another server.
+// The address has the state of its login, so it cannot end the login to another server.
 func (p *logins) pasted(line string) bool {
 	for _, l := range p.all {
 		q := l.asking.Load()

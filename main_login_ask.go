@@ -1,4 +1,4 @@
-// main_login_ask.go - who is asked to log in, and how.
+// main_login_ask.go - the question to a person to log in, in a browser or by a pasted address.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// listen is OAuth.Listen. After a login that has failed there is no other one before /reconnect:
-// each use of the server would otherwise open another page in the browser.
+// listen is OAuth.Listen. After a failed login it refuses another one until /reconnect: otherwise
+// each use of the server would open another page in the browser.
 func (l *login) listen(ctx context.Context, redirectURI string) (Redirect, error) {
 	failed := l.failed.Load()
 	if failed != nil {
@@ -46,8 +46,8 @@ type loginRedirect struct {
 	ended chan struct{} // closed by Close
 }
 
-// question is what a person is asked. A login has a second one if the authorization server has
-// forgotten the client of an earlier run.
+// question is the question to a person. A login has a second question if the authorization server
+// has forgotten the client of an earlier run.
 type question struct {
 	*OAuthQuestion
 	text  string // for the person
@@ -55,8 +55,8 @@ type question struct {
 	ended chan struct{} // closed when the login has ended
 }
 
-// show is OAuthListener.Show. A person can log in with a browser of this machine, or with one
-// elsewhere, whose last address is pasted here. In a chat the chat reads it.
+// show is OAuthListener.Show. A person can log in with a browser of this machine. With a browser
+// elsewhere, the person pastes the last address of the browser here; in a chat, the chat reads it.
 func (r *loginRedirect) show(ctx context.Context, asked *OAuthQuestion) {
 	l := r.login
 	isRead := l.logins.terminal.Interactive()
@@ -97,7 +97,7 @@ func (r *loginRedirect) show(ctx context.Context, asked *OAuthQuestion) {
 func (r *loginRedirect) Close(err error) {
 	l := r.login
 	refusal := new(OAuthError)
-	// For a client that the server has forgotten another one is registered.
+	// If the server has forgotten the client, another client is registered, and the login goes on.
 	isForgotten := errors.As(err, &refusal) && refusal.Code == "invalid_client"
 	if err != nil && !isForgotten {
 		l.failed.Store(&err)
@@ -111,7 +111,7 @@ func (r *loginRedirect) Close(err error) {
 	r.Redirect.Close(err)
 	switch {
 	case !l.logins.output.inChat || errors.Is(err, context.Canceled):
-		// The chat is at its end where the login is cancelled.
+		// A login is cancelled at the end of the chat, where nobody reads a message.
 	case err == nil:
 		l.logins.output.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", l.name()))
 	default:

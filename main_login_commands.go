@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// remote is for servers with a URL alone: others are started here, and ask for no login. A URL
-// needs no configuration. It returns the server that the argument of a command names, by its URL
-// or by its name in the configuration; and the file of its login.
+// remote returns the server that the argument of a command names, and the file of its login. The
+// argument is a URL, which needs no configuration, or the name of a server in the configuration
+// that has a URL. Servers with a command ask for no login.
 func (p *logins) remote(
 	ctx context.Context,
 	command string,
@@ -49,8 +49,8 @@ func (p *logins) remote(
 		"with a url; %q is neither", command, name)
 }
 
-// logIn is the command login. It asks a person also where nobody watches a question or a command,
-// such as with -q: here the login is all that the user wants.
+// logIn is the command login. The user wants nothing but the login here, so it asks also where
+// other commands would not, such as with -q (see isAttended).
 func (p *logins) logIn(ctx context.Context, args []string) error {
 	s, _, err := p.remote(ctx, "login", args)
 	if err != nil {
@@ -99,7 +99,7 @@ func (p *logins) logOut(ctx context.Context, args []string) error {
 	return err
 }
 
-// keptLogin is what a person may know of a login that is kept, as whoami -json prints it.
+// keptLogin describes a saved login without its secrets, as whoami -json prints it.
 type keptLogin struct {
 	Expiry  time.Time `json:"expiry"` // of the token; zero if it is not known
 	Issuer  string    `json:"issuer"`
@@ -121,7 +121,7 @@ func (k *keptLogin) String() string {
 		k.Server, k.Issuer, strings.Join(k.Scopes, " "), until)
 }
 
-// whoAmI is the command whoami. It prints what a person may know of the logins.
+// whoAmI is the command whoami. It prints the saved logins without their secrets.
 func (p *logins) whoAmI(_ context.Context, args []string) error {
 	if len(args) > 0 {
 		return usageError("whoami takes no arguments: it shows all logins")
@@ -143,8 +143,8 @@ func (p *logins) whoAmI(_ context.Context, args []string) error {
 	return p.output.screen.Print(Look{}, text)
 }
 
-// kept reads the logins of all files, also of servers that are in no configuration now. The URL of
-// a server may have secrets, which are not shown.
+// kept reads the logins of all files, also those of servers that are in no configuration now.
+// Secrets in the URL of a server are not shown.
 func (p *logins) kept() ([]keptLogin, error) {
 	file, err := newLoginFile("", nil)
 	if err != nil {

@@ -1,4 +1,4 @@
-// main_models.go - the model that the user has chosen, and those that its API has.
+// main_models.go - the model that the user has chosen, and the models that its API has.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -20,9 +20,9 @@ const (
 	offline = "offline" // the name of the stand-in
 )
 
-// modelChoice is the model that the user has chosen: that of the settings, until a chat chooses
-// another one. It is the Model of an Agent, which so needs no new one. Servers may use the model at
-// the same time.
+// modelChoice is the model that the user has chosen: the model of the settings, until the user
+// chooses another one in a chat. It is the Model of an Agent, so the agent stays the same when the
+// choice changes. Servers may use the model at the same time, from other goroutines.
 type modelChoice struct {
 	settings *modelSettings
 	output   *output
@@ -72,9 +72,9 @@ func (c *modelChoice) current() *Mistral {
 	return m
 }
 
-// info describes the chosen model, as far as the list of its API does. The list is read once, and
-// waited for once: an API that does not answer must not hold up each question. Where there is no
-// list, what needs it does without.
+// info returns the description of the chosen model in the list of its API. The list is read once.
+// If the API does not answer in time, it is not asked again, as it must not hold up each question.
+// Without a list the description is empty.
 func (c *modelChoice) info(ctx context.Context) ModelInfo {
 	model := c.current()
 	if model.Model == offline {
@@ -93,9 +93,9 @@ func (c *modelChoice) info(ctx context.Context) ModelInfo {
 	return info
 }
 
-// Complete asks the chosen model. It gets the images of the conversation if it is known to take
-// images. Where the API refuses them, it is asked again without: one image that is damaged must not
-// end the whole conversation.
+// Complete asks the chosen model. It sends the images of the conversation if the model is known to
+// take images. If the API refuses the request, it asks again without images: one damaged image must
+// not end the whole conversation.
 func (c *modelChoice) Complete(
 	ctx context.Context,
 	r *ChatRequest,
@@ -120,7 +120,7 @@ func (c *modelChoice) Complete(
 	return answer, err
 }
 
-// isRefused reports whether the API refused what it was sent, as it does with an image that it does
+// isRefused reports whether the API refused the content of a request, such as an image that it does
 // not take.
 func isRefused(err error) bool {
 	var refused *APIError
