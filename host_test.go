@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -1089,19 +1090,22 @@ func TestHostWaits(t *testing.T) {
 // had failed before. A running server is ready all the same, whatever a call to it waits for.
 func TestHostWaitingState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		isAsked := false
+		var isAsked atomic.Bool
 		peer := newHostPeer("web", "a")
-		peer.Waited = func() (time.Duration, bool) { return 0, isAsked }
+		peer.Waited = func() (time.Duration, bool) { return 0, isAsked.Load() }
 		peer.fails = errors.New("the first start fails")
 		host := startHost(t, peer)
 		assert.Check(t, is.ErrorContains(host.Status()[0].Err, "the first start fails"))
 
-		isAsked, peer.fails, peer.slow = true, nil, 10*time.Second
+		isAsked.Store(true)
+		peer.mu.Lock()
+		peer.fails, peer.slow = nil, 10*time.Second
+		peer.to["tools/list"] = func(*hostPeer) error { time.Sleep(10 * time.Second); return nil }
+		peer.mu.Unlock()
 		go func() { _ = host.Restart(t.Context(), "web") }()
 		synctest.Wait()
 		assert.Check(t, is.Equal(host.Status()[0].Err, ErrWaiting), "a start after one that failed")
 
-		peer.to["tools/list"] = func(*hostPeer) error { time.Sleep(10 * time.Second); return nil }
 		_, err := host.Tools(t.Context(), "web")
 		assert.Check(t, is.ErrorIs(err, ErrWaiting))
 		time.Sleep(15 * time.Second)
