@@ -27,9 +27,9 @@ const (
 	maxForm   = 64 << 10 // bytes of its schema, with all titles and options
 )
 
-// FormError says what is wrong with a form, or with what was filled in.
+// FormError reports a mistake of a form, or of the values that were filled in.
 type FormError struct {
-	Field  string // its name; empty if it is the form as a whole
+	Field  string // the name of the field; empty if the form as a whole is wrong
 	Reason string
 }
 
@@ -53,13 +53,13 @@ type ElicitRequest struct {
 type ElicitResult struct {
 	Action string `json:"action"` // accept, decline or cancel
 
-	// Content is what was filled into an accepted form: strings, numbers, booleans, []string.
+	// Content has the values of an accepted form: strings, numbers, booleans, []string.
 	Content map[string]any `json:"content,omitzero"`
 }
 
-// ElicitAnswer returns the answer to elicitation/create, for ClientOptions.Answers: ask puts the
-// question to the user. A question that nobody can answer is refused without ask. An accepted
-// answer that does not fit the form is an error (ElicitRequest.Check).
+// ElicitAnswer returns the Responder to elicitation/create, for ClientOptions.Answers. ask puts the
+// question to the user. A question that nobody can answer is refused without ask. If the user
+// accepts, and the content does not fit the form, the reply is an error (ElicitRequest.Check).
 func ElicitAnswer(
 	ask func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error),
 ) Responder {
@@ -72,14 +72,14 @@ func ElicitAnswer(
 		if err != nil {
 			return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
 		}
-		answer, err := ask(ctx, r)
-		if err == nil && answer != nil && answer.Action == "accept" {
-			err = r.Check(answer.Content)
+		result, err := ask(ctx, r)
+		if err == nil && result != nil && result.Action == "accept" {
+			err = r.Check(result.Content)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return answer, nil
+		return result, nil
 	}
 	return Responder{
 		Capability: "elicitation",
@@ -89,8 +89,8 @@ func ElicitAnswer(
 }
 
 // Valid returns nil if the request can be put to a user: with a form that Form takes, or with a URL
-// that is safe to open. That is https, or http to this machine, and without a user name, which can
-// look like a host: https://bank.example@evil.example.
+// that is safe to open. A safe URL is https, or http to this machine. It has no user name, which
+// can look like a host: https://bank.example@evil.example.
 func (r *ElicitRequest) Valid() error {
 	if r.Mode != "url" {
 		_, err := r.Form()
@@ -110,16 +110,16 @@ func (r *ElicitRequest) Valid() error {
 	return nil
 }
 
-// isThisMachine reports whether a host is this machine by its name alone. RFC 6761 keeps localhost
-// for that. Host names are the same in capital letters.
+// isThisMachine reports whether the name of a host alone says that it is this machine. RFC 6761
+// keeps the name localhost for this. Host names are the same in capital letters.
 func isThisMachine(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // Form returns the fields to be filled in, in the server's order (MCP 2026-07-28, client,
 // elicitation, requested schema). A schema that is not a flat object of strings, numbers, booleans
-// and choices is a *FormError. What else a schema says, a pattern for one, the protocol leaves to
-// the server.
+// and choices is a *FormError. The protocol lets the server check all other rules of a schema, such
+// as a pattern.
 func (r *ElicitRequest) Form() ([]Field, error) {
 	if r.Mode != "" && r.Mode != "form" {
 		return nil, &FormError{Reason: fmt.Sprintf("cannot be shown: the mode is %q", r.Mode)}
@@ -149,7 +149,8 @@ func (r *ElicitRequest) Form() ([]Field, error) {
 	return schema.Properties, nil
 }
 
-// fieldList has the fields of a form in the order of its properties, which a map would forget.
+// fieldList has the fields of a form in the order of the schema's properties. A map would forget
+// this order.
 type fieldList []Field
 
 func (l *fieldList) UnmarshalJSON(properties []byte) error {
@@ -178,10 +179,10 @@ func (l *fieldList) UnmarshalJSON(properties []byte) error {
 	return mistake
 }
 
-// Check returns nil if content can be sent as that of an accepted request: it has every required
-// field, none that the server did not ask for, and only values that fit. The answer to a URL has no
-// content. The answer to a form always has content, if only {}, as some servers take none for a
-// failure. The error, a *FormError, quotes no value.
+// Check returns nil if content can be sent as the content of an accepted request: it has every
+// required field, only fields that the server asked for, and only values that fit. The reply to a
+// URL has no content. The reply to a form always has content, if only {}, as some servers take a
+// reply without content for a failure. The error, a *FormError, quotes no value.
 func (r *ElicitRequest) Check(content map[string]any) error {
 	if r.Mode == "url" {
 		if content != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // Field is one field of a form (schema: PrimitiveSchemaDefinition). Its value is a string, a number
-// (int64 or float64), a bool, or, of one with Many, a []string.
+// (int64 or float64) or a bool. With Many, its value is a []string.
 type Field struct {
 	Name        string // of the value in ElicitResult.Content
 	Type        string // string, number, integer or boolean
@@ -26,30 +26,30 @@ type Field struct {
 	Description string
 	Format      string // of a string: email, uri, date and date-time are checked
 	Required    bool
-	Default     any // nil if there is none. Need not fit: it is the server's
+	Default     any // nil if there is none; the server's default need not fit
 
 	// Min and Max are the bounds of a number, of the characters of a string, or of the count of
 	// options that are chosen. Nil is no bound.
 	Min, Max *float64
 
-	Options []Option // what a string has to be one of; nil if any will do
+	Options []Option // a string has to be one of them; nil if any string will do
 	Many    bool     // any number of the options is chosen
 }
 
-// A value goes two ways. What a user has typed is text, which Parse makes a value. What a program
-// has filled in may be of any Go type, which Check judges by its JSON, as the server will see it.
-// Both end in fit.
+// A value comes from a user or from a program. A user types a text, and Parse makes a value of it.
+// A program fills in a value of any Go type, and Check judges it by its JSON, as the server will
+// see it. Both call fit.
 
 // Option is one of the values to choose from.
 type Option struct {
 	Value string
-	Title string // for the user; the value if the server gives no other
+	Title string // for the user; the value if the server gives no title
 }
 
-// Parse makes a value that fits of what a user has typed. Nothing typed means the default. Without
-// a default, a field that is not required has no value: nil, which is to be left out of the
-// content. An option is chosen by its value, its title or its number, counted from 1; several are
-// separated by commas.
+// Parse makes a value of the text that a user has typed, and returns an error if the value does not
+// fit. An empty text means the default. Without a default, a field that is not required has no
+// value: Parse returns nil, and the field is to be left out of the content. An option is chosen by
+// its value, its title or its number, counted from 1; several options are separated by commas.
 func (f *Field) Parse(text string) (any, error) {
 	text = strings.TrimSpace(text)
 	if text == "" && f.Default != nil {
@@ -58,7 +58,7 @@ func (f *Field) Parse(text string) (any, error) {
 	if text == "" && !f.Required {
 		return nil, nil
 	}
-	// Nothing typed is a list of no options, which may be enough: fit decides.
+	// With Many, an empty text is a list without options, which may be enough: fit decides.
 	if text == "" && !f.Many {
 		return nil, &FormError{f.Name, "is required"}
 	}
@@ -92,8 +92,8 @@ func (f *Field) parseOptions(text string) []string {
 	return values
 }
 
-// option returns the value of the option that a user means, or else the text. Options can be
-// numbers themselves, so a value goes before a number.
+// option returns the value of the option that a user has chosen, or the text if it is no option.
+// The value of an option can be a number, so the text is compared with the values first.
 func (f *Field) option(text string) string {
 	for _, o := range f.Options {
 		if o.Value == text || strings.EqualFold(o.Title, text) {
@@ -114,7 +114,7 @@ func (f *Field) Check(v any) error {
 	return err
 }
 
-// fit returns a value in the type of the field's values, or why it does not fit.
+// fit returns a value in the type of the field's values, or a *FormError if it does not fit.
 func (f *Field) fit(v any) (any, error) {
 	// A value without a JSON text, such as NaN, is of no type.
 	raw, _ := json.Marshal(v)
@@ -129,7 +129,7 @@ func (f *Field) fit(v any) (any, error) {
 	return v, nil
 }
 
-// misfit returns why a value of the field's type does not fit, "" if it does.
+// misfit returns the reason why a value of the field's type does not fit, "" if the value fits.
 func (f *Field) misfit(v any) string {
 	switch v := v.(type) {
 	case []string:
@@ -161,7 +161,7 @@ func (f *Field) lacks(value string) bool {
 	return !slices.ContainsFunc(f.Options, func(o Option) bool { return o.Value == value })
 }
 
-// outside returns which bound a number is beyond, "" if none.
+// outside returns a sentence about the bound that a number is beyond, "" if it is within bounds.
 func (f *Field) outside(n float64, unit string) string {
 	switch {
 	case f.Min != nil && n < *f.Min:
@@ -209,7 +209,8 @@ func (f *Field) decode(raw []byte) (any, error) {
 	return decodeAs[float64](f, raw, "must be a number")
 }
 
-// decodeAs reads a value of a type. The pointer tells null, which is no value, from a zero.
+// decodeAs reads a value of a type. Its pointer is nil after null, which is no value, and not nil
+// after a zero.
 func decodeAs[T any](f *Field, raw []byte, reason string) (any, error) {
 	var v *T
 	err := json.Unmarshal(raw, &v)
@@ -234,8 +235,8 @@ type fieldSchema struct {
 	Items                            *fieldSchema
 }
 
-// newField reads the schema of a field. It is refused here if no user could fill it in, so that
-// nobody is asked in vain. A default need not fit its own schema, but must be of the field's type.
+// newField reads the schema of a field. It refuses a field that no user could fill in, so that
+// nobody is asked in vain. A default need not fit the schema, but must be of the field's type.
 func newField(name string, raw json.RawMessage) (Field, error) {
 	var s fieldSchema
 	err := json.Unmarshal(raw, &s)
@@ -281,8 +282,8 @@ func (s fieldSchema) withoutNull() fieldSchema {
 	return inner
 }
 
-// setType sets what depends on the type of a field: its bounds and its options. It reports whether
-// a form can have a field of that type.
+// setType sets the bounds and the options of a field, which depend on its type. It reports whether
+// a form can have a field of this type.
 func (f *Field) setType(s *fieldSchema) bool {
 	ok := true
 	switch {
@@ -303,8 +304,9 @@ func (f *Field) setType(s *fieldSchema) bool {
 	return ok
 }
 
-// options returns what a string has to be one of, in each of the forms that the revisions have for
-// it; nil if there are none. ok is false if they are of yet another form.
+// options returns the options of a string, from any of the forms that the revisions have for them.
+// It returns nil for a string without options. ok is false if the schema has a choice of another
+// form.
 func (s *fieldSchema) options() (options []Option, ok bool) {
 	for i, value := range s.Enum {
 		title := value

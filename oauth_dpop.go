@@ -43,7 +43,7 @@ type DPoP struct {
 
 	mu     sync.Mutex        // guards the following; never held across I/O
 	key    *ecdsa.PrivateKey // Key, or the new one; nil before the first proof
-	nonces map[string]string // by origin: the last nonce that it gave
+	nonces map[string]string // the last nonce of each origin
 }
 
 // RoundTrip sends a request, with a proof if it needs one.
@@ -94,7 +94,7 @@ func (d *DPoP) sendBound(base http.RoundTripper, r *http.Request, token string) 
 }
 
 // send sends a copy of a request with a proof, keeps the nonce of the response, and reports whether
-// there is one. The token is empty for a token request.
+// the response has a nonce. The token is empty for a token request.
 func (d *DPoP) send(base http.RoundTripper, r *http.Request, token string) (
 	response *http.Response, hasNonce bool, err error) {
 	proof, err := d.proof(r, token)

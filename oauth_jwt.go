@@ -25,7 +25,7 @@ const assertionLife = 5 * time.Minute // of a client assertion
 // PrivateKeyJWT returns the OAuth.Assert of a client that proves who it is with a private key, in
 // place of a secret that the authorization server would know, too (RFC 7523, 2.2 and 3). The server
 // has the public key from the registration. The key is PEM, as ECKey reads it. keyID names the key
-// to a server that has several of this client; it may be empty.
+// to a server that has several keys of this client; it may be empty.
 //
 // An assertion is for one audience, is valid for a few minutes, and has an ID of its own: a server
 // accepts it once.

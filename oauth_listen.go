@@ -24,7 +24,7 @@ const (
 	oauthPageTime  = time.Second      // for a request of the browser, and for its answer
 )
 
-// OAuthListener has a person log in with a browser. Its method Listen is an OAuth.Listen: for each
+// OAuthListener lets a person log in with a browser. Its method Listen is an OAuth.Listen: for each
 // login it serves one page on this machine, to which the authorization server sends the browser
 // back (RFC 8252, 7.3). Only 127.0.0.1 can reach the page.
 //
@@ -38,8 +38,8 @@ type OAuthListener struct {
 	// one.
 	RedirectURI string
 
-	// Show has the person open the address of a question. It may go on until ctx ends, for example
-	// to read what the person pastes. The login waits for its return.
+	// Show asks the person to open the address of a question. It may go on until ctx ends, for
+	// example to read what the person pastes. The login waits for its return.
 	Show func(ctx context.Context, q *OAuthQuestion)
 	// Mask takes the secrets out of an error that the page shows. Nil shows the error as it is.
 	Mask func(text string) string
@@ -48,7 +48,7 @@ type OAuthListener struct {
 // OAuthQuestion asks a person to open an address in a browser, and to log in there.
 type OAuthQuestion struct {
 	Address     string // of the authorization server
-	RedirectURI string // the address that the browser ends at begins with it
+	RedirectURI string // the last address of the browser begins with it
 
 	redirect   *loopbackRedirect
 	state      string          // of the authorization request
@@ -56,7 +56,7 @@ type OAuthQuestion struct {
 	answer     chan url.Values // has one slot; nil values mean that the login is given up
 }
 
-// Listen listens at the address of an earlier login, or at another one if that is taken.
+// Listen listens at the address of an earlier login, or at another address if the earlier is taken.
 func (l *OAuthListener) Listen(_ context.Context, redirectURI string) (Redirect, error) {
 	uri, err := url.Parse(cmp.Or(l.RedirectURI, redirectURI, "http://127.0.0.1:0/callback"))
 	if err != nil {
@@ -150,8 +150,8 @@ func (q *OAuthQuestion) take(u *url.URL) bool {
 	return true
 }
 
-// end hands over the first answer, and reports whether this is the first one. There are more if
-// the page is loaded again.
+// end hands over the first answer, and reports whether this is the first answer. There are more
+// answers if the page is loaded again.
 func (q *OAuthQuestion) end(values url.Values) bool {
 	if !q.isAnswered.CompareAndSwap(false, true) {
 		return false

@@ -22,7 +22,7 @@ type OAuthFile struct {
 
 	// LockFile keeps other processes from the file until unlock, as OAuthStore.Lock does. If it is
 	// nil, nothing keeps them. Two processes may then refresh a token at the same time. Where a
-	// refresh token is good for one use, the one that comes second has to log in again.
+	// refresh token is good for one use, the process that comes second has to log in again.
 	LockFile func(ctx context.Context, path string) (unlock func(), err error)
 }
 
@@ -54,8 +54,8 @@ func (f *OAuthFile) Load() (*OAuthState, error) {
 	return state, nil
 }
 
-// Save is OAuthStore.Save. If it fails, the file is as it was before. Where the path is a link, the
-// file that it leads to is replaced, and the link stays.
+// Save is OAuthStore.Save. If it fails, the file is as it was before. If the path is a link, the
+// file at the end of the link is replaced, and the link stays.
 func (f *OAuthFile) Save(state *OAuthState) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -29,15 +29,15 @@ type OAuthClient struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret,omitempty"`
 
-	// AuthMethod is how the client authenticates. Empty: as the server supports it, with basic,
-	// with post, or not at all.
+	// AuthMethod is the method by which the client authenticates. If it is empty, a client with a
+	// secret uses basic or post, as the server supports it, and a client without a secret none.
 	AuthMethod string `json:"token_endpoint_auth_method,omitempty"`
-	// RedirectURI is the one that the client was registered with. Empty: any will do.
+	// RedirectURI is the redirect URI of the registration. If it is empty, any URI will do.
 	RedirectURI string `json:"redirect_uri,omitempty"`
 }
 
-// OAuthToken is an access token, and what refreshes it (RFC 6749, 5.1). Nobody changes a token once
-// it is stored or sent: a flow that has to change one changes a copy.
+// OAuthToken is an access token with its refresh token (RFC 6749, 5.1). Nobody changes a token once
+// it is stored or sent: a flow that has to change a token changes a copy.
 type OAuthToken struct {
 	Issuer  string `json:"issuer"` // of the authorization server
 	Type    string `json:"token_type"`
@@ -45,15 +45,15 @@ type OAuthToken struct {
 	Refresh string `json:"refresh_token,omitempty"`
 
 	GrantedScopes []string `json:"scopes,omitempty"`
-	// RequestedScopes are those that were requested at the login, and those that a challenge has
-	// named since then. The next login requests them again.
+	// RequestedScopes are the scopes that were requested at the login, and the scopes that a
+	// challenge has named since then. The next login requests all of them again.
 	RequestedScopes []string `json:"asked,omitempty"`
 
 	Expiry time.Time `json:"expiry,omitzero"` // zero: not known
 }
 
-// OAuthState is what is kept for a resource from one run to the next. A client outlives its tokens:
-// the next login is one of the same client, which the person may have allowed for longer.
+// OAuthState is kept for a resource from one run to the next. A client outlives its tokens: the
+// next login uses the same client, which the person may have allowed for longer.
 type OAuthState struct {
 	Resource string                 `json:"resource"`
 	Clients  map[string]OAuthClient `json:"clients,omitempty"` // registered ones, by issuer
@@ -61,7 +61,7 @@ type OAuthState struct {
 }
 
 // AuthorizationServer is the metadata of an authorization server (RFC 8414, 2), as far as a flow
-// uses it. OAuth has checked the issuer and the endpoints that the flow sends something to.
+// uses it. OAuth has checked the issuer and the endpoints to which the flow sends requests.
 type AuthorizationServer struct {
 	Issuer                  string   `json:"issuer"`
 	AuthorizationEndpoint   string   `json:"authorization_endpoint"`
@@ -81,14 +81,14 @@ type AuthorizationError struct{ Err error }
 func (e *AuthorizationError) Error() string { return "authorization: " + e.Err.Error() }
 func (e *AuthorizationError) Unwrap() error { return e.Err }
 
-// Status is the HTTP status that the server refused the request with.
+// Status returns the HTTP status with which the server refused the request.
 func (e *AuthorizationError) Status() int { return http.StatusUnauthorized }
 
 // LoginError reports that a person has to log in, and nobody could be asked. A program can tell the
 // person how to log in, by OAuth.Login for example, and then send the request again.
 type LoginError struct {
 	Resource string // OAuth.Resource
-	Reason   error  // why what was kept does not do; nil if nothing was
+	Reason   error  // why the kept token cannot be used; nil if none was kept
 }
 
 func (e *LoginError) Error() string {
@@ -105,7 +105,7 @@ func (e *LoginError) Unwrap() error { return e.Reason }
 type OAuthError struct {
 	Endpoint    string // without its query
 	Status      int    // of HTTP; 0: it came with the redirect
-	Code        string // error; empty if the answer is not one of OAuth
+	Code        string // error; empty if the answer is not in the form of OAuth
 	Description string // error_description, on one line
 }
 
@@ -170,7 +170,8 @@ func parseChallenges(lines []string) (challenges []challenge) {
 }
 
 // parseChallengeLine reads the challenges of one line. What comes after a fault is left out. The
-// comma separates challenges as well as parameters, so only the form of a part tells what it is.
+// comma separates challenges as well as parameters, so only the form of a part tells a scheme from
+// a parameter.
 func parseChallengeLine(rest string) (challenges []challenge) {
 	for {
 		part := challengePart.FindStringSubmatch(rest)
@@ -190,9 +191,9 @@ func parseChallengeLine(rest string) (challenges []challenge) {
 	}
 }
 
-// getMetadata reads a JSON object from the first URL that has one. If none has, the error is that
-// of the first URL. A server in trouble ends the search: its answer does not say that nothing is
-// there.
+// getMetadata reads a JSON object from the first URL that has one. If no URL has an object, it
+// returns the error of the first URL. A server in trouble ends the search: its answer does not say
+// that nothing is there.
 func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) error {
 	var first error
 	for _, at := range urls {
@@ -242,9 +243,9 @@ func (f *oauthFlow) postOnce(
 	return f.call(ctx, f.metadata.TokenEndpoint, header, []byte(form.Encode()), answer)
 }
 
-// authenticate puts into a token request what shows that it comes from a client (RFC 6749, 2.3; RFC
-// 7523, 2.2). With basic authentication ID and secret are encoded like a form first: some servers
-// issue secrets with a colon or a percent sign (RFC 6749, 2.3.1).
+// authenticate puts the client's ID and credentials into a token request (RFC 6749, 2.3; RFC 7523,
+// 2.2). With basic authentication ID and secret are encoded like a form first: some servers issue
+// secrets with a colon or a percent sign (RFC 6749, 2.3.1).
 func (f *oauthFlow) authenticate(client OAuthClient, header http.Header, form url.Values) error {
 	method := client.AuthMethod
 	if method == "" && client.Secret != "" {
@@ -282,7 +283,7 @@ func (f *oauthFlow) authenticate(client OAuthClient, header http.Header, form ur
 	return nil
 }
 
-// authMethod returns how a client with a secret authenticates (RFC 8414, 2).
+// authMethod returns the method by which a client with a secret authenticates (RFC 8414, 2).
 func (f *oauthFlow) authMethod() string {
 	for _, method := range []string{"client_secret_basic", "client_secret_post", "none"} {
 		if slices.Contains(f.metadata.TokenAuthMethods, method) {
@@ -292,8 +293,8 @@ func (f *oauthFlow) authMethod() string {
 	return "client_secret_basic"
 }
 
-// call sends a request of a flow, and decodes the JSON object that answers it. Without a body it is
-// a GET. A refusal is an *OAuthError. No error holds what is secret, or a whole URL.
+// call sends a request of a flow, and decodes the JSON object of the answer. Without a body the
+// request is a GET. A refusal is an *OAuthError. No error holds a secret, or a whole URL.
 func (f *oauthFlow) call(
 	ctx context.Context,
 	to string,
@@ -336,8 +337,8 @@ func (f *oauthFlow) call(
 	return f.decode(refusal, text, answer)
 }
 
-// failedCall returns the error of a request that got no answer. Where that is because ctx has
-// ended, its cause says more than the transport.
+// failedCall returns the error of a request that got no answer. If ctx has ended, its cause says
+// more than the error of the transport.
 func failedCall(ctx context.Context, to string, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil {
@@ -361,8 +362,8 @@ func (f *oauthFlow) httpClient(request *http.Request) *http.Client {
 	return &http.Client{Transport: f.Base, CheckRedirect: checkRedirect}
 }
 
-// decode decodes an answer. If that is a refusal, decode completes refusal with what it says, and
-// returns it.
+// decode decodes an answer. If the answer is a refusal, decode copies the code and the description
+// into refusal, and returns refusal.
 func (f *oauthFlow) decode(refusal *OAuthError, text []byte, answer any) error {
 	var fields struct {
 		Code        string `json:"error"`
@@ -389,8 +390,9 @@ func (f *oauthFlow) decode(refusal *OAuthError, text []byte, answer any) error {
 	return nil
 }
 
-// checkOAuthURL refuses a URL to which nothing secret may be sent: one without https, except on
-// this machine (OAuth 2.1, 1.5), and one with a user name, which can look like the name of a host.
+// checkOAuthURL refuses a URL to which nothing secret may be sent: a URL without https, except on
+// this machine (OAuth 2.1, 1.5), and a URL with a user name, which can look like the name of a
+// host.
 func checkOAuthURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" {
@@ -423,13 +425,13 @@ func splitURL(text string) (origin, path string) {
 	return scheme + "://" + host, strings.TrimSuffix(u.EscapedPath(), "/")
 }
 
-// originOf returns the origin of a URL: what a token, a nonce or a redirect is good for.
+// originOf returns the origin of a URL. A token, a nonce and a redirect are good for one origin.
 func originOf(text string) string {
 	origin, _ := splitURL(text)
 	return origin
 }
 
-// shownURL returns what is not secret of a URL: no user, no password, no query.
+// shownURL returns a URL without its secrets: without user, password and query.
 func shownURL(text string) string {
 	origin, path := splitURL(text)
 	return brief(origin + path)
@@ -465,14 +467,15 @@ func (f *oauthFlow) tellSecrets(secrets ...string) {
 	}
 }
 
-// shown returns a text of a server as it can be shown. A careless server repeats in an error what
-// it was sent, a refresh token for one.
+// shown returns a text of a server as it can be shown. In an error, a careless server repeats
+// secrets that it was sent, such as a refresh token.
 func (f *oauthFlow) shown(text string) string {
 	return brief(strings.NewReplacer(f.secrets...).Replace(text))
 }
 
-// withoutSecrets returns an error that can be shown. It is err itself unless that has a secret:
-// then its type is lost, as the error that it wraps would still hold the secret.
+// withoutSecrets returns an error that can be shown. It returns err itself if err has no secret.
+// Otherwise it returns an error without the type of err, as a wrapped err would still hold the
+// secret.
 func (f *oauthFlow) withoutSecrets(err error) error {
 	if err == nil {
 		return nil

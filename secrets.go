@@ -21,15 +21,16 @@ const serverSecret = "[secret]"
 
 // The rules of what is secret:
 //
-//   - The password of a URL always is.
-//   - The value of a header is, and the value of a variable or a flag whose name secretName
-//     matches, unless publicName matches that name.
-//   - Elsewhere a word is secret that looks like a key, which keyWord and keyRun find.
+//   - The password of a URL is always secret.
+//   - The value of a header is secret unless publicName matches the header's name.
+//   - The value of a variable or a flag is secret if secretName matches its name, and publicName
+//     does not.
+//   - In other values, a word that looks like a key is secret; keyWord and keyRun find it.
 //
 // testdata/secrets.txt has cases on both sides of each rule.
 var (
-	// publicName matches the names whose values are not secret. To mask them would take sentences
-	// apart: a host's name, or the word "debug", stands in many texts.
+	// publicName matches the names whose values are not secret. To mask these values would take
+	// sentences apart: a host's name, or the word "debug", stands in many texts.
 	publicName = regexp.MustCompile(`(dir|file|home|path)s?$|` +
 		`(^|_)(date|debug|enabled|endpoint|env|expiry|folder|host|hostname|lang|length|level|` +
 		`limit|locale|mode|model|name|origin|port|region|root|size|sock|timeout|type|tz|user|` +
@@ -41,7 +42,7 @@ var (
 		`authorization|bearer|cookie|cred|credential|dsn|header|jwt|pass|pat|session` +
 		`)s?[0-9]*(_|$)`)
 
-	// A key is a long run of letters and digits in a word. Words and dates have shorter ones.
+	// A key is a long run of letters and digits in a word. Words and dates have shorter runs.
 	keyWord = regexp.MustCompile(`[A-Za-z0-9_.~+-]*[A-Za-z0-9]{20}[A-Za-z0-9_.~+-]*`)
 	keyRun  = regexp.MustCompile(`[A-Za-z0-9]{20,}`)
 
@@ -66,12 +67,12 @@ func wordsOf(name string) string {
 // a secret may be masked without it.
 type Secrets struct {
 	mu    sync.Mutex        // guards the following; never held while a text is masked
-	marks map[string]string // what stands in the place of a secret, by each of its forms
+	marks map[string]string // the text in the place of a secret, by each form of the secret
 	table *secretTable      // of all marks; nil until the next text is masked
 }
 
-// Add makes the mark stand for each of the texts from now on, also where URLs, JSON or base64 hold
-// them. Texts of less than eight bytes are too short to be secret.
+// Add makes the mark stand for each of the texts from now on, also where a URL, JSON or base64
+// holds the text. Texts of less than eight bytes are too short to be secret.
 func (s *Secrets) Add(mark string, texts ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +93,8 @@ func (s *Secrets) Add(mark string, texts ...string) {
 	}
 }
 
-// currentTable returns the table of all texts that are known now, nil if there are none. Many texts
-// are added before the first one is masked, so the table is made here and not in Add.
+// currentTable returns the table of all secrets that are known now, nil if there are none. Many
+// secrets are added before the first text is masked, so the table is made here and not in Add.
 func (s *Secrets) currentTable() *secretTable {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,19 +104,19 @@ func (s *Secrets) currentTable() *secretTable {
 	return s.table
 }
 
-// AddVariable adds what is secret of a variable's value: its lines if the name says so, and by
-// their looks the passwords and keys in it.
+// AddVariable adds the secrets in a variable's value: all its lines if the name says that the value
+// is secret, and otherwise the passwords of URLs and the words that look like keys.
 func (s *Secrets) AddVariable(name, value string) {
 	s.addValue(name, value, secretName.MatchString(wordsOf(name)))
 }
 
-// AddHeader adds a header's value, unless its name shows that it is not secret.
+// AddHeader adds a header's value, unless the header's name shows that the value is not secret.
 func (s *Secrets) AddHeader(name, value string) { s.addValue(name, value, true) }
 
-// AddArguments adds what is secret of a command's arguments. --name=value, --name value and
-// NAME=value are as a variable, and --header "NAME: VALUE" and -H are as a header.
+// AddArguments adds the secrets in a command's arguments. It reads --name=value, --name value and
+// NAME=value as a variable, and --header "NAME: VALUE" and -H "NAME: VALUE" as a header.
 func (s *Secrets) AddArguments(arguments []string) {
-	// flag is the argument before this one, if that is a flag without a value of its own.
+	// flag is the argument before text, if the argument before is a flag without a value.
 	flag := ""
 	for _, text := range arguments {
 		name, value, isPair := strings.Cut(text, "=")
@@ -133,8 +134,8 @@ func (s *Secrets) AddArguments(arguments []string) {
 	}
 }
 
-// addFlag adds what is secret of the value of a flag, or of an argument before which no flag
-// stands.
+// addFlag adds the secrets in the value of a flag. The name is empty for an argument that follows
+// no flag.
 func (s *Secrets) addFlag(name, value string) {
 	name = strings.TrimLeft(name, "-")
 	if name == "header" || name == "H" {
@@ -148,7 +149,7 @@ func (s *Secrets) addFlag(name, value string) {
 }
 
 // AddURL adds a URL's password, also in the form that goes into a header (RFC 7617), and the keys
-// in it: a user's name, a part of the path and each value of the query can be one.
+// in the URL: a user's name, a part of the path and each value of the query can be a key.
 func (s *Secrets) AddURL(u *url.URL) {
 	user := u.User.Username()
 	s.addKeys(user + " " + u.Path)
@@ -164,10 +165,11 @@ func (s *Secrets) AddURL(u *url.URL) {
 	}
 }
 
-// addValue adds what is secret of a value. Logs show a text line by line, so each line is added by
-// itself. A line is added whole if the value is secret, and also without its first word, which may
-// be Bearer or Basic. Of any other line the keys are added, unless the name is public. What is
-// secret in a URL is added whatever the name is: HOOK_ENDPOINT may have a key.
+// addValue adds the secrets in a value. Logs show a text line by line, so each line is added by
+// itself. The secrets in a URL are added whatever the name is: HOOK_ENDPOINT may have a key. If the
+// name is public, nothing else is added. Otherwise the keys of a line are added. If the value is
+// secret, the whole line is added, too, and the line without its first word, which may be Bearer or
+// Basic.
 func (s *Secrets) addValue(name, value string, isSecret bool) {
 	isPublic := publicName.MatchString(wordsOf(name))
 	for line := range strings.Lines(value) {
@@ -185,7 +187,7 @@ func (s *Secrets) addValue(name, value string, isSecret bool) {
 	}
 }
 
-// addURLs adds what is secret of the URLs in a line, and returns the last of them, if there is one.
+// addURLs adds the secrets in the URLs of a line, and returns the last URL, if there is one.
 func (s *Secrets) addURLs(line string) (last string) {
 	for _, address := range urlInText.FindAllString(line, -1) {
 		last = address
@@ -222,8 +224,8 @@ func isMixed(run string) bool {
 // base64 in both alphabets.
 //
 // Where the text is a part of a longer one that was encoded, it begins in one of three positions,
-// as base64 makes four characters of three bytes. The characters at both ends then also depend on
-// the neighbours, and are left out of the form.
+// as base64 makes four characters of three bytes. The first and last characters of the code then
+// also depend on the neighbours, and are left out of the form.
 func secretForms(text string) []string {
 	forms := []string{text, withoutEscapes(text)}
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {

@@ -8,19 +8,19 @@ import (
 	"strconv"
 )
 
-// char is a byte, and the part of the text that stands for it: with escapes, that is longer.
+// char is a byte, and the part of the text that stands for this byte: one byte, or an escape.
 type char struct {
 	b          byte
 	start, end int
 }
 
-// unescaper decodes what JSON and URLs make of a text, however often they did: \" and \\" are read
-// as ", \u002B and %2b as +. A space is read as +, too, which stands for it in a query.
+// unescaper decodes the escapes of JSON and URLs in a text, however often it was escaped: \" and
+// \\" are read as ", \u002B and %2b as +. A space is read as +, too, as a query has + for a space.
 type unescaper struct {
 	pending []byte // the beginning of an escape
 }
 
-// readChar goes on with one character, and calls unescaped for each that is decoded then.
+// readChar goes on with one character, and calls unescaped for each character that is now decoded.
 func (u *unescaper) readChar(c char, unescaped func(char)) {
 	isPlain := c.b != '\\' && c.b != '%' && c.b != ' '
 	if len(u.pending) == 0 && isPlain {
@@ -42,7 +42,7 @@ func (u *unescaper) readChar(c char, unescaped func(char)) {
 	u.pending = append(u.pending[:0], text...)
 }
 
-// withoutEscapes is a text as an unescaper reads it.
+// withoutEscapes returns a text as an unescaper reads it.
 func withoutEscapes(text string) string {
 	var out []byte
 	var u unescaper
@@ -52,12 +52,12 @@ func withoutEscapes(text string) string {
 	return string(append(out, u.pending...))
 }
 
-// maxBackslashes are those that are taken for one: text that was put into JSON three times has
-// seven.
+// maxBackslashes is how many backslashes are taken for one: a quote that was put into JSON three
+// times has seven.
 const maxBackslashes = 8
 
-// unescape decodes the beginning of a text, and returns how many bytes that was: 0 if the escape
-// may go on in what follows.
+// unescape decodes the character at the beginning of a text, and returns the size of its escape.
+// The size is 0 if the escape may go on after the end of the text.
 func unescape(text []byte) (decoded string, size int) {
 	switch text[0] {
 	case ' ':
@@ -77,8 +77,8 @@ func unescape(text []byte) (decoded string, size int) {
 }
 
 // unescapeHex decodes an escape whose hexadecimal digits begin at first: two of a byte in a URL, or
-// four of a character in JSON. Where others stand there, it is no escape: the character before them
-// stands for itself.
+// four of a character in JSON. Where other characters than digits follow, there is no escape, and
+// the character before first stands for itself.
 func unescapeHex(text []byte, first, digits int) (decoded string, size int) {
 	hex := text[first:min(first+digits, len(text))]
 	code, err := strconv.ParseUint(string(hex), 16, 16)

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Mask returns a text with marks in the place of the secrets. It works in pieces, so that of a long
-// text little is held twice.
+// Mask returns a text with marks in the place of the secrets. It works in pieces, so that only a
+// small part of a long text is held twice.
 func (s *Secrets) Mask(text string) string {
 	if s.currentTable() == nil {
 		return text
@@ -25,27 +25,27 @@ func (s *Secrets) Mask(text string) string {
 	return out.String()
 }
 
-// Writer returns a writer that passes on to w what is written to it, without the secrets: what Mask
-// makes of it, whatever the pieces. It keeps back what may be the beginning of a secret until more
-// is written, or until Close, which does not close w.
+// Writer returns a writer that passes texts on to w, masked as by Mask. The pieces in which a text
+// is written make no difference. The writer keeps back bytes that may be the beginning of a secret,
+// until more is written, or until Close. Close does not close w.
 func (s *Secrets) Writer(w io.Writer) *MaskWriter {
 	return &MaskWriter{secrets: s, w: w}
 }
 
-// MaskWriter is a writer without secrets; see Secrets.Writer. It is for one goroutine. A secret
-// that is added after the first Write is taken out from the next place on at which nothing is kept
-// back.
+// MaskWriter is a writer that masks secrets; see Secrets.Writer. One goroutine may use it. A secret
+// that is added while a text is being written is looked for only from the next place on at which no
+// known secret can have begun.
 //
 // A log may show a secret as it is, or as JSON or a URL has it: "a+b" as "a\u002bb" or "a%2Bb". So
-// the text is read twice at the same time, as it is and without its escapes, and each finding is
-// the stretch of the text that it stands for. Secrets that overlap become one stretch, so that no
-// end of one is left. It gets the mark of the secret that begins first.
+// the text is searched twice at the same time, as it is and without its escapes. Each finding is a
+// stretch of the text as it is. Secrets that overlap become one stretch, so that no end of a secret
+// is left. The stretch gets the mark of the secret that begins first.
 type MaskWriter struct {
 	secrets *Secrets
 	table   *secretTable // nil if there are no secrets
 	w       io.Writer
 	read    int       // bytes so far
-	kept    []byte    // the last of them
+	kept    []byte    // the last bytes that were read: they are not written yet
 	found   []stretch // in order; no two overlap. The first may have begun before kept
 
 	asIs      secretSearch // of the text as it is
@@ -59,7 +59,7 @@ type stretch struct {
 	mark       string // "" when it has been written
 }
 
-// Write passes a piece on, but for what may be the beginning of a secret.
+// Write passes a piece on, except for bytes at its end that may be the beginning of a secret.
 func (m *MaskWriter) Write(piece []byte) (int, error) {
 	table := m.secrets.currentTable()
 	if table != m.table && len(m.kept) == 0 {
@@ -81,14 +81,14 @@ func (m *MaskWriter) Write(piece []byte) (int, error) {
 	return len(piece), m.flush(end)
 }
 
-// Close writes what was kept back. What is written after it is another text.
+// Close writes the bytes that were kept back. A Write after Close begins another text.
 func (m *MaskWriter) Close() error {
 	err := m.flush(m.read)
 	*m = MaskWriter{secrets: m.secrets, w: m.w}
 	return err
 }
 
-// addFinding adds a secret that was found. It becomes one with those before it that it overlaps.
+// addFinding adds the stretch of a secret, and joins it with the stretches before that it overlaps.
 func (m *MaskWriter) addFinding(s stretch) {
 	for len(m.found) > 0 {
 		last := m.found[len(m.found)-1]
@@ -105,8 +105,8 @@ func (m *MaskWriter) addFinding(s stretch) {
 }
 
 // flush writes the text before end, in which all secrets have been found. A stretch that goes
-// beyond end is written as its mark now, and what is left of it stays: another secret may begin in
-// it, which makes it longer.
+// beyond end is written as its mark now, and the rest of the stretch stays: another secret may
+// begin in this rest, and make the stretch longer.
 func (m *MaskWriter) flush(end int) error {
 	var out []byte
 	first := m.read - len(m.kept)
@@ -132,7 +132,7 @@ func (m *MaskWriter) flush(end int) error {
 	return err
 }
 
-// secretSearch looks for secrets in a text, which it gets one character after the other.
+// secretSearch looks for secrets in a text that comes one character after the other.
 type secretSearch struct {
 	node   int   // of the table: the longest end of the text that begins a secret
 	starts []int // where in the written text its bytes begin
@@ -152,8 +152,8 @@ func (r *secretSearch) readChar(m *MaskWriter, c char) {
 	}
 }
 
-// openStart returns where a secret may have begun of which the end was not read yet, or else the
-// end of the text.
+// openStart returns the first place at which a secret may have begun that has not ended yet. If
+// there is none, it returns the end of the text.
 func (r *secretSearch) openStart(m *MaskWriter) int {
 	for node := r.node; node != 0; node = m.table.nodes[node].fallback {
 		n := &m.table.nodes[node]

@@ -6,12 +6,13 @@ package main
 // secretTable finds all secrets in one pass over a text (Aho and Corasick, 1975). Nothing changes
 // it.
 //
-// Each of its nodes is the beginning of a secret; the first one is the empty beginning. While a
-// text is read, the table is at the longest node with which the text so far ends. With one byte
-// more that is a longer node, or else one that a shorter end of the text leads to: the fallback.
+// Each node of the table is the beginning of a secret; the first node is the empty beginning. While
+// a text is read, the search is at the longest node with which the text so far ends. The next byte
+// leads to a node with one byte more. If there is no such node, the search goes on from a shorter
+// end of the text: the fallback of the node.
 type secretTable struct {
 	nodes  []secretNode
-	longer map[nodeStep]int // the node with one byte more
+	longer map[nodeStep]int // the number of the node with one byte more
 	first  [256]bool        // the bytes with which secrets begin: most texts have few of them
 }
 
@@ -23,17 +24,17 @@ type nodeStep struct {
 
 type secretNode struct {
 	depth    int    // the length of the beginning
-	isOpen   bool   // it is the beginning of a longer one
-	fallback int    // the longest other node that this one ends with
-	secret   int    // the length of the longest secret that this one ends with, 0 for none
+	isOpen   bool   // it is the beginning of a longer node
+	fallback int    // the longest other node that this node ends with
+	secret   int    // the length of the longest secret that this node ends with, 0 for none
 	mark     string // of that secret
 }
 
-// newSecretTable makes the table of the secrets that have these marks. The nodes are made by their
-// depth: the fallback of each is shorter, and must be there before it.
+// newSecretTable makes the table of the secrets that have these marks. Short nodes are made before
+// long nodes: the fallback of a node is shorter than the node, and must be there before it.
 func newSecretTable(marks map[string]string) *secretTable {
 	t := &secretTable{nodes: make([]secretNode, 1), longer: make(map[nodeStep]int)}
-	// reached has the node of the beginning, of this depth, of each secret that is longer.
+	// Of each secret that is longer than depth, reached has the node of its first bytes.
 	reached := make(map[string]int)
 	for text := range marks {
 		t.first[text[0]] = true
@@ -53,7 +54,7 @@ func newSecretTable(marks map[string]string) *secretTable {
 	return t
 }
 
-// extend returns the node with one byte more, and adds it if it is not there.
+// extend returns the node with one byte more, and adds this node if it is not there.
 func (t *secretTable) extend(node int, b byte) int {
 	to := nodeStep{node, b}
 	next, isKnown := t.longer[to]
