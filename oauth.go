@@ -78,8 +78,9 @@ type OAuth struct {
 	closed     bool
 }
 
-// Redirect is where the authorization server sends the person's browser back to. A flow calls its
-// methods from one goroutine: URI and Ask, perhaps a second time, and Close at the end in any case.
+// Redirect receives the person's browser, which the authorization server sends back. A flow calls
+// its methods from one goroutine: URI and Ask, perhaps a second time, and Close at the end in any
+// case.
 type Redirect interface {
 	URI() string // the redirect_uri
 	// Ask asks the person to open the URL, and returns the parameters of the authorization
@@ -241,7 +242,7 @@ const (
 // a flow sets the first fields, and gives the flow to awaitToken. From then on the fields belong to
 // the goroutine of the flow. Others wait until done is closed, and read result and err then.
 type oauthFlow struct {
-	*OAuth          // what mu guards there, and memory, is written with its name: f.OAuth.token
+	*OAuth          // its unexported fields are written with its name, such as f.OAuth.memory
 	purpose         oauthPurpose
 	refused         *OAuthToken // by the resource; nil if there was no token
 	isSecondRefusal bool        // of the same request: another refresh is of no use

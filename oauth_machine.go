@@ -59,10 +59,10 @@ func AssertionFile(path string) func(context.Context) (string, error) {
 	}
 }
 
-// IdentityProvider is where the people of an enterprise log in, once for all servers. Its Grant
-// exchanges the token of a person's login for an assertion, which the authorization server of one
-// of these servers accepts (token exchange, RFC 8693; MCP extension enterprise-managed
-// authorization).
+// IdentityProvider is the server at which the people of an enterprise log in, once for all servers
+// of MCP. Its Grant exchanges the token of a person's login for an assertion, which the
+// authorization server of one of these servers accepts (token exchange, RFC 8693; MCP extension
+// enterprise-managed authorization).
 //
 // Set the fields before the first request.
 type IdentityProvider struct {

@@ -52,8 +52,8 @@ func withoutEscapes(text string) string {
 	return string(append(out, u.pending...))
 }
 
-// maxBackslashes is how many backslashes are taken for one: a quote that was put into JSON three
-// times has seven.
+// maxBackslashes bounds how many backslashes are taken for one: a quote that was put into JSON
+// three times has seven.
 const maxBackslashes = 8
 
 // unescape decodes the character at the beginning of a text, and returns the size of its escape.
