@@ -1,4 +1,4 @@
-// main_output.go - what a run gives: results on stdout or in files, and notes on stderr.
+// main_output.go - the output of a run: results on stdout or in files, and notes on stderr.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -43,8 +43,8 @@ func usageError(format string, args ...any) error {
 // maxShown bounds an error or a note of the program, in columns: it may hold the text of a server.
 const maxShown = 2000
 
-// output is where the results and the messages of a run go. The Screen takes the secrets out of all
-// that is shown or printed. A result in a file of -o is as the server gave it.
+// output takes the results and the messages of a run. The Screen masks the secrets in all that is
+// shown or printed. A result in a file of -o is as the server gave it, with its secrets.
 type output struct {
 	settings    *outputSettings
 	screen      *Screen
@@ -86,8 +86,9 @@ func (o *output) printJSON(v any) error {
 	return o.screen.PrintJSON(lines.String() + "\n")
 }
 
-// give prints what a command gives: a text, or with -json the value. With -o, the images and other
-// bytes of a result go to files, or else its text does. The result is nil where there are no bytes.
+// give prints the result of a command: a text, or with -json the value. With -o, the images and
+// other bytes of r go to files. If r has no bytes, the text goes to the file. r is nil for commands
+// without -o.
 func (o *output) give(r *ToolResult, text string, value any) error {
 	if o.settings.file != "" && !r.IsError {
 		lines := ResultFiles(r, o.saveFile)
@@ -118,8 +119,8 @@ type resultFiles struct {
 	failed error // why the first of those could not be written
 }
 
-// saveFile writes data to the file of -o, and what comes later to other files beside it, with
-// numbers. It returns the name of the file.
+// saveFile writes the first data of a run to the file of -o, and later data to numbered files
+// beside it. It returns the name of the file.
 func (o *output) saveFile(data []byte, _ string) (path string, err error) {
 	o.files.count++
 	path = o.settings.file
@@ -139,7 +140,7 @@ func (o *output) saveFile(data []byte, _ string) (path string, err error) {
 	return path, err
 }
 
-// newView returns what shows an agent, or one call, at work with the tools of the host.
+// newView returns a view that shows an agent, or one call, at work with the tools of the host.
 func (o *output) newView(host *Host, maxResult int) *View {
 	v := &View{
 		Screen:    o.screen,
@@ -165,7 +166,7 @@ func (o *output) newView(host *Host, maxResult int) *View {
 	return v
 }
 
-// failure is what -json prints of an error, with the report of the question if there was one.
+// failure is the JSON of an error, with the report of the question if there was one.
 type failure struct {
 	Error string `json:"error"`
 	*report

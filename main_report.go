@@ -1,4 +1,4 @@
-// main_report.go - the report of a question: what -json prints of it.
+// main_report.go - the report of a question, which -json prints.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -10,8 +10,8 @@ import (
 	"slices"
 )
 
-// report is what a question prints with -json. A chat has one for all its questions: context tells
-// when to offer /compact.
+// report is the JSON that a question prints with -json. A chat has one report for all its
+// questions, and prints none: its context tells when to offer /compact.
 type report struct {
 	Answer       string       `json:"answer"`
 	FinishReason string       `json:"finish_reason"` // of the answer, as the API gave it, or error
@@ -35,7 +35,7 @@ type callReport struct {
 // newReport returns a report whose list of calls is never null.
 func newReport(model string) *report { return &report{Model: model, Calls: []callReport{}} }
 
-// observe adds what happened. It is part of Agent.Observe, which is called for one event at a time.
+// observe adds an event. It is part of Agent.Observe, which is called for one event at a time.
 func (r *report) observe(e Event, host *Host) {
 	switch e.Kind {
 	case TurnEnded:
@@ -59,10 +59,10 @@ func (r *report) observe(e Event, host *Host) {
 	}
 }
 
-// finish adds the answer, and what all of it took.
+// finish adds the answer, the tokens that were used, and whether the question failed.
 func (r *report) finish(answer string, usage Usage, err error) {
 	r.Answer, r.Usage = answer, usage
-	// If the question failed, a reason like that of a whole answer is that of an earlier turn.
+	// If the question failed, the reason of a whole answer was given by an earlier turn.
 	isOfEarlierTurn := slices.Contains([]string{"", "stop", "tool_calls"}, r.FinishReason)
 	if err != nil && isOfEarlierTurn {
 		r.FinishReason = "error"

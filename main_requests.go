@@ -1,4 +1,4 @@
-// main_requests.go - what servers ask of the user, and of the model.
+// main_requests.go - the requests of servers to the user, and to the model.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -20,8 +20,8 @@ type serverRequests struct {
 	samples  atomic.Int64 // sampling requests for this question, of all servers
 }
 
-// answers returns what answers each request of a server. Where no user can allow sampling, the
-// client does not offer it.
+// answers returns the function that answers each kind of request of a server. If no user can allow
+// sampling, the client does not offer it.
 func (q *serverRequests) answers(s *Server) map[string]Responder {
 	elicit := func(ctx context.Context, r *ElicitRequest) (*ElicitResult, error) {
 		return q.elicit(ctx, s, r)
@@ -65,7 +65,7 @@ func (q *serverRequests) sample(
 	case count > most:
 		isFirst := count == most+1
 		if isFirst {
-			// The server may go on asking, which the user need not read each time.
+			// The server may go on asking, and the user need not read each refusal.
 			q.output.note("%s: refused (MCP_MAX_SAMPLES)", what)
 		}
 		limit := &LimitError{most, "sampling requests per question"}

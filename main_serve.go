@@ -55,8 +55,8 @@ func (s *serving) run(ctx context.Context, args []string) error {
 	})
 }
 
-// overHTTP serves until ctx ends. The host of the address is that which requests have to name, so
-// that no page in a browser reaches the server by another name.
+// overHTTP serves until ctx ends. Requests have to name the host of the address, so that no page in
+// a browser reaches the server by another name.
 func (s *serving) overHTTP(ctx context.Context, library *Library) error {
 	listener, err := net.Listen("tcp", s.settings.address)
 	if err != nil {

@@ -1,4 +1,4 @@
-// main_session.go - the conversation of a run, and the file that -session keeps it in.
+// main_session.go - the conversation of a run, and the file of -session that keeps it.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -12,18 +12,19 @@ import (
 	"time"
 )
 
-const sessionWait = 5 * time.Minute // for a session that another process has locked
+const sessionWait = 5 * time.Minute // for a file that another process has locked
 
-// keptSession is a conversation. If it has a file, that is locked until close.
+// keptSession is the conversation of a run. With -session it is saved in a file, which is locked
+// until close.
 type keptSession struct {
 	session *Session
 	path    string // the file that -session names; "" if nothing is kept
 	unlock  func()
 }
 
-// openSession makes sure that no other run writes the file meanwhile, whose answers would be lost.
-// It locks and loads the conversation of a file: an empty one if there is no such file yet, or no
-// path. It waits for another program that has locked it.
+// openSession locks and loads the saved conversation in a file. The conversation is empty if there
+// is no such file yet, or no path. If another run has locked the file, openSession waits for it:
+// two runs that wrote the file would lose each other's answers.
 func openSession(ctx context.Context, path string, out *output) (*keptSession, error) {
 	if path == "" {
 		return &keptSession{new(Session), "", func() {}}, nil
@@ -54,8 +55,8 @@ func openSession(ctx context.Context, path string, out *output) (*keptSession, e
 
 func (k *keptSession) close() { k.unlock() }
 
-// keep puts the agent's conversation into the session, and that into its file, unless the file has
-// it already.
+// keep copies the agent's conversation into the session. If it has changed, keep saves the session
+// in its file.
 func (k *keptSession) keep(agent *Agent, model string) error {
 	isSame := func(a, b ChatMessage) bool { return string(a.Content) == string(b.Content) }
 	isUnchanged := slices.EqualFunc(k.session.History, agent.History, isSame)

@@ -20,8 +20,8 @@ import (
 const defaultSystem = "You answer questions with the help of tools. Call a tool when it can know " +
 	"what you do not; say which source an answer comes from; say so when the tools do not have it."
 
-// settings are what the flags and the environment of a run say. They are read first, and nothing
-// changes them afterwards: what a chat chooses instead is kept by whoever uses it.
+// settings are the values of the flags and the environment of a run. They are read first, and
+// nothing changes them afterwards: the model that a user chooses in a chat is kept by modelChoice.
 type settings struct {
 	model       modelSettings
 	servers     serverSettings
@@ -79,8 +79,8 @@ type serveSettings struct {
 	maxFile int    // MiB of a file that it reads; 0 for the library's limit
 }
 
-// flags returns all flags. The usage of each begins with the variable that sets it, too, or with a
-// blank if there is none. The help shows both.
+// flags returns all flags. The usage of a flag begins with the variable that also sets it, or with
+// a blank if there is no variable. The help shows both.
 func (s *settings) flags() *flag.FlagSet {
 	f := flag.NewFlagSet("mcpagent", flag.ContinueOnError)
 	f.SetOutput(io.Discard)
@@ -93,8 +93,8 @@ func (s *settings) flags() *flag.FlagSet {
 	return f
 }
 
-// The defaults that the usage has in brackets are those of the flags here, except for those that
-// are left to the API, to a server or to the library: there the value stays 0.
+// addFlags adds the flags of the model. In this and the other addFlags, the usage has the default
+// in brackets. If the default is left to the API, to a server or to the library, the value stays 0.
 func (m *modelSettings) addFlags(f *flag.FlagSet) {
 	f.StringVar(&m.name, "model", "mistral-large-latest",
 		"MISTRAL_MODEL mistral-large-latest, ollama:NAME, …")
@@ -195,8 +195,8 @@ func (s *settings) checkCommand(name string) error {
 }
 
 // finish makes the settings whole, when the flags have been parsed. It reads the variables of the
-// flags that are not given, and what the settings refer to, and reports what is wrong. The
-// commands help, version and serve do without.
+// flags that are not given, and the files that the settings refer to, and reports mistakes. The
+// commands help, version and serve do not need it.
 func (s *settings) finish(
 	ctx context.Context,
 	f *flag.FlagSet,
@@ -242,8 +242,9 @@ func (s *serverSettings) readHeaders(text string, secrets *Secrets) error {
 	return nil
 }
 
-// setAddress reads the address of -http. Go listens on all networks for an address without a host.
-// Here that is on this machine alone, so that nobody serves their files to others unawares.
+// setAddress reads the address of -http. For an address without a host, Go would listen on all
+// networks. This program listens on this machine alone, so that nobody serves their files to others
+// unawares.
 func (s *serveSettings) setAddress(text string) error {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil || port == "" {

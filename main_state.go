@@ -1,4 +1,4 @@
-// main_state.go - what the user reads of the state of servers, and of errors.
+// main_state.go - the state of servers, and advice about errors, in words for the user.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -29,8 +29,8 @@ func starting(status []HostStatus) []string {
 	return names
 }
 
-// noneRunning returns the reasons why none of the servers is running, nor starting, and nil if one
-// is, or waits for a login.
+// noneRunning returns the reasons why no server is running. It returns nil if a server is running
+// or starting, or waits for a login.
 func (s *servers) noneRunning(status []HostStatus) error {
 	var reasons []string
 	for _, state := range status {
@@ -58,8 +58,8 @@ type toldStates struct {
 	errors map[string]string // by the server's name; "" for a server that is ready
 }
 
-// tell says which servers are starting, and what became of those; and of others why they are not
-// running.
+// tell shows each change of a server's state once: that it is starting, that it is ready, or why it
+// is not running. It does not show that a server is ready which was never shown as starting.
 func (s *servers) tell(status []HostStatus) {
 	s.told.mu.Lock()
 	defer s.told.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *servers) tell(status []HostStatus) {
 		case isStarting(state) && before == "":
 			late = append(late, state.Name)
 		case isStarting(state) || now == before:
-			// This was told.
+			// The user has been told this state.
 		case state.Err != nil:
 			s.output.warn("server %s: %s", state.Name, s.reason(state))
 		case !s.output.settings.quiet:
@@ -127,21 +127,22 @@ func describeRunning(s HostStatus) string {
 	return text
 }
 
-// minLogged is how many bytes a server wrote if its error may have less than its log. The log
-// begins with a line of the program.
+// minLogged is the number of bytes above which a log may tell more than the error. The log begins
+// with a line of the program.
 const minLogged = 100
 
 // reason returns why a server is not running, without the server's name.
 func (s *servers) reason(state HostStatus) string {
 	err := state.Err
-	// A start has no TimeoutError. A list has one, and MCP_TIMEOUT does not bound its time.
+	// A TimeoutError here is of a list, and MCP_TIMEOUT does not bound the time of a list. So the
+	// advice about MCP_TIMEOUT would be wrong.
 	isLateList := errors.As(err, new(*TimeoutError))
 	if !isLateList {
 		err = s.explain(err)
 	}
 	text := withoutServer(err, state.Name)
 	log := s.logs[state.Name]
-	// Of an error that the server itself answered with, the log has no more.
+	// If the server itself answered with an error, the log tells no more about it.
 	isAnswer := errors.As(state.Err, new(*Error))
 	if log != nil && !isAnswer && log.written.Load() > minLogged {
 		text += "; all that it wrote is in " + log.file.Name()
@@ -158,8 +159,8 @@ func (s *servers) explain(err error) error {
 	return fmt.Errorf("%w; %s", err, todo)
 }
 
-// adviceFor says what to do about an error: first the errors of servers, then those of the model.
-// It returns "" where the error itself says what is wrong.
+// adviceFor returns what the user can do about an error of a server or of the model. It returns ""
+// if the error itself says enough.
 func (s *servers) adviceFor(err error) string {
 	var timeout *TimeoutError
 	var login *LoginError

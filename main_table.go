@@ -18,9 +18,9 @@ type command struct {
 	run              func(ctx context.Context, args []string) error
 }
 
-// commands are all commands, in the order in which help prints them. Those that list or use what
-// servers have open the servers first. The others read the configuration themselves, or need none.
-// help makes this table for a program without parts, of which nothing is run.
+// commands returns all commands, in the order of help. The commands that list or use what servers
+// have open the servers first. The others read the configuration themselves, or need none. For help
+// the table is made of a program without parts, and no command of it is run.
 func (p *program) commands() []command {
 	s := p.serverCommands
 	return []command{
@@ -102,7 +102,8 @@ func (p *program) nearest(word string) command {
 	})
 }
 
-// distance counts the letters that only one of two words has: all, if they do not begin alike.
+// distance counts the letters that only one of two words has. If the words do not begin alike, it
+// counts all letters.
 func distance(a, b string) int {
 	if !strings.HasPrefix(strings.ToLower(a), b[:1]) {
 		return len(a) + len(b)

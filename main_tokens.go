@@ -1,4 +1,4 @@
-// main_tokens.go - where the logins are kept from one run to the next: a file for each server.
+// main_tokens.go - the files that keep the logins from one run to the next.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 )
 
-// newLoginFile returns the file of a server, which may not exist, in a folder that does. A person
-// and each client that is configured have files of their own: nobody uses the rights of another
-// one.
+// newLoginFile returns the file for the login to a server. It makes the folder, but not the file. A
+// person, and each client that is configured, has a file of its own: nobody uses the rights of
+// somebody else.
 func newLoginFile(resource string, c *OAuthConfig) (*OAuthFile, error) {
 	folder, err := os.UserConfigDir()
 	folder = filepath.Join(folder, "mcpagent", "logins")

@@ -1,4 +1,4 @@
-// main_trace.go - the trace: what goes to servers and to the model, and what comes back.
+// main_trace.go - the trace: the messages to servers and to the model, and their answers.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -38,8 +38,8 @@ func (t *trace) open(name string, withNames bool) error {
 	return nil
 }
 
-// createTrace creates a file that only its owner can read. An earlier trace in its place may be
-// open to others, and is closed to them; a device, such as /dev/stderr, is not ours to change.
+// createTrace creates a file that only its owner can read. If an earlier file of that name can be
+// read by others, its mode is changed. The mode of a device, such as /dev/stderr, stays as it is.
 func createTrace(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -132,7 +132,7 @@ type modelTrace struct{ write func(line string) }
 func (t modelTrace) RoundTrip(r *http.Request) (*http.Response, error) {
 	var sent []byte
 	if r.GetBody != nil {
-		// All bodies here are texts in memory, of which GetBody never fails.
+		// All bodies here are texts in memory, so GetBody never fails.
 		body, _ := r.GetBody()
 		sent, _ = io.ReadAll(body)
 	}
@@ -147,8 +147,8 @@ func (t modelTrace) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// body returns a body that is traced when it is read. Each line of it is an event of a stream, or
-// else all of it is one line.
+// body returns a body that is traced when it is read. In a stream, each line is part of an event.
+// Another body is traced line by line, too, and mostly is one line.
 func (t modelTrace) body(body io.ReadCloser) io.ReadCloser {
 	return &tracedBody{body, &lineWriter{line: func(text []byte) {
 		text = bytes.TrimSpace(text)

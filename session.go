@@ -1,4 +1,4 @@
-// session.go - a conversation in a file.
+// session.go - a saved conversation: a conversation in a file.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -18,13 +18,14 @@ import (
 // under the same number. A file that cannot be read without knowing more gets a new number.
 const sessionVersion = 1
 
-const sessionPoll = 50 * time.Millisecond // between two tries to lock one
+const sessionPoll = 50 * time.Millisecond // between two tries to lock a file
 
-// ErrSessionBusy reports that another process has locked a session.
+// ErrSessionBusy reports that another process has locked a saved conversation.
 var ErrSessionBusy = errors.New("another mcpagent has it open")
 
-// Session is a conversation that can be continued another time. It holds what was said, as it was
-// said, and nothing of how a model or a server was reached.
+// Session is a saved conversation, which can be continued another time. (The sessions of MCP over
+// HTTP are something else.) It holds the messages as they were, and nothing about how a model or a
+// server was reached.
 type Session struct {
 	Version int           `json:"version"` // set by SaveSession
 	Model   string        `json:"model,omitempty"`
