@@ -1,4 +1,4 @@
-// session.go - a saved conversation: a conversation in a file.
+// session.go - a conversation in a file.
 // SPDX-License-Identifier: 0BSD
 
 package main
