@@ -165,7 +165,7 @@ func ShowImages(messages []ChatMessage, most int, why string) []ChatMessage {
 		isLastResult := i+1 == len(messages) || messages[i+1].Role != "tool"
 		if len(ofTools) > 0 && isLastResult {
 			// Strings can always be encoded.
-			content, _ := PlainJSON(ofTools)
+			content, _ := plainJSON(ofTools)
 			shown = append(shown,
 				ChatMessage{Role: "assistant", Content: TextContent("The images follow.")},
 				ChatMessage{Role: "user", Content: content})
@@ -200,7 +200,7 @@ func contentWithImages(text string, chunks []any) Content {
 		return TextContent(text)
 	}
 	// Strings can always be encoded.
-	content, _ := PlainJSON(append([]any{chunk("text", text)}, chunks...))
+	content, _ := plainJSON(append([]any{chunk("text", text)}, chunks...))
 	return content
 }
 

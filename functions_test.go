@@ -277,7 +277,7 @@ func TestToolFunction(t *testing.T) {
 	} {
 		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(`{"properties":{"n":` + schema + `}}`)})
 		assert.NilError(t, err)
-		tool, err := PlainJSON(f)
+		tool, err := plainJSON(f)
 		assert.NilError(t, err)
 		want = `"parameters":{"properties":{"n":` + cmp.Or(want, schema) + `},"type":"object"}`
 		want = strings.ReplaceAll(want, `" :`, `":`)

@@ -20,9 +20,9 @@ func appendJSON(b []byte, v any) ([]byte, error) {
 	return append(b, text...), err
 }
 
-// PlainJSON is json.Marshal without the escapes for <, > and &. In a text that a model reads they
+// plainJSON is json.Marshal without the escapes for <, > and &. In a text that a model reads they
 // would cost tokens.
-func PlainJSON(v any) ([]byte, error) {
+func plainJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -45,7 +45,7 @@ func (l *Library) callTool(ctx context.Context, r *libraryRequest) (map[string]a
 	}
 	// A client that knows nothing of structured content reads the same as text (MCP 2025-11-25,
 	// tools, structured content). The values of our tools always encode.
-	text, _ := PlainJSON(value)
+	text, _ := plainJSON(value)
 	result := textResult(string(text))
 	result["structuredContent"] = value
 	return result, nil

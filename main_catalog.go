@@ -33,7 +33,7 @@ type entry struct {
 
 // MarshalJSON puts the server before the members of the value.
 func (e entry) MarshalJSON() ([]byte, error) {
-	value, err := PlainJSON(e.value)
+	value, err := plainJSON(e.value)
 	if err != nil {
 		return nil, err
 	}

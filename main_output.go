@@ -77,7 +77,7 @@ func (o *output) print(text string) error { return o.screen.Print(Look{Exact: tr
 // printJSON writes a value to stdout.
 func (o *output) printJSON(v any) error {
 	o.printedJSON = true
-	text, err := PlainJSON(v)
+	text, err := plainJSON(v)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (Offline) RoundTrip(r *http.Request) (*http.Response, error) {
 	if len(reply.ToolCalls) > 0 {
 		finish = "tool_calls"
 	}
-	body, err := PlainJSON(map[string]any{
+	body, err := plainJSON(map[string]any{
 		"id": "offline", "object": "chat.completion", "model": "offline", "usage": Usage{},
 		"choices": []any{
 			map[string]any{"index": 0, "message": reply, "finish_reason": finish},
@@ -144,7 +144,7 @@ func (r *offlineRequest) searchCalls(f Function, parts []string, isSecond bool) 
 		if hasFilter && !isSecond {
 			arguments["source_filter"] = "*.md"
 		}
-		text, _ := PlainJSON(arguments)
+		text, _ := plainJSON(arguments)
 		calls = append(calls, ToolCall{
 			ID:        offlineCallID(len(r.Messages), i),
 			Name:      f.Name,

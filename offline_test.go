@@ -44,7 +44,7 @@ func offlineTalk(t *testing.T, history []ChatMessage, question, result string) [
 	assert.Equal(t, len(call.ToolCalls), 1)
 	assert.Equal(t, call.ToolCalls[0].Name, "lib__Search_chunks")
 	assert.Equal(t, len(call.ToolCalls[0].ID), 9)
-	query, err := PlainJSON(map[string]string{"query": question})
+	query, err := plainJSON(map[string]string{"query": question})
 	assert.NilError(t, err)
 	assert.Equal(t, call.ToolCalls[0].Arguments, string(query))
 	id := call.ToolCalls[0].ID

@@ -259,7 +259,7 @@ func (s *sampling) addMessage(role string, blocks SampleContent) error {
 	if hasImages := len(content.chunks) > len(content.texts); hasImages {
 		// Not every server takes a list, so it is sent only where a string will not do. Strings can
 		// always be encoded.
-		said, _ = PlainJSON(content.chunks)
+		said, _ = plainJSON(content.chunks)
 	}
 	s.say(role, said, content.calls...)
 	return nil

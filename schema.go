@@ -78,7 +78,7 @@ func (s *Schema) alternatives() []*Schema {
 	switch {
 	case s.Enum != nil:
 		for _, value := range s.Enum {
-			text, _ := PlainJSON(value)
+			text, _ := plainJSON(value)
 			all = append(all, &Schema{Type: string(text)})
 		}
 	case types != nil:
@@ -186,13 +186,13 @@ func (s *Schema) Object(words map[string]string) (json.RawMessage, error) {
 			return nil, fmt.Errorf("%s is missing", name)
 		}
 	}
-	return PlainJSON(object)
+	return plainJSON(object)
 }
 
 // value returns a word as JSON, by the first of the types that it fits, or nil if it fits none. A
 // property of any type takes the word as JSON if it is JSON, and else as a text.
 func (s *Schema) value(word string) json.RawMessage {
-	text, _ := PlainJSON(word)
+	text, _ := plainJSON(word)
 	raw := json.RawMessage(strings.TrimSpace(word))
 	isJSON := json.Valid(raw)
 	for _, alternative := range s.alternatives() {

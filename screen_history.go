@@ -73,7 +73,7 @@ func (h *history) add(text string) {
 	if h.path == "" {
 		return
 	}
-	line, err := PlainJSON(text)
+	line, err := plainJSON(text)
 	if err != nil || len(line) >= maxEntry {
 		return
 	}

@@ -175,8 +175,8 @@ func FuzzMaskPieces(f *testing.F) {
 		var s Secrets
 		s.Add("*", first)
 		s.Add("**", second)
-		escaped, _ := PlainJSON(first)
-		twice, _ := PlainJSON(string(escaped))
+		escaped, _ := plainJSON(first)
+		twice, _ := plainJSON(string(escaped))
 		at = min(max(at, 0), len(text))
 		text = text[:at] + first + text[at:] + second + url.QueryEscape(first) + text + url.PathEscape(second) +
 			string(escaped) + text + string(twice) + base64.StdEncoding.EncodeToString([]byte(first))

@@ -96,7 +96,7 @@ func SaveSession(path string, s *Session) error {
 	out.Saved = time.Now().UTC().Truncate(time.Second)
 	// An empty history is written as [], as LoadSession takes null for a file that is no session.
 	out.History = append([]ChatMessage{}, s.History...)
-	text, err := PlainJSON(out)
+	text, err := plainJSON(out)
 	if err == nil {
 		err = ReplaceFile(path, append(text, '\n'))
 	}

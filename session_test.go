@@ -101,7 +101,7 @@ func TestSessionInParallel(t *testing.T) {
 	}
 	s, err := LoadSession(filepath.Join(home, "s"))
 	assert.NilError(t, err)
-	text, _ := PlainJSON(s.History)
+	text, _ := plainJSON(s.History)
 	for i := range runs {
 		assert.Check(t, is.Contains(string(text), fmt.Sprintf("What is question %d?", i)))
 	}
@@ -141,13 +141,13 @@ func FuzzLoadSession(f *testing.F) {
 		if err != nil {
 			return
 		}
-		want, err := PlainJSON(s)
+		want, err := plainJSON(s)
 		assert.NilError(t, err)
 		// WriteFile is quicker than SaveSession, which waits for the disk.
 		assert.NilError(t, os.WriteFile(path, want, 0o600))
 		got, err := LoadSession(path)
 		assert.NilError(t, err)
-		have, _ := PlainJSON(got)
+		have, _ := plainJSON(got)
 		assert.Equal(t, string(have), string(want))
 		_, err = (&Mistral{Model: "m"}).request(&ChatRequest{Messages: s.History}, false)
 		assert.NilError(t, err)
