@@ -42,9 +42,9 @@ type Input struct {
 // There may be comments, and commas after the last element.
 //
 // lookup finds variables: ${NAME}, ${NAME:-default}, and the same with env: or env:// before the
-// name; and VS Code's ${input:ID}, of the name input:ID. What is secret of the servers, ParseConfig
-// adds to secrets: in env, envFile, headers, arguments and the URL, and in what variables were
-// replaced with.
+// name; and VS Code's ${input:ID}, of the name input:ID. ParseConfig
+// adds to secrets what is secret in each server's env, envFile, headers, arguments and URL, and in
+// the values that lookup returned.
 //
 // A server with a mistake has an Err, and does not stop the others. The error says where the text
 // is not JSON, which other format it has, or that it is not a configuration.

@@ -210,6 +210,7 @@ func (c *Client) useStateless(server *ServerInfo) {
 //	then in 3 s more:
 //	  it speaks 2026-07-28   refused by the server            the stateless era
 //	  a final refusal        refused by the server            the refusal of server/discover
+//	  any other refusal      refused by the server            the failure of initialize
 //	not at all               refused by the server            the failure of initialize
 //	any                      any other failure                the failure of initialize
 //
@@ -220,37 +221,45 @@ func (c *Client) useStateless(server *ServerInfo) {
 func (c *Client) probe(ctx context.Context) error {
 	p := c.startProbing(ctx)
 	defer p.cancel()
-	inTime := p.answersWithin(probeTime)
-	if inTime {
-		if p.err == nil {
-			c.useStateless(p.server)
-			return nil
-		}
-		ended := ctx.Err() != nil || errors.Is(p.err, ErrClosed)
-		if ended || isFinal(p.err) {
-			return p.err
-		}
+	if p.answersWithin(probeTime) {
+		return c.afterAnswer(ctx, p)
 	}
+	return c.afterSilence(ctx, p)
+}
+
+// afterAnswer follows the upper rows of probe's table: p has its outcome.
+func (c *Client) afterAnswer(ctx context.Context, p *probing) error {
+	if p.err == nil {
+		c.useStateless(p.server)
+		return nil
+	}
+	ended := ctx.Err() != nil || errors.Is(p.err, ErrClosed)
+	if ended || isFinal(p.err) {
+		return p.err
+	}
+	err := c.handshake(ctx, NewestHandshake())
+	if err == nil {
+		c.Probed = true
+		return nil
+	}
+	if errors.As(err, new(*Error)) && isFinal(err) {
+		return p.err
+	}
+	return err
+}
+
+// afterSilence follows the lower rows of probe's table: the server has not answered in time.
+func (c *Client) afterSilence(ctx context.Context, p *probing) error {
 	err := c.handshake(ctx, NewestHandshake())
 	if err == nil {
 		p.cancel()
 		c.Probed = true
 		// The handshake has given the server more time for its answer to server/discover.
-		neverAnswered := errors.Is(p.err, context.Canceled)
-		c.SkipProbe = !inTime && neverAnswered
+		c.SkipProbe = errors.Is(p.err, context.Canceled)
 		return nil
 	}
-	refused := errors.As(err, new(*Error))
-	if !refused {
-		return err
-	}
-	if inTime {
-		if isFinal(err) {
-			return p.err
-		}
-		return err
-	}
-	if !p.answersWithin(probeTime) {
+	isRefused := errors.As(err, new(*Error))
+	if !isRefused || !p.answersWithin(probeTime) {
 		return err
 	}
 	if p.err == nil {

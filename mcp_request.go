@@ -269,8 +269,12 @@ func (r *request) canRepeat(ctx context.Context) bool {
 	return r.listener == nil
 }
 
-// sendCancelled tells the server that nobody waits for an answer any more (MCP 2026-07-28,
-// patterns, cancellation). The protocol forbids it for initialize. The probe is not cancelled, as a
+// sendCancelled tells the server that nobody waits for the answer to a request any more, because
+// the caller's ctx or the request's time has ended. It is Handler.Abandoned, and sends
+// notifications/cancelled (MCP 2025-11-25 and 2026-07-28, cancellation). Over HTTP in the stateless
+// era the transport sends nothing: there the end of the request's own stream is the cancellation.
+//
+// The protocol forbids the notification for initialize. The probe is not cancelled, as a
 // server of the handshake era may end on a notification before its handshake. A subscription that
 // the server has ended itself needs no cancellation.
 func sendCancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {

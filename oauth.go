@@ -185,8 +185,8 @@ func (f *oauthFlow) afterRefusal(response *http.Response, token *OAuthToken) *oa
 	return next
 }
 
-// isOfLogin reports whether the last login of this process gave a token. Another request may have
-// begun that login.
+// isOfLogin reports whether this very token came from the last login of this process. Another
+// request may have begun that login.
 func (o *OAuth) isOfLogin(token *OAuthToken) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -324,6 +324,8 @@ func (f *oauthFlow) readMetadata(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// A 401 may name the address of the metadata. Where it does not, the well-known address with the
+	// path of the resource is tried first, then the one of the whole origin (RFC 9728, 3.1).
 	origin, path := splitURL(f.Resource)
 	wellKnown := origin + "/.well-known/oauth-protected-resource"
 	urls := slices.Compact([]string{wellKnown + path, wellKnown})
@@ -726,8 +728,11 @@ func (t *OAuthToken) isExpiring() bool {
 	return t != nil && t.Refresh != "" && !t.Expiry.IsZero() && time.Until(t.Expiry) < oauthEarly
 }
 
-// useStored sets f.obtained to the token of the store if the resource can be expected to accept
-// that token, or else to a refreshed token. Where a login is needed, it sets f.reason instead.
+// useStored tries to do without a login. Afterwards
+//
+//   - f.obtained is the token to send: that of the store, or a refreshed one.
+//   - f.obtained is nil: a login is needed. f.reason says why, if there was a token.
+//   - an error ends the flow: the token could not be refreshed, and may still be good.
 func (f *oauthFlow) useStored(ctx context.Context) error {
 	old := f.state.Token
 	if old == nil || f.purpose == toLogin {

@@ -26,10 +26,9 @@ var ErrClosed = errors.New("connection closed")
 // outcome.
 var ErrAnswered = errors.New("the call has ended")
 
-// errPeerDone is the reason in the end of a connection whose peer sends no more: Read has returned
-// io.EOF. For a call that still waits, that end is io.ErrUnexpectedEOF, so errPeerDone wraps it.
-// But Wait takes only errPeerDone itself for an orderly end: a Read that fails with
-// io.ErrUnexpectedEOF has lost messages.
+// errPeerDone means that Read has returned io.EOF: the peer has closed its side in good order. For a
+// call that still waits this is an io.ErrUnexpectedEOF, which it wraps. It is a value of its own, so
+// that Wait can tell it from a Read that failed with io.ErrUnexpectedEOF and has lost messages.
 var errPeerDone = fmt.Errorf("%w", io.ErrUnexpectedEOF)
 
 // The error codes that JSON-RPC 2.0, 5.1 reserves.
@@ -121,10 +120,10 @@ type directTransport interface {
 
 // Handler handles the messages that no call waits for. Every field may be nil.
 type Handler struct {
-	// Request answers a request of the peer, on one of at most 32 goroutines. ctx ends when the
-	// peer cancels the request (CancelRequest), is gone, or Close is called. An error other than
-	// an *Error is sent as CodeInternalError. Without Request, every request is
-	// CodeMethodNotFound.
+	// Request answers a request of the peer. At most 32 goroutines call it at the same time for
+	// requests that Immediate names, and 32 for all others. ctx ends when the peer cancels the
+	// request (CancelRequest), is gone, or Close is called. An error other than an *Error is sent
+	// as CodeInternalError. Without Request, every request is CodeMethodNotFound.
 	Request func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error)
 
 	// Immediate reports whether Request answers that method without waiting for anything. Such a

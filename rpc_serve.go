@@ -25,10 +25,10 @@ const (
 // A request waits in one of two queues, in the order of the wire, until a worker takes it. Each
 // queue has workers of its own, so that a ping is answered while all handlers of the others
 // wait, perhaps for a person. A worker is a goroutine in serveRequests. One is started for a
-// request when fewer than 32 are at work, and it ends when its queue is empty.
+// request when fewer than maxServing are at work, and it ends when its queue is empty.
 //
 // The reader must not wait for the workers, so what waits is bounded in another way: a peer whose
-// requests take more than 32 MiB is cut off. It does not read the answers, which keeps all workers
+// requests take more than maxWaiting bytes is cut off. It does not read the answers, which keeps all workers
 // from their next request, or it sends more than can be answered.
 type requestQueues struct {
 	unanswered   map[string]*served // those that wait and those at work, by id as it was written

@@ -172,9 +172,9 @@ func (t *StreamableHTTP) give(ctx context.Context, message []byte) error {
 	}
 }
 
-// lifetime is that of a running transport, with the goroutines that are at work in it. finish waits
-// for them. So that none begins its work behind the back of finish, a Write enters first; and what
-// is already counted may start more with work.Go.
+// lifetime is the life of a running transport, with the goroutines that are at work in it. finish
+// ends it and waits for them. No goroutine may begin while finish waits: a Write therefore enters
+// first, and only a goroutine that is counted already may start another with work.Go.
 type lifetime struct {
 	life context.Context // ends with Close; its cause is net.ErrClosed
 	end  context.CancelCauseFunc
@@ -208,8 +208,9 @@ type withValues struct {
 	values context.Context
 }
 
-// Value looks in the ctx that ends this one first. Package context finds there, by a key of its
-// own, which ctx a derived one must end with; the values of the other one would name the wrong one.
+// Value asks the embedded ctx first. Package context calls Value with a private key to find the ctx
+// that cancels a derived ctx. Asked first, values would answer with the caller's ctx, and the request
+// would end with the caller.
 func (c withValues) Value(key any) any {
 	value := c.Context.Value(key)
 	if value != nil {

@@ -142,20 +142,20 @@ func (t *StreamableHTTP) pass(
 	var m Incoming
 	invalid := m.Parse(text)
 	switch {
-	case invalid == nil && isResponseTo(&m, p.ID), invalid != nil && batchAnswers(text, p.ID):
-		answered = true
-	case invalid == nil && isErrorWithoutID(&m):
-		answered = true
-		text = answerWithID(p.ID, m.Error)
-	case invalid == nil:
-		// A notification, a request, or the answer to another request.
-	case contentType(response) == "application/json", isResponseTo(&m, p.ID):
-		// No other message will be the answer. Other JSON with the id, such as a line of a log, is
-		// not one.
+	case invalid != nil && batchAnswers(text, p.ID):
+		// Parse takes no batch, which the revision 2025-03-26 allows.
+		return true, t.giveAnswer(ctx, p, text)
+	case invalid != nil && (contentType(response) == "application/json" || isResponseTo(&m, p.ID)):
+		// No other message will be the answer.
 		err = fmt.Errorf("the answer is cut off or invalid: %w: %q", invalid, oneLine(text))
 		return false, t.server.connectionError(err)
-	}
-	if !answered {
+	case invalid != nil:
+		// It may be a line of a log. Conn reports it, and the answer may follow.
+		return false, t.give(ctx, text)
+	case isErrorWithoutID(&m):
+		text = answerWithID(p.ID, m.Error)
+	case !isResponseTo(&m, p.ID):
+		// A notification, a request, or the answer to another request.
 		return false, t.give(ctx, text)
 	}
 	if p.Method == "initialize" && m.Result != nil && m.Error == nil {

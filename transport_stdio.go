@@ -118,8 +118,8 @@ func (c Command) Start(context.Context) (Transport, error) {
 	s.Lines = NewLines(s.stdout, s.stdin)
 	s.Lines.MaxMessage = c.MaxMessage
 	s.Lines.WriteAtOnce = writeAtOnce(s.stdin)
-	// A server that has closed its stdin may live on with an open stdout. Describing its end as
-	// that of a server that is lost also ends Read.
+	// A server that has closed its stdin may keep its stdout open. exitError then calls stdout.end,
+	// so that Read returns. The error itself is for Read, not needed here.
 	s.Lines.OnWriteError = func() { _ = s.exitError("stdin") }
 	s.work.Go(s.readStderr)
 	return s, nil
@@ -178,10 +178,10 @@ func (s *Stdio) Close() error {
 }
 
 // run starts the process and waits for its end, so that a process that ends before Close is no
-// zombie until then. After it, what it started must go, too: run asks the rest of the group to
-// end, and then ends it. A group is signalled only when it has just been seen alive, as the
-// system may give its number to another one later. run returns within Grace of the end of the
-// process.
+// zombie until then. When the process has ended, the processes that it started must end, too: run
+// sends SIGTERM to the rest of the group, and then SIGKILL. A group is signalled only when it has
+// just been seen alive, as the system may give its number to another one later. run returns within
+// Grace of the end of the process.
 func (s *Stdio) run(started chan<- error) {
 	// The thread that starts the process must not end before it: see processGroup.prepare.
 	runtime.LockOSThread()

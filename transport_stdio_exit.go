@@ -39,8 +39,8 @@ func (e *ServerExitError) Error() string {
 
 func (e *ServerExitError) Unwrap() error { return io.EOF }
 
-// Unread reports that the server ended before it read anything. If it was sent something, only
-// Linux can tell.
+// Unread reports that the server ended and left something unread in its stdin, or ended before
+// anything was written. What is left in a pipe only Linux can tell.
 func (e *ServerExitError) Unread() bool { return e.unread }
 
 // exitError returns the error of a server that is lost: it has ended, or has closed its stdin or
