@@ -32,9 +32,11 @@ type conversation struct {
 func (a *conversation) run(ctx context.Context, question string) error {
 	isChat := question == "" && a.terminal.Interactive()
 	file := a.settings.output.file
-	if file == "-" || isChat && (a.settings.output.json || file != "") {
-		return usageError("-o takes a file; it and -json go with a question: " +
-			"give that as an argument or on stdin")
+	if file == "-" {
+		return usageError("-o - works with call and read alone: with a question, -o takes a file")
+	}
+	if isChat && (a.settings.output.json || file != "") {
+		return usageError("-o and -json need a question: give it as an argument or on stdin")
 	}
 	if !isChat {
 		var err error
