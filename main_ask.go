@@ -110,25 +110,29 @@ func (a *conversation) answer(ctx context.Context, question string, kept *keptSe
 	report.finish(answer, agent.Usage, err)
 	// The conversation is saved also if the question failed: it has the calls that were made.
 	saved := a.save(kept, agent)
-	if err == nil && wantsJSON {
-		printed := a.output.printJSON(report)
-		if saved != nil {
-			return saved
-		}
-		return printed
-	}
 	// On a terminal the view has printed the answer piece by piece.
 	isPrinted := agent.OnText != nil
-	if !isPrinted && answer != "" && !wantsJSON {
-		if err := a.output.print(answer + "\n"); err != nil {
-			saved = err
-		}
+	var printed error
+	switch {
+	case wantsJSON && err == nil:
+		printed = a.output.printJSON(report)
+	case wantsJSON:
+		// The JSON of the error has the report.
+	case !isPrinted && answer != "":
+		printed = a.output.print(answer + "\n")
 	}
 	if err != nil {
-		return errors.Join(a.agents.agentError(err), saved)
+		err = a.agents.agentError(err)
+	} else if !wantsJSON {
+		a.noteCost(report)
 	}
-	a.noteCost(report)
-	return saved
+	failed := errors.Join(err, saved)
+	if failed != nil && isClosedStdout(printed) {
+		// A run that ends with the error of a closed stdout counts as successful. This one has
+		// failed, whether or not somebody reads stdout.
+		return failed
+	}
+	return errors.Join(failed, printed)
 }
 
 // save keeps the conversation, and reports whether the files of -o could be written.

@@ -273,6 +273,37 @@ func TestClosedStdout(t *testing.T) {
 	assert.Equal(t, p.log.String(), "")
 }
 
+// A closed stdout does not hide that something else has failed: the file of -o, or the model.
+func TestClosedStdoutHidesNothing(t *testing.T) {
+	checkLeaks(t)
+	tests := []struct {
+		name   string
+		answer modelAnswer
+		args   []string
+		status int
+		log    string
+	}{
+		{"nothing for -o", modelAnswer{Content: "hi"}, []string{"-o", "image.png"}, exitTool, "no result has an image"},
+		{"half an answer", modelAnswer{Content: "hi", Finish: "length"}, nil, exitModel, "mcpagent: "},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			home := t.TempDir()
+			model := newModelServer(t, test.answer)
+			variables := append(programEnvironment(home), "MISTRAL_BASE_URL="+model.URL, "MISTRAL_API_KEY="+peerKey)
+			p := newProgram(t, home, variables, append(test.args, "-q", "Hello?")...)
+			r, w, err := os.Pipe()
+			assert.NilError(t, err)
+			assert.NilError(t, r.Close())
+			p.command.Stdout = w
+			assert.NilError(t, p.start())
+			w.Close()
+			assert.Equal(t, p.end(), test.status)
+			assert.Check(t, is.Contains(p.log.String(), test.log))
+		})
+	}
+}
+
 // A Ctrl-C ends the program while it reads the question from stdin.
 func TestInterruptedReading(t *testing.T) {
 	checkLeaks(t)
