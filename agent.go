@@ -126,7 +126,8 @@ func (k EventKind) String() string {
 // Event is something that happened during a question.
 type Event struct {
 	Kind EventKind
-	Call ToolCall      // it stands so in the history, but here it has the arguments of an Edit
+	// Call is as in the history, but with the arguments of an Edit, if there was one.
+	Call ToolCall
 	Took time.Duration // of the tool alone
 	Err  error         // nil for a call that succeeded
 

@@ -30,8 +30,8 @@ const (
 //
 //   - admit counts a call when it is let through, before it has a result, as the calls of one turn
 //     run at the same time.
-//   - At MaxRepeats a further such call is not run. Only this call is refused, and the model is told
-//     why; the question goes on.
+//   - At MaxRepeats a further such call is not run. Only this call is refused, and the model is
+//     told why; the question goes on.
 //   - countResult, when a call has ended, begins to count anew where its result, or another call
 //     since, shows that a repetition can give something new.
 type equalCalls struct {
@@ -138,8 +138,8 @@ func (x *questionRun) noSuchFunction(name string) error {
 	return fmt.Errorf("there is no tool %.100q; the tools are: %s", name, Clip(list, maxQuoted))
 }
 
-// admit lets a call run and counts it among those with the same key (see equalCalls), or returns the
-// error that tells the model why it is not run: it was repeated MaxRepeats times, or the user has
+// admit lets a call run and counts it among those with the same key (see equalCalls), or returns
+// the error that tells the model why it is not run: it was repeated MaxRepeats times, or the user has
 // refused it maxRefusals times. Without these limits the model would go on until MaxTurns.
 func (x *questionRun) admit(j *job, key string, readOnly bool) error {
 	equal := x.equal[key]
@@ -254,9 +254,9 @@ func (x *questionRun) endJob(j *job) {
 
 // countResult begins to count repeated calls anew where a repetition can give something new.
 //
-// A call whose result differs from its last one polls for something, and may go on. A call that is
-// not known to be read-only may have changed what the other calls read, and so does a result that
-// differs: then the other calls are counted from 0.
+// A call whose result differs from its last one polls for something: its own count begins again at
+// 1. The counts of all other calls go back to 0 after such a result, and after any call that is not
+// known to be read-only: what they read may have changed.
 func (x *questionRun) countResult(j *job, text string) {
 	isNew := j.equal.result != "" && j.equal.result != text
 	j.equal.result = text

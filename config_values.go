@@ -36,7 +36,8 @@ func (r *serverReader) text(where string, value json.RawMessage) string {
 }
 
 // variable returns what a variable holds, or else its default. As in a shell, the default also
-// stands for a variable that holds nothing.
+// stands for a variable that holds nothing. If a variable is not set and has no default, that is a
+// problem, which becomes the Server.Err of its server.
 func (r *serverReader) variable(where, text string) string {
 	inner, isClosed := strings.CutSuffix(text[strings.Index(text, "{")+1:], "}")
 	name, fallback, hasFallback := strings.Cut(inner, ":-")

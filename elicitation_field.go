@@ -32,7 +32,7 @@ type Field struct {
 	// options that are chosen. Nil is no bound.
 	Min, Max *float64
 
-	Options []Option // a string has to be one of them; nil if any string will do
+	Options []Option // (enum) a string has to be one of them; nil if any will do
 	Many    bool     // any number of the options is chosen
 }
 

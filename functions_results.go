@@ -122,8 +122,9 @@ func imageType(data []byte) string {
 	return ""
 }
 
-// ShowImages returns messages as the API takes them, with the last of their images, at most so
-// many, as chunks. Where an image is left out, the text says why.
+// ShowImages returns messages as the API takes them: the last `most` images become chunks; for each
+// other one a line of text says why it is left out. The caller decides whether a model sees: most
+// is 0 for one that does not. In this program that is modelChoice.Complete.
 //
 // The content of a tool message is a string, so the images of tools stand in a message of the user
 // behind the results. Servers before mid-2026 refused a user's message directly after a tool's, so

@@ -98,20 +98,22 @@ func appendSchema(b []byte, s *scanner) []byte {
 	return append(b, "{}"...)
 }
 
-// appendKeyword reads the value of a schema's member and appends the member as draft 7 has it. Many
-// libraries write null for a member that is not there.
+// appendKeyword reads the value of a schema's member and appends the member as draft 7 has it:
+// see the table draft7 first.
 func appendKeyword(b []byte, name string, s *scanner) []byte {
 	first, holdsSchemas := draft7(name)
+	// A keyword that draft 7 does not have may have any value: there it is an annotation.
 	fits := first == "" || strings.IndexByte(first, s.peek()) >= 0
+	// PHP writes [] for an empty object of schemas.
 	if holdsSchemas && (fits || isEmptyList(*s)) {
 		return appendSchemas(b, name, first, s)
 	}
 	raw := s.value()
 	switch {
 	case fits && (name != "type" || knownTypes(raw)):
-		// A keyword that draft 7 does not have fits always: it is an annotation there.
 		return append(appendKey(b, name), raw...)
 	case string(raw) == "null":
+		// Many libraries write null for a member that is not there.
 		return b
 	}
 	return append(appendKey(b, "x-"+name), raw...)

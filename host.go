@@ -219,9 +219,9 @@ func (h *Host) lists(
 	return lists, nil
 }
 
-// Owner returns the name of the server whose functions begin as this one does, whether it has one
-// of that name or not. It is at most one, as no prefix begins with another. If there is none, the
-// list is empty, which Start and Tools take for all servers.
+// Owner returns the server that the prefix of a function's name belongs to, whether or not that
+// server has such a function. It is a list, to be handed to Tools or Start: of one name, or nil,
+// which they take for all servers. No prefix begins with another, so there are never two.
 func (h *Host) Owner(function string) (servers []string) {
 	for _, s := range h.servers {
 		if s.prefix != "" && strings.HasPrefix(function, s.prefix) {

@@ -96,7 +96,8 @@ func (s *hosted) currentStart() *hostTask {
 	return s.start
 }
 
-// pauseAfter returns the pause after so many tries: 0, 1, 2, 4, … seconds.
+// pauseAfter returns the pause after so many tries: 0, 1, 2, 4, … seconds, and at most a minute,
+// which is maxPause.
 func pauseAfter(tries int) time.Duration {
 	if tries == 0 {
 		return 0
@@ -236,7 +237,6 @@ func (s *hosted) status() HostStatus {
 		Running:  s.isRunning(),
 		Starting: s.isStarting(),
 		Retry:    s.lastStart.Add(pauseAfter(s.tries)),
-		Err:      s.err,
 		Info:     s.info,
 		Tools:    len(s.tools),
 		Restarts: max(0, s.starts-1),

@@ -99,10 +99,11 @@ func (s *hosted) limitStart(
 }
 
 // extendedLimit returns how long a start may take in all, once it has had its first time. A package
-// runner may be downloading the server, in silence. A server that writes to stderr, lastWrite after
-// its start began, may be loading something, and has startTime from each line on. The sum is cut to
-// steps of 5 s: nearly every server writes a first line, which is not to extend a start by the
-// moment that it took. A time that the user has set is not extended.
+// runner may be downloading the server, in silence. A server that writes to stderr may be loading
+// something: it has startTime after its last write, and slowStart at most. lastWrite is measured
+// from the beginning of the start. This limit is rounded down to 5 s, so that the line which nearly
+// every server writes at once (say after 0.2 s) does not make it 30.2 s, which would count as an
+// extension. A time that the user has set is not extended.
 func (s *hosted) extendedLimit(lastWrite time.Duration) time.Duration {
 	switch {
 	case s.StartTimeout != 0:

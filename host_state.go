@@ -105,8 +105,8 @@ func (s *hosted) mayWork() bool {
 // await begins a task of each server, and waits for the tasks by the one rule that there is:
 //
 //   - What a server does that is not awaited (hostedState.isAwaited) is not waited for.
-//   - Each of the others is waited for until it has had the patience, from its own beginning on. A
-//     caller who comes later does not wait longer.
+//   - Each of the others is waited for until `patience` after its task began. So a caller who comes
+//     later waits less.
 //   - If then no server is ready, the first that becomes ready is enough. If none does, the wait is
 //     over when all that are awaited have ended.
 //
@@ -153,10 +153,13 @@ func awaitFirst(ctx context.Context, servers []*hosted, tasks, awaited []*hostTa
 		})
 	}
 	isReady := func(s *hosted) bool { return s.status().Err == nil }
-	left := len(awaited)
-	for left > 0 && !slices.ContainsFunc(servers, isReady) {
-		if slices.Contains(awaited, <-ended) {
-			left--
+	awaitedLeft := len(awaited)
+	for awaitedLeft > 0 && !slices.ContainsFunc(servers, isReady) {
+		// Every task comes here once: when it ends, when ctx does, or at once if it is over. Any of
+		// them is a reason to look again; only the awaited ones are counted.
+		task := <-ended
+		if slices.Contains(awaited, task) {
+			awaitedLeft--
 		}
 	}
 }

@@ -228,8 +228,8 @@ func (s *hosted) callEnds(client *Client, err error) {
 
 // listenForTools subscribes to changes of the tools, after which the Client asks for them anew. A
 // subscription that ends is begun again after a pause, in which the tools may have changed. It
-// returns when the server has ended, which a Host that is closed makes happen, or does not know
-// what a subscription is.
+// returns when the server has ended, as it has after Host.Close, or when the server does not know
+// subscriptions/listen.
 func (s *hosted) listenForTools(client *Client) {
 	for {
 		err := client.Listen(s.life, Subscription{Tools: true}, func(Change) {})

@@ -32,8 +32,8 @@ const (
 // goroutine that calls Read. Those of writing are guarded by mu, and any number of goroutines may
 // call Write and WriteNow; see lines_write.go for who writes when.
 type Lines struct {
-	// MaxMessage bounds a line that is read, in bytes: 64 MiB if 0. It is set before the first
-	// Read.
+	// MaxMessage bounds a line that is read, in bytes: 64 MiB if 0. A longer one ends the
+	// connection, see MessageTooLongError. It is set before the first Read.
 	MaxMessage int
 
 	// WriteAtOnce writes as much of p as the writer takes without waiting for the peer, and
@@ -112,7 +112,9 @@ func (l *Lines) closeReader() {
 	}
 }
 
-// readLine returns a copy of the next line, without the white space around it.
+// readLine returns a copy of the next line, without the white space around it. A line that is
+// longer than the limit ends the connection, see MessageTooLongError: every call gets ErrClosed
+// with it.
 func (l *Lines) readLine() ([]byte, error) {
 	limit := cmp.Or(l.MaxMessage, defaultMaxMessage)
 	for {

@@ -19,8 +19,15 @@ type approver struct {
 }
 
 // decide is Agent.Decide. The agent asks it about one call at a time, in the order of the calls.
-// Calls of the built-in library are made without a question, as that library only reads public
-// text.
+// The first of these cases that holds decides:
+//
+//   - Calls of the built-in library are made, as that library only reads public text.
+//   - MCP_APPROVE=always makes every call.
+//   - MCP_APPROVE=never refuses every call. It is stronger than alwaysAllow.
+//   - Calls of a tool that the configuration names in alwaysAllow (Server.AutoApprove) are made.
+//   - Without a terminal there is no user to ask, and the call is refused.
+//   - The user is asked. If their answer is that the tool, or the server, is always allowed, the
+//     Terminal keeps that (terminal_approve.go), and does not ask about it again.
 func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 	tool, _ := a.servers.host.Tool(call.Name)
 	config := a.servers.config

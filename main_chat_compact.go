@@ -96,7 +96,8 @@ func (c *chat) offerCompact(ctx context.Context) {
 }
 
 // halves splits a conversation before a question that follows an answer. recent has at most half of
-// the tokens, and old has the rest.
+// the tokens, and old has the rest. If the last exchange alone has over half of them, recent is
+// empty: then the older half is the whole conversation.
 func halves(history []ChatMessage) (old, recent []ChatMessage) {
 	half := roughTokens(history) / 2
 	begin := len(history)

@@ -120,7 +120,8 @@ type resultFiles struct {
 }
 
 // saveFile writes the first data of a run to the file of -o, and later data to numbered files
-// beside it. It returns the name of the file.
+// beside it: after FILE comes FILE-2, and after image.png comes image-2.png. Without -o, SaveFile chooses
+// the names. saveFile returns the name of the file.
 func (o *output) saveFile(data []byte, _ string) (path string, err error) {
 	o.files.count++
 	path = o.settings.file

@@ -15,7 +15,8 @@ import (
 
 // A server tells of four things unasked, in notifications: a list or a resource has changed, a call
 // has made progress, the server's log has a new message, the server has cancelled a request. A
-// program that wants to know of changes calls Listen, which returns when it listens no longer.
+// program that wants to know of changes calls Listen, which returns when it listens no longer. A
+// change also drops the kept lists of its kind: see ForgetLists for all that does.
 
 // unsubscribeTime bounds the requests that end the subscriptions of a Listen, all together.
 const unsubscribeTime = 500 * time.Millisecond

@@ -20,7 +20,7 @@ import (
 // long that is depends on the era. In the stateless era each page says for how many milliseconds
 // it may be taken for fresh (MCP 2026-07-28, server, caching). In the handshake era a server that
 // declared listChanged tells of each change on a stream, and the list is kept as long as this
-// stream is open.
+// stream is open. ForgetLists names what else ends the keeping.
 
 // Bounds on what a server can make the client do and hold for one list.
 const (
@@ -59,7 +59,14 @@ func (c *Client) ListPrompts(ctx context.Context) ([]Prompt, error) {
 }
 
 // ForgetLists drops the kept lists of one kind: tools, prompts or resources. If kind is empty, it
-// drops all kept lists.
+// drops all kept lists. A program need not call it after what empties them by itself:
+//
+//   - A notification of a change drops the lists of its kind (Client.Listen, and the streams that
+//     tell of changes unasked).
+//   - An *Error as the answer to a request that may ask for input, such as a tool call, drops all:
+//     what it named may be gone (Client.do).
+//   - An error for headers that do not match drops the tools (Client.repair).
+//   - A renewed session drops all, as the server may be another one (Client.renew).
 func (c *Client) ForgetLists(kind string) { c.lists.forget(kind) }
 
 // listCache keeps lists that need not be asked for again.

@@ -20,7 +20,8 @@ import (
 // In the handshake era a question is a request of the server, which it sends before it answers the
 // client's request. In the stateless era the result of the client's request has the questions, and
 // the client sends its request again, with its replies and with the server's requestState: so the
-// server need not remember the call. The table ClientOptions.Answers serves both eras.
+// server need not remember the call. Client.do sends it again, and request.AppendText appends the
+// replies (mcp_request.go). The table ClientOptions.Answers serves both eras.
 
 // Responder answers one method of the server. In the handshake era the method comes as a request of
 // the server, in the stateless era in a result that is input_required.

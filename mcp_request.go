@@ -1,4 +1,4 @@
-// mcp_request.go - how a call becomes a message, and what is done when it fails.
+// mcp_request.go - how a request is sent, sent again with more input, and repaired when it fails.
 // Needs: Go 1.25, json, rpc.
 // SPDX-License-Identifier: 0BSD
 

@@ -81,7 +81,8 @@ func readOfflineRequest(r *http.Request) (*offlineRequest, error) {
 }
 
 // reply quotes what was found, or else searches for each part of the question. It searches prose
-// first if the tool can do that, and then, without an answer, everything.
+// first if the tool can do that, and then, without an answer, everything. Nothing was found if
+// offlineFits accepts no passage, as all have a similarity below minOfflineSimilarity.
 func (r *offlineRequest) reply() ChatMessage {
 	// After a search of prose there is one result for each part of the question, and after a search
 	// of everything there are more. That was the last one.

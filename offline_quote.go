@@ -91,11 +91,14 @@ func offlineRank(passages []SearchResult, question string) {
 	})
 }
 
-// offlineFits reports whether a passage is worth quoting, given the best one: what is similar by
-// less than 0.4 only shares some word with the question. A tool that tells no similarity is
-// believed.
+// minOfflineSimilarity is the least similarity of a passage that is quoted. A passage below it only
+// shares some word with the question.
+const minOfflineSimilarity = 0.4
+
+// offlineFits reports whether a passage is worth quoting, given the best one. Nothing was found if
+// it accepts no passage. A tool that tells no similarity is believed.
 func offlineFits(p, best SearchResult) bool {
-	if 0 < p.Similarity && p.Similarity < 0.4 || p.Source != best.Source {
+	if 0 < p.Similarity && p.Similarity < minOfflineSimilarity || p.Source != best.Source {
 		return false
 	}
 	follows := p.StartLine > best.EndLine && p.StartLine < best.EndLine+3

@@ -133,8 +133,8 @@ func (s *Screen) render(look Look, text string) rendered {
 	return s.layOut(look, s.Secrets.Mask(text))
 }
 
-// layOut is the rest of render, for a text without secrets: one of several lines is masked as a
-// whole, as some secrets have several lines, and each of its lines is laid out.
+// layOut does the rest, for a text that Mask has been over. A text of several lines is masked
+// whole, as a secret may have several, and then laid out line by line.
 func (s *Screen) layOut(look Look, text string) rendered {
 	if look.Frame != "" {
 		return rendered(frame(look, text, s.Columns()))

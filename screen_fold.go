@@ -11,7 +11,8 @@ import (
 )
 
 // folder breaks lines between words, and begins the rows that follow below the beginning of the
-// text. It holds back the last word, until it knows whether this row has room for it.
+// text. It holds back the last word, until it knows whether this row has room for it. The width of
+// a character is measured in screen_text.go: runeWidth.
 type folder struct {
 	columns int
 	styled  bool

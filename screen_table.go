@@ -39,7 +39,8 @@ func (m *markdown) layOutTable() {
 }
 
 // widestGrid returns the lines of a table in the widest columns for which the window has room, or
-// nil if it has none for columns of one character.
+// nil if it has none for columns of one character. One bound holds for all columns, and this finds
+// the largest. With breaks, words that are longer than the bound are broken.
 func (m *markdown) widestGrid(rows []string, breaks bool) []string {
 	widest := sort.Search(m.columns, func(n int) bool { return m.grid(rows, n+1, breaks) == nil })
 	if widest == 0 {
@@ -51,8 +52,11 @@ func (m *markdown) widestGrid(rows []string, breaks bool) []string {
 // gridRow is a row of a table: the lines of each of its cells.
 type gridRow [][]string
 
-// grid lays out the rows of a table in columns that are no wider than that, unless words are: it
-// does not break them, or one character later. It returns nil if the window has no room for that.
+// grid lays out the rows of a table. widest is one bound for all columns: each is as wide as its
+// longest line, and no line is longer than widest, unless a word is. Where breaks is false, such a
+// word stays whole, and its column is as wide as the word. Where it is true, the word is broken
+// into pieces, each of them one character longer than widest: see folder.addToWord. grid returns nil if
+// the window has no room for the table.
 func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string) {
 	var cells []gridRow
 	var widths []int

@@ -1,4 +1,4 @@
-// screen_text.go - what may be seen of a text, and how wide that is.
+// screen_text.go - what may be seen of a text, and the widths of texts and characters.
 // SPDX-License-Identifier: 0BSD
 
 package main

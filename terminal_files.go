@@ -1,4 +1,4 @@
-// terminal_files.go - the files that a result's images, sounds and bytes go to.
+// terminal_files.go - temporary files for a result's images, sounds and bytes; without -o.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -32,8 +32,9 @@ func ResultFiles(
 	return lines
 }
 
-// SaveFile writes data to a new file, which only its owner can read. The server has no part in its
-// name: a path, or an ending that something would run, cannot come from it.
+// SaveFile writes data to a new file in the folder for temporary files, which only its owner can
+// read. The server has no part in its name: a path, or an ending that something would run, cannot
+// come from it. With -o the user has chosen the name, and output.saveFile writes the file.
 func SaveFile(data []byte, kind string) (path string, err error) {
 	f, err := os.CreateTemp("", "mcpagent-*."+fileEnding(kind))
 	if err != nil {

@@ -44,8 +44,10 @@ type Command struct {
 	Grace time.Duration
 }
 
-// drain is how long EOF on the pipes of an ended process is waited for. A grandchild may hold them
-// open for ever.
+// drain is how long something is waited for that comes at once as a rule, but may never come. EOF
+// on the pipes of an ended process is such a thing, as a grandchild may hold them open for ever. So
+// is the end of a group after SIGKILL. The error of a lost server waits four times as long for the
+// end of the process, and for that of stderr.
 const drain = 100 * time.Millisecond
 
 // Stdio is a server that runs as a child process and is spoken to over its stdin and stdout.
@@ -157,9 +159,10 @@ func (s *Stdio) Kill() {
 }
 
 // Close ends the server as the specification orders (MCP 2025-11-25, lifecycle, shutdown): it
-// closes its stdin and waits; sends SIGTERM to its process group and waits; sends SIGKILL. It
-// returns when all of the group has ended. Read should be called meanwhile: a server whose
-// stdout is full does not end by itself.
+// closes its stdin and waits; sends SIGTERM to its process group and waits; sends SIGKILL. If the
+// process ends when its stdin is closed, it may leave children behind: run ends those, with SIGTERM
+// and then SIGKILL. Close returns when all of the group has ended. Read should be called meanwhile:
+// a server whose stdout is full does not end by itself.
 func (s *Stdio) Close() error {
 	// A broken pipe is no failure of Close: the server may have ended before.
 	_ = s.CloseWriter()
@@ -180,8 +183,8 @@ func (s *Stdio) Close() error {
 // run starts the process and waits for its end, so that a process that ends before Close is no
 // zombie until then. When the process has ended, the processes that it started must end, too: run
 // sends SIGTERM to the rest of the group, and then SIGKILL. A group is signalled only when it has
-// just been seen alive, as the system may give its number to another one later. run returns within
-// Grace of the end of the process.
+// just been seen alive, as the system may give its number to another one later. After the end of
+// the process, run takes at most Grace, for the end by SIGTERM, and drain, for that by SIGKILL.
 func (s *Stdio) run(started chan<- error) {
 	// The thread that starts the process must not end before it: see processGroup.prepare.
 	runtime.LockOSThread()
