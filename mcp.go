@@ -155,6 +155,7 @@ func (c *Client) CallTool(
 	params := make([]byte, 0, len(`"name":"","arguments":`)+len(name)+len(arguments))
 	params = appendString(appendKey(params, "name"), name)
 	params = append(appendKey(params, "arguments"), arguments...)
+	result := new(toolResult)
 	r := &request{
 		method:    "tools/call",
 		subject:   name,
@@ -162,15 +163,14 @@ func (c *Client) CallTool(
 		arguments: arguments,
 		mayAsk:    true,
 		report:    report,
+		result:    result,
 	}
-	raw, err := c.do(ctx, r)
+	_, err = c.do(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	result := new(toolResult)
-	err = result.decode(raw)
-	if err != nil {
-		return nil, r.wrap(err)
+	if result.err != nil {
+		return nil, r.wrap(result.err)
 	}
 	c.warnLeftOut(r, result.left)
 	return &result.ToolResult, nil

@@ -169,15 +169,15 @@ type listPages[T any] struct {
 // pagination).
 func (p *listPages[T]) readAll(ctx context.Context, c *Client, r *request) error {
 	page := &listPage[T]{member: p.member}
+	r.result = page
 	for {
 		sent := time.Now()
 		raw, err := c.do(ctx, r)
 		if err != nil {
 			return err
 		}
-		err = page.decode(raw)
-		if err != nil {
-			return r.wrap(err)
+		if page.err != nil {
+			return r.wrap(page.err)
 		}
 		p.addPage(page, len(raw), sent)
 		// Some servers of the handshake era end with an empty cursor. In the stateless era an empty

@@ -28,6 +28,8 @@ type request struct {
 	report    func(Progress)  // of a tool call; may be nil
 	listener  *listener       // of a subscriptions/listen, which never expires; else nil
 
+	result ResultReader // reads the result, or the last of them if there are several; may be nil
+
 	mayAsk    bool   // the server may ask for input before it answers
 	questions int    // the number of the server's questions, in all rounds
 	input     []byte // more members of params: the answers to the questions of the last round
@@ -143,7 +145,7 @@ func (c *Client) send(ctx context.Context, r *request) (json.RawMessage, error) 
 func (c *Client) attempt(ctx context.Context, r *request) (json.RawMessage, error) {
 	r.id = c.conn.NextID()
 	r.session = c.sessions.current.Load()
-	m := Outgoing{ID: r.id, Method: r.method, Source: r}
+	m := Outgoing{ID: r.id, Method: r.method, Source: r, Result: r.result}
 	// The probe is a request of the stateless era, before the era of the server is known.
 	if c.stateless.Load() || r.method == "server/discover" {
 		r.meta = c.meta

@@ -170,28 +170,25 @@ type listPage[T any] struct {
 	member     string  // of the result: where the items are
 	nextCursor *string // nil on the last page; "" is a cursor like any other
 	ttlMs      float64 // the time that the page stays fresh, in milliseconds
+	err        error   // names the first member of a wrong type
 }
 
-// decode reads one page, whose text is valid JSON. The error names the first member of a wrong
-// type.
-func (p *listPage[T]) decode(raw json.RawMessage) error {
+// ReadResult reads one page; see ResultReader.
+func (p *listPage[T]) ReadResult(s *scanner) {
 	*p = listPage[T]{member: p.member}
-	var mistake error
-	s := scanner{text: raw}
 	s.object(func(key []byte) {
-		err := p.decodeMember(&s, string(key))
-		if err != nil && mistake == nil {
-			mistake = fmt.Errorf("%s: %w", key, err)
+		err := p.readMember(s, string(key))
+		if err != nil && p.err == nil {
+			p.err = fmt.Errorf("%s: %w", key, err)
 		}
 	})
-	if mistake == nil && !s.end() {
-		return &ProtocolError{"the result is not a list of " + p.member}
+	if p.err == nil && !s.ok() {
+		p.err = &ProtocolError{"the result is not a list of " + p.member}
 	}
-	return mistake
 }
 
-// decodeMember reads the value of one member of the result.
-func (p *listPage[T]) decodeMember(s *scanner, name string) error {
+// readMember reads the value of one member of the result.
+func (p *listPage[T]) readMember(s *scanner, name string) error {
 	switch name {
 	case p.member:
 		return p.readArray(s)
@@ -206,25 +203,29 @@ func (p *listPage[T]) decodeMember(s *scanner, name string) error {
 	return nil
 }
 
-// toolResult is a ToolResult that is being decoded, with room for its content. Most results have
+// toolResult is a ToolResult that is being read, with room for its content. Most results have
 // one block, and then the result and its content are one allocation.
 type toolResult struct {
 	ToolResult
 	first [1]ContentBlock
 	left  leftOut
+	err   error
 }
 
-// decode reads the result of a tool, whose text is valid JSON. Its strings are decoded once;
-// members that stay JSON share the text. Some servers answer null where there is nothing to tell:
-// this is a result without content.
-func (r *toolResult) decode(raw json.RawMessage) error {
+// ReadResult reads the result of a tool; see ResultReader. Its strings are decoded once; members
+// that stay JSON share the text. Some servers answer null where there is nothing to tell: this is a
+// result without content.
+func (r *toolResult) ReadResult(s *scanner) {
 	*r = toolResult{}
+	if s.peek() == 'n' {
+		s.value()
+		return
+	}
 	content := parts[ContentBlock]{items: r.first[:0]}
-	s := scanner{text: raw}
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
-			if content.readArray(&s) != nil {
+			if content.readArray(s) != nil {
 				s.fail()
 			}
 			r.Content = content.items
@@ -240,8 +241,7 @@ func (r *toolResult) decode(raw json.RawMessage) error {
 		}
 	})
 	r.left = content.left
-	if !s.end() && string(bytes.TrimSpace(raw)) != "null" {
-		return &ProtocolError{"the result is not an object with an array of content"}
+	if !s.ok() {
+		r.err = &ProtocolError{"the result is not an object with an array of content"}
 	}
-	return nil
 }

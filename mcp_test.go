@@ -150,7 +150,7 @@ func TestOutgoing(t *testing.T) {
 			if revision != statelessRevision {
 				want.Name = "" // no header repeats it
 			}
-			m.Source = nil // of its text
+			m.Source, m.Result = nil, nil // of its text, and of its answer
 			assert.DeepEqual(t, m, want)
 			assert.Assert(t, m.ID > 1 && m.Method != "" && m.Revision == want.Revision)
 			cancel()
@@ -620,14 +620,22 @@ func FuzzDecoders(f *testing.F) {
 
 func decodeToolResult(raw json.RawMessage) (*ToolResult, leftOut, error) {
 	var a toolResult
-	err := a.decode(raw)
-	return &a.ToolResult, a.left, err
+	s := scanner{text: raw}
+	a.ReadResult(&s)
+	if a.err == nil && !s.end() {
+		a.err = errors.New("not one JSON value")
+	}
+	return &a.ToolResult, a.left, a.err
 }
 
 func decodePage[T any](raw json.RawMessage, member string) (*listPage[T], error) {
 	page := &listPage[T]{member: member}
-	err := page.decode(raw)
-	return page, err
+	s := scanner{text: raw}
+	page.ReadResult(&s)
+	if page.err == nil && !s.end() {
+		page.err = errors.New("not one JSON value")
+	}
+	return page, page.err
 }
 
 func fuzzToolResult(t *testing.T, raw []byte) {

@@ -1229,8 +1229,8 @@ func TestOAuthRefusesAll(t *testing.T) {
 	assert.Check(t, is.Equal(s.count("GET /authorize"), 4))
 }
 
-// TestOAuthRefusesNewLogin: if the refresh token is dead, the person is asked at once. If the resource refuses the token
-// of that login too, the person is not asked again.
+// TestOAuthRefusesNewLogin: if the refresh token is dead, the person is asked at once. If the resource refuses the
+// token of that login too, the person is not asked again.
 func TestOAuthRefusesNewLogin(t *testing.T) {
 	s := newOAuthServer()
 	o := newOAuth(t, s)

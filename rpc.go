@@ -82,6 +82,9 @@ type Outgoing struct {
 	// once, so a transport may wait a moment to send several messages together. Conn sets it.
 	MoreMayFollow bool
 
+	// Result reads the result of a request's answer; nil leaves it unread. See ResultReader.
+	Result ResultReader
+
 	// The following are words of MCP, for a transport that repeats them beside the text, as HTTP
 	// does in headers. Nothing in this family reads them. They are here because mcp and its
 	// transports do not know each other, and this is the one type that both know. Why not one map
@@ -95,6 +98,15 @@ type Outgoing struct {
 	Name string
 	// Headers are made of parameters of a tool call: complete names and encoded values.
 	Headers map[string]string
+}
+
+// ResultReader reads the result of an answer in the same pass that takes the message apart: a list
+// of tools has megabytes, which are then read once and not twice.
+type ResultReader interface {
+	// ReadResult reads one value from s, or fails s if the value is not what it expects. The reader
+	// of the connection calls it, before Do returns, so it must not wait. It may be called again
+	// with the same value, and then begins anew.
+	ReadResult(s *scanner)
 }
 
 // Transport carries whole messages, each the text of one JSON value.
@@ -185,6 +197,7 @@ type Conn struct {
 // waiter is a call that waits for its outcome.
 type waiter struct {
 	outcome chan outcome            // one slot, filled by whoever took the waiter out of pending
+	result  ResultReader            // Outgoing.Result of the request
 	stop    context.CancelCauseFunc // ends a Write that waits for the peer; nil if none does
 }
 
@@ -314,6 +327,7 @@ func (c *Conn) register(request *Outgoing) (*waiter, error) {
 	if c.life.Err() != nil {
 		return nil, context.Cause(c.life)
 	}
+	w.result = request.Result
 	request.MoreMayFollow = len(c.pending) > 0
 	c.pending[request.ID] = w
 	return w, nil
@@ -381,7 +395,7 @@ func (c *Conn) writeError(err error) error {
 // conclude returns the outcome of a call. Nobody else knows the waiter any more, so another call
 // may have it.
 func (c *Conn) conclude(w *waiter, request Outgoing, o outcome) (json.RawMessage, error) {
-	w.stop = nil
+	w.stop, w.result = nil, nil
 	c.waiters.Put(w)
 	if o.cancelled {
 		c.abandon(request.ID, request.Method, o.err)
@@ -507,10 +521,25 @@ func (c *Conn) dispatch(message []byte) {
 // dispatchOne takes one message to its place: an answer to the call that waits for it, a request
 // to those that wait for a handler, a notification to its handler. What has no place is
 // reported.
+//
+// When the scan of a message comes to a result, after the id of a call that waits, it takes that
+// call's waiter: from then on this message is the answer, and the call's ResultReader may write
+// what the caller will read.
 func (c *Conn) dispatchOne(message []byte) {
 	var in Incoming
-	err := in.Parse(message)
+	var w *waiter
+	err := in.parse(message, func(id json.RawMessage) ResultReader {
+		if w == nil {
+			w = c.waiterOf(id)
+		}
+		if w == nil {
+			return nil
+		}
+		return w.result
+	})
 	switch {
+	case w != nil:
+		err = c.answer(w, &in, err)
 	case in.IsResponse():
 		err = c.dispatchAnswer(&in, err)
 	case err != nil:
@@ -528,20 +557,37 @@ func (c *Conn) dispatchOne(message []byte) {
 // dispatchAnswer delivers an answer to its call, even if it is invalid: no other message will
 // end the call. The error says why it is invalid, or that no call waits for it.
 func (c *Conn) dispatchAnswer(in *Incoming, invalid error) error {
-	var w *waiter
-	id, ok := IDNumber(in.ID)
-	if ok {
-		w = c.takeWaiter(id)
-	}
+	w := c.waiterOf(in.ID)
 	if w != nil {
-		w.deliver(in.outcome(invalid))
-		return invalid
+		// The id stood behind the result, so that nobody has read the result yet.
+		if invalid == nil && in.Error == nil && w.result != nil {
+			w.result.ReadResult(&scanner{text: in.Result})
+		}
+		return c.answer(w, in, invalid)
 	}
 	if invalid != nil {
 		return invalid
 	}
 	shown := cmp.Or(string(in.ID), "null")
 	return fmt.Errorf("no request waits for a response with the id %s", shown)
+}
+
+// answer delivers an answer to its call, and returns the error that says why it is invalid.
+func (c *Conn) answer(w *waiter, in *Incoming, invalid error) error {
+	if invalid == nil && in.Method != "" {
+		invalid = errors.New("it has a method")
+	}
+	w.deliver(in.outcome(invalid))
+	return invalid
+}
+
+// waiterOf takes the waiter of the call that a response with this id answers, nil if none waits.
+func (c *Conn) waiterOf(id json.RawMessage) *waiter {
+	number, ok := IDNumber(id)
+	if !ok {
+		return nil
+	}
+	return c.takeWaiter(number)
 }
 
 func (c *Conn) trace(sent bool, text []byte) {

@@ -72,9 +72,19 @@ type Incoming struct {
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The
 // error says why it is not a request, a notification or a response (JSON-RPC 2.0, 4 and 5). The
 // members then hold what could be read, as a call may wait for even the worst answer.
-func (in *Incoming) Parse(message []byte) error {
+func (in *Incoming) Parse(message []byte) error { return in.parse(message, nil) }
+
+// parse is Parse for a Conn. resultOf, unless it is nil, is called for a result that stands after
+// the message's id, and returns what reads that result in the same pass, or nil.
+func (in *Incoming) parse(
+	message []byte, resultOf func(id json.RawMessage) ResultReader,
+) error {
+	if !endsAsObject(message) {
+		// The call goes on, as its answer may follow whole.
+		resultOf = nil
+	}
 	s := scanner{text: message}
-	isVersion2 := in.readMembers(&s)
+	isVersion2 := in.readMembers(&s, resultOf)
 	if !s.end() {
 		in.salvage(message)
 		return errors.New("not a JSON-RPC object")
@@ -100,12 +110,16 @@ func (in *Incoming) Parse(message []byte) error {
 // answer. A text that does not end as an object does is a part of a message, of which nothing is
 // believed.
 func (in *Incoming) salvage(message []byte) {
-	if !bytes.HasSuffix(bytes.TrimSpace(message), []byte("}")) {
+	if !endsAsObject(message) {
 		*in = Incoming{}
 		return
 	}
-	in.readMembers(&scanner{text: message, loose: true})
+	in.readMembers(&scanner{text: message, loose: true}, nil)
 }
+
+// endsAsObject reports whether a text may be a whole message. A part of a message that happens to
+// end with a brace is taken for one.
+func endsAsObject(text []byte) bool { return bytes.HasSuffix(bytes.TrimSpace(text), []byte("}")) }
 
 // checkID returns an error if a request cannot have that id. What else is no id, such as 1.5, is
 // answered with an error; see Conn.handleRequest.
@@ -140,7 +154,9 @@ func IDNumber(raw []byte) (id int64, ok bool) {
 }
 
 // readMembers sets the members, and reports whether the message is of JSON-RPC 2.0.
-func (in *Incoming) readMembers(s *scanner) (isVersion2 bool) {
+func (in *Incoming) readMembers(
+	s *scanner, resultOf func(id json.RawMessage) ResultReader,
+) (isVersion2 bool) {
 	*in = Incoming{text: s.text}
 	s.object(func(key []byte) {
 		switch string(key) {
@@ -153,7 +169,11 @@ func (in *Incoming) readMembers(s *scanner) (isVersion2 bool) {
 		case "params":
 			in.Params = s.value()
 		case "result":
-			in.Result = s.value()
+			var reader ResultReader
+			if resultOf != nil && in.ID != nil {
+				reader = resultOf(in.ID)
+			}
+			in.Result = readResult(s, reader)
 		case "error":
 			in.Error = s.value()
 		default:
@@ -161,6 +181,23 @@ func (in *Incoming) readMembers(s *scanner) (isVersion2 bool) {
 		}
 	})
 	return isVersion2
+}
+
+// readResult returns the text of a result, which reader, unless it is nil, reads in the same pass.
+// A value that reader fails on may be valid JSON all the same, and is passed over from its
+// beginning.
+func readResult(s *scanner, reader ResultReader) json.RawMessage {
+	if reader == nil {
+		return s.value()
+	}
+	s.peek()
+	before := *s
+	reader.ReadResult(s)
+	if !s.ok() {
+		*s = before
+		return s.value()
+	}
+	return s.text[before.at:s.at:s.at]
 }
 
 // IsResponse reports whether a message is a response, be it an invalid one.

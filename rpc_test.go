@@ -501,6 +501,62 @@ func TestFlood(t *testing.T) {
 	assert.Assert(t, len(c.requests.ordinary.waiting) == 0)
 }
 
+// textReader is a ResultReader for results that are strings.
+type textReader struct {
+	text  string
+	calls int
+}
+
+func (r *textReader) ReadResult(s *scanner) {
+	r.calls++
+	r.text = s.string()
+}
+
+// TestResultReader: the result of an answer is read while the message is taken apart, wherever its id stands. What the
+// reader does not expect, and what is no answer, costs nothing but the reading.
+func TestResultReader(t *testing.T) {
+	for _, test := range []struct {
+		answer, result, text, err string
+		skipped                   int
+	}{
+		{answer: `{"jsonrpc":"2.0","id":1,"result":"a"}`, result: `"a"`, text: "a"},
+		{answer: `{"jsonrpc":"2.0","result":"a","id":1}`, result: `"a"`, text: "a"},
+		{answer: `{"jsonrpc":"2.0","id":"1","result": ["a"] }`, result: `["a"]`},
+		{answer: `{"jsonrpc":"2.0","id":1,"result":"a","id":2}`, result: `"a"`, text: "a"},
+		{answer: `{"jsonrpc":"2.0","id":1,"result":"a","method":"m"}`, err: "it has a method", text: "a", skipped: 1},
+		{answer: `{"jsonrpc":"2.0","id":1,"result":"a","x":NaN}`, err: "not a JSON-RPC object", text: "a", skipped: 1},
+		{answer: `{"jsonrpc":"2.0","id":1,"result":"a` + "\n" + `{"jsonrpc":"2.0","id":1,"result":"b"}`,
+			result: `"b"`, text: "b", skipped: 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			skipped := 0
+			c, peer := newRawPeer(t, Handler{Skipped: func([]byte, error) { skipped++ }})
+			var reader textReader
+			done := make(chan struct{})
+			var result json.RawMessage
+			var err error
+			go func() {
+				defer close(done)
+				m := Outgoing{ID: c.NextID(), Method: "m", Result: &reader}
+				m.Text, _ = EncodeRequest(m.ID, m.Method, nil)
+				result, err = c.Do(t.Context(), m)
+			}()
+			peer.expect(`{"jsonrpc":"2.0","id":1,"method":"m"}`)
+			peer.send(strings.Split(test.answer, "\n")...)
+			<-done
+			assert.Check(t, is.Equal(string(result), test.result), test.answer)
+			assert.Check(t, is.Equal(reader.text, test.text), test.answer)
+			assert.Check(t, is.Equal(reader.calls, 1), test.answer)
+			assert.Check(t, is.Equal(skipped, test.skipped), test.answer)
+			if test.err != "" {
+				assert.Check(t, is.ErrorContains(err, test.err), test.answer)
+			} else {
+				assert.Check(t, err, test.answer)
+			}
+		})
+	}
+}
+
 // TestHalfClose: the requests of a peer that has closed its own side are answered all the same.
 func TestHalfClose(t *testing.T) {
 	checkLeaks(t)
