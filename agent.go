@@ -163,7 +163,7 @@ type Agent struct {
 	Observe func(Event)
 
 	// A limit of 0 means the default in parentheses. A limit below 0 allows nothing.
-	MaxTurns   int // model turns with tools per question (20), before a last turn without
+	MaxTurns   int // turns per question in which the model may call tools (20); one more follows
 	MaxCalls   int // calls per question (100)
 	MaxRepeats int // equal calls with equal results, while no other call may change them (10)
 	MaxResult  int // bytes of one result (64 KiB), most of them from its head; see Clip
@@ -186,10 +186,12 @@ const (
 const cutOff = "[The answer was cut off here.]"
 
 // Chat asks a question, with images (see ChatMessage), and returns the answer, after as many turns
-// of tool calls as the limits allow. What goes wrong with a call is told to the model. Chat fails
-// only if the model does, if its answer is not whole, if ctx ends, or if the tools cannot be listed
-// in the first turn. It then returns the text so far, kept in the history with the calls made. A
-// question of which nothing came is taken out, so that it can be asked again.
+// of tool calls as the limits allow. When a limit is reached, the model has one last turn, in which
+// it may not call tools. If it gives no text there either, the error is ErrNoAnswer with the reason
+// for the last turn. What goes wrong with a call is told to the model. Otherwise Chat fails only if
+// the model does, if its answer is not whole, if ctx ends, or if the tools cannot be listed in the
+// first turn. It then returns the text so far, kept in the history with the calls made. A question
+// of which nothing came is taken out, so that it can be asked again.
 func (a *Agent) Chat(ctx context.Context, question string, images ...string) (string, error) {
 	x := &questionRun{Agent: a, equal: make(map[string]*equalCalls)}
 	// It is deferred, so that a panic of a callback leaves a valid history, too.

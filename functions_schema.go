@@ -18,7 +18,7 @@ import (
 // written again here: what draft 7 has stays as it is, and the rest is renamed or left out.
 
 // functionParameters returns a tool's inputSchema as the API takes it: an object's JSON Schema of
-// draft 7, with type and properties, and without the members that name a dialect and a place. An
+// draft 7, with type and properties, and without $schema and $id. Members that are null go, too. An
 // empty list stands for an empty object, as PHP writes it. A keyword with a value that draft 7 does
 // not allow is renamed, for example to x-exclusiveMinimum: there the model can still read it. The
 // error says why the schema is not one of an object.

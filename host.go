@@ -165,9 +165,9 @@ func (h *Host) Tools(ctx context.Context, names ...string) ([]HostTool, error) {
 
 // Functions returns the tools as a model is offered them: without those that Server.Allows leaves
 // out, those that run only as tasks, and those with a schema that cannot be an object's, which
-// ClientOptions.Warn names. A server that needs more than 10 s to start or to answer is left out
-// until it has, if there are others: Status has its state. The error says that there are too many,
-// or is that of Tools.
+// ClientOptions.Warn names. If there are other servers, a server that takes more than 10 s to start
+// or to list its tools is left out until it is ready; Status describes its state. The error is that
+// of Host.Tools, or says that there are more than MaxFunctions tools.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	lists, err := h.lists(ctx, h.servers, patience)
 	if err != nil {
@@ -259,8 +259,8 @@ func (h *Host) Tool(name string) (HostTool, error) {
 	}
 	if h.Owner(name) != nil {
 		// A name with the prefix of a server is a function of that server or nothing, even if the
-		// server is not running. Otherwise another server could get its calls, by a tool that it
-		// calls so.
+		// server is not running. Otherwise another server could get its calls, by giving a
+		// tool of its own that name.
 		own = nil
 	}
 	i, err := Resolve("tool", name, own, full)

@@ -119,7 +119,8 @@ func (s *hosted) askForTools(start *hostTask) (*Client, []Tool, error) {
 //     started without the probe. Connect does the same for a server that fails before. That cannot
 //     be one function with this: here callers hold the client already, and the new start has to
 //     replace it for them all.
-//   - A server has ended that was well, as one may that has just answered its last call.
+//   - The server has ended although it was well: some servers end after they have answered a call.
+//     It is started again.
 func (s *hosted) startAfterFailedList(
 	client *Client,
 	err error,

@@ -15,13 +15,14 @@ import (
 	"syscall"
 )
 
-// The exit statuses.
+// The exit statuses, but for 0: all is done. The function that finds a failure gives its error one of
+// them by exitWith; output.end takes exitStart for any other error.
 const (
-	exitStart       = 1
-	exitUsage       = 2
-	exitTool        = 3
-	exitModel       = 4
-	exitInterrupted = 130
+	exitStart       = 1   // a server, or the program itself, could not be started or configured
+	exitUsage       = 2   // the command line is not understood
+	exitTool        = 3   // a call, read or prompt failed, or -o had nothing to save
+	exitModel       = 4   // the model failed, or its answer is not whole
+	exitInterrupted = 130 // the user ended the program
 )
 
 // exitError is an error with the status that the program ends with.

@@ -229,8 +229,9 @@ func (c *Client) GetPrompt(
 	}, nil
 }
 
-// Complete returns values that an argument of a prompt, or a variable of a resource template, could
-// have if it begins with value. known are the arguments whose values are known; it may be nil.
+// Complete returns possible values, given what the user has typed of one, for an argument of a
+// prompt or a variable of a resource template. known has the arguments whose values are known; it
+// may be nil.
 func (c *Client) Complete(
 	ctx context.Context,
 	ref Reference,

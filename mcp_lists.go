@@ -93,7 +93,8 @@ func (l *cachedList) isFresh(stream int64) bool {
 	return time.Now().Before(l.until)
 }
 
-// find returns the list that is kept for a method, if it is fresh. keep needs the returned changes.
+// find returns the list that is kept for a method, if it is fresh. changes counts the changes that
+// the server has told of so far. The caller hands it to keep.
 func (s *listCache) find(method string, stream int64) (items any, changes int, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 )
 
 // maxRounds bounds how often a request is sent again with the input that the server asked for.
+// ClientOptions.MaxQuestions bounds the questions of all these rounds together.
 const maxRounds = 10
 
 // request is one request of the client, however often it is sent.

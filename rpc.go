@@ -147,7 +147,7 @@ type Handler struct {
 	Notification func(c *Conn, method string, params json.RawMessage)
 
 	// Skipped receives each message that is not JSON-RPC, or that answers no request of ours, and
-	// the reason. It is called concurrently.
+	// the reason. The connection goes on without the message. It is called concurrently.
 	Skipped func(message []byte, reason error)
 
 	// Trace receives every message before it is sent and after it was read. It is called

@@ -94,7 +94,8 @@ func SaveSession(path string, s *Session) error {
 	out := *s
 	out.Version = sessionVersion
 	out.Saved = time.Now().UTC().Truncate(time.Second)
-	// An empty history is written as [], as LoadSession takes null for a file that is no session.
+	// An empty history is written as [], not null: a file whose history is null is refused by
+	// LoadSession as no session.
 	out.History = append([]ChatMessage{}, s.History...)
 	text, err := plainJSON(out)
 	if err == nil {

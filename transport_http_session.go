@@ -16,10 +16,11 @@ import (
 //
 // When a session expires, the server answers with status 404 (see isExpired), and Client.renew
 // sends initialize again, while calls of the old session may still be at work. So for a moment
-// there are two sessions: StreamableHTTP.next, of which only the handshake makes use, and
-// StreamableHTTP.session, of all other messages. Calls that begin during the handshake are of the
-// old session, too: the server tells each that this session has expired, and no call reaches the
-// new session before the server knows that the client is ready.
+// there are two sessions: only the messages of the handshake belong to StreamableHTTP.next; all
+// other messages belong to StreamableHTTP.session, and StreamableHTTP.prepare puts the id of theirs
+// into the header. Calls that begin during the handshake still belong to the old session: the
+// server tells each that this session has expired, and no call reaches the new session before the
+// server knows that the client is ready.
 type httpSession struct {
 	id     string             // empty if the server keeps no session
 	header http.Header        // of every request in it

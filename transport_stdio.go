@@ -44,10 +44,9 @@ type Command struct {
 	Grace time.Duration
 }
 
-// drain is how long something is waited for that comes at once as a rule, but may never come. EOF
-// on the pipes of an ended process is such a thing, as a grandchild may hold them open for ever. So
-// is the end of a group after SIGKILL. The error of a lost server waits four times as long for the
-// end of the process, and for that of stderr.
+// drain bounds the wait for events that usually come at once but may never come: EOF on the pipes of
+// an ended process, which a grandchild may hold open, and the end of a group after SIGKILL.
+// exitError waits up to 4*drain for the process to end, and then as long for the end of stderr.
 const drain = 100 * time.Millisecond
 
 // Stdio is a server that runs as a child process and is spoken to over its stdin and stdout.
@@ -137,8 +136,9 @@ func (c Command) startError(err error) error {
 	return fmt.Errorf("start server %s: %w", name, err)
 }
 
-// Read returns the server's next message, and after the last one, when the server has ended, a
-// *ServerExitError.
+// Read returns the server's next line, and after the last one, when the server has ended, a
+// *ServerExitError. Many servers print a banner or a log on their stdout. A line that is not JSON-RPC
+// is returned like any other: Conn hands it to Handler.Skipped, and the connection goes on.
 func (s *Stdio) Read() ([]byte, error) {
 	message, err := s.Lines.Read()
 	if errors.Is(err, io.EOF) {
