@@ -254,9 +254,10 @@ func (x *questionRun) endJob(j *job) {
 
 // countResult begins to count repeated calls anew where a repetition can give something new.
 //
-// A call whose result differs from its last one polls for something: its own count begins again at
-// 1. The counts of all other calls go back to 0 after such a result, and after any call that is not
-// known to be read-only: what they read may have changed.
+// If an equal call gives another result than the time before, the model is polling for something:
+// the count of this call goes back to 1. The counts of calls with another function or other
+// arguments go back to 0 then, and also after any call that is not known to be read-only: what they
+// read may have changed.
 func (x *questionRun) countResult(j *job, text string) {
 	isNew := j.equal.result != "" && j.equal.result != text
 	j.equal.result = text

@@ -139,8 +139,9 @@ func ShowImages(messages []ChatMessage, most int, why string) []ChatMessage {
 	}
 	leaveOut := count - most
 	var shown []ChatMessage
-	// ofTools are the chunks for the message behind the results, and result is the number of a
-	// tool's message among those that follow each other.
+	// A run is tool messages without another message between them. ofTools has the images of the
+	// run so far, for the message of the user behind it. result numbers the messages of the run,
+	// for the labels of the images.
 	var ofTools []any
 	result := 0
 	for i, m := range messages {

@@ -52,8 +52,9 @@ const (
 // errNoRoom reports that too much waits to be written.
 var errNoRoom = errors.New("too much waits to be written")
 
-// Write is WriteNow that waits for room. When ctx ends first, it returns the cause and has sent
-// nothing.
+// Write adds a line to those that wait, as WriteNow does. While too much waits already, it waits
+// for room. If ctx ends before there is room, Write returns the cause, and nothing of the line is
+// ever sent. A line that was added is written, even if ctx ends later.
 func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 	for {
 		sent, err := l.WriteNow(m)
@@ -71,8 +72,9 @@ func (l *Lines) Write(ctx context.Context, m Outgoing) error {
 }
 
 // WriteNow sends one line, or reports false where too much waits to be written. It does not wait
-// for the peer: what the pipe does not take at once is written in the background. If that fails,
-// it is Read that ends, for all whose lines may be lost.
+// for the peer: what the pipe does not take at once is written in the background. No failure of a
+// write is returned here, as lines of other callers may be lost with this one: it makes Read fail,
+// which all callers notice.
 func (l *Lines) WriteNow(m Outgoing) (sent bool, err error) {
 	becameWriter, err := l.addLine(m)
 	if err == errNoRoom {

@@ -55,8 +55,9 @@ func openSession(ctx context.Context, path string, out *output) (*keptSession, e
 
 func (k *keptSession) close() { k.unlock() }
 
-// keep copies the agent's conversation into the session. If it has changed, keep saves the session
-// in its file.
+// keep copies the agent's conversation into the session. If the conversation has changed, keep
+// saves the session in its file. A message that is added or replaced has other content, so contents
+// alone are compared.
 func (k *keptSession) keep(agent *Agent, model string) error {
 	isSame := func(a, b ChatMessage) bool { return string(a.Content) == string(b.Content) }
 	isUnchanged := slices.EqualFunc(k.session.History, agent.History, isSame)

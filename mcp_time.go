@@ -136,7 +136,8 @@ func earlier(a, b time.Time) time.Time {
 // reportProgress takes a notification of progress, on the reader. It gives the request more time
 // and reports the progress, unless the request has returned meanwhile.
 func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
-	// Servers that write an id as "1" or 1.0 do the same to a progress token.
+	// The token is the id of our request. Some servers send the id 1 back as "1" or 1.0: IDNumber
+	// reads all three.
 	id, _ := IDNumber(token)
 	f.mu.Lock()
 	r := f.requests[id]
@@ -145,7 +146,7 @@ func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
 		return
 	}
 	r.deadline = time.Now().Add(f.timeout)
-	// The lock is taken before mu is released, so that removeRequest cannot pass in between.
+	// The lock of the request is taken before mu is released, so that removeRequest cannot pass in between.
 	r.reporting.Lock()
 	defer r.reporting.Unlock()
 	f.mu.Unlock()

@@ -159,9 +159,9 @@ func ParseArguments(text string) (object, key string, err error) {
 	return text, string(sorted), nil
 }
 
-// Clip shortens text to limit bytes, three quarters of them from its head and the rest from its
-// tail, cut between characters. A line between them, not counted in the limit, reports what is left
-// out.
+// Clip leaves out the middle of a text that is longer than limit bytes. Three quarters of what
+// stays are its head, the rest its tail, both cut between characters. A line between them, not
+// counted in the limit, reports how much is left out.
 func Clip(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -442,8 +442,8 @@ func (f *oauthFlow) findClient() (OAuthClient, error) {
 			"register one there, and configure its ID", here)
 	}
 	f.isDynamic = true
-	isForgotten := f.forgetClient(nil)
-	if isForgotten {
+	needsNewClient := f.forgetClient(nil)
+	if needsNewClient {
 		return OAuthClient{}, nil
 	}
 	return f.state.Clients[here], nil

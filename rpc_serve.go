@@ -28,8 +28,8 @@ const (
 // request when fewer than maxServing are at work, and it ends when its queue is empty.
 //
 // The reader must not wait for the workers, so what waits is bounded in another way: a peer whose
-// requests take more than maxWaiting bytes is cut off. It does not read the answers, which keeps all workers
-// from their next request, or it sends more than can be answered.
+// requests take more than maxWaiting bytes is cut off. Such a peer does not read its answers, so
+// that no worker gets free, or it sends faster than the workers can answer.
 type requestQueues struct {
 	unanswered   map[string]*served // those that wait and those at work, by id as it was written
 	ordinary     requestQueue       // those that Handler.Immediate does not name

@@ -155,8 +155,9 @@ type sampling struct {
 	openCalls map[string]string
 }
 
-// newSampling makes a request that the API takes. Its rules on the order of messages are stricter
-// than MCP's, so short messages in parentheses stand where it wants one and the server has none.
+// newSampling makes a request that the API takes. The API is stricter than MCP about the order of
+// messages. Where it demands a message that the server did not send, a short one in parentheses is
+// put in, such as (Go on.).
 func newSampling(r *SampleRequest) (*sampling, error) {
 	s := &sampling{
 		functions: make(map[string]string),

@@ -208,8 +208,9 @@ func (s *Schema) value(word string) json.RawMessage {
 	return nil
 }
 
-// fitsKind looks only at how JSON begins, as the rest of it follows from that. It reports whether
-// JSON is of a kind: a name of JSON Schema, "" for any, or the JSON of an enumerated value.
+// fitsKind reports whether raw, which is valid JSON, is of a kind: a name of JSON Schema, "" for
+// any, or the JSON of an enumerated value. The first byte of raw tells its kind. Only for an
+// integer is the rest looked at, too.
 func fitsKind(raw json.RawMessage, kind string) bool {
 	switch kind {
 	case "", string(raw):

@@ -8,8 +8,8 @@ package main
 //
 // Each node of the table is the beginning of a secret; the first node is the empty beginning. While
 // a text is read, the search is at the longest node with which the text so far ends. The next byte
-// leads to a node with one byte more. If there is no such node, the search goes on from a shorter
-// end of the text: the fallback of the node.
+// leads to a node with one byte more. If there is no such node, the search goes on from the
+// fallback of the node: the longest shorter node with which the text so far also ends.
 type secretTable struct {
 	nodes  []secretNode
 	longer map[nodeStep]int // the number of the node with one byte more

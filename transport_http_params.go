@@ -26,7 +26,8 @@ import (
 // makes of the arguments {"region": "eu"} the header Mcp-Param-Region: eu.
 //
 // Without arguments it only checks the schema, which is valid JSON. The error says what in the
-// schema is not allowed; or it names an integer beyond 2^53-1, which cannot be sent so.
+// schema is not allowed; or it names an integer beyond 2^53-1, which cannot be sent so. ListTools
+// leaves out a tool whose schema has such an error (Client.markTool).
 func (t *StreamableHTTP) ParamHeaders(
 	inputSchema, arguments json.RawMessage,
 ) (map[string]string, error) {
