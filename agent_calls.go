@@ -139,8 +139,8 @@ func (x *questionRun) noSuchFunction(name string) error {
 }
 
 // admit lets a call run and counts it among those with the same key (see equalCalls), or returns
-// the error that tells the model why it is not run: it was repeated MaxRepeats times, or the user has
-// refused it maxRefusals times. Without these limits the model would go on until MaxTurns.
+// the error that tells the model why it is not run: it was repeated MaxRepeats times, or the user
+// has refused it maxRefusals times. Without these limits the model would go on until MaxTurns.
 func (x *questionRun) admit(j *job, key string, readOnly bool) error {
 	equal := x.equal[key]
 	if equal == nil {

@@ -15,8 +15,8 @@ import (
 	"syscall"
 )
 
-// The exit statuses, but for 0: all is done. The function that finds a failure gives its error one of
-// them by exitWith; output.end takes exitStart for any other error.
+// The exit statuses, but for 0: all is done. The function that finds a failure gives its error one
+// of them by exitWith; output.end takes exitStart for any other error.
 const (
 	exitStart       = 1   // a server, or the program itself, could not be started or configured
 	exitUsage       = 2   // the command line is not understood
@@ -121,8 +121,8 @@ type resultFiles struct {
 }
 
 // saveFile writes the first data of a run to the file of -o, and later data to numbered files
-// beside it: after FILE comes FILE-2, and after image.png comes image-2.png. Without -o, SaveFile chooses
-// the names. saveFile returns the name of the file.
+// beside it: after FILE comes FILE-2, and after image.png comes image-2.png. Without -o, SaveFile
+// chooses the names. saveFile returns the name of the file.
 func (o *output) saveFile(data []byte, _ string) (path string, err error) {
 	o.files.count++
 	path = o.settings.file

@@ -216,9 +216,9 @@ func (p *listPages[T]) addPage(page *listPage[T], size int, sent time.Time) {
 	}
 }
 
-// follow notes a cursor. It returns an error if the pages go in a circle, because the server repeats
-// a cursor, or if they go on and on. ListTools and its likes then return the tools of the pages that
-// were read, together with the error.
+// follow notes a cursor. It returns an error if the pages go in a circle, because the server
+// repeats a cursor, or if they go on and on. ListTools and its likes then return the tools of the
+// pages that were read, together with the error.
 func (p *listPages[T]) follow(cursor string) error {
 	if p.seen[cursor] {
 		return &ProtocolError{fmt.Sprintf("the server repeats the cursor %q", cursor)}

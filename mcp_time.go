@@ -146,7 +146,8 @@ func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
 		return
 	}
 	r.deadline = time.Now().Add(f.timeout)
-	// The lock of the request is taken before mu is released, so that removeRequest cannot pass in between.
+	// The lock of the request is taken before mu is released, so that removeRequest cannot pass in
+	// between.
 	r.reporting.Lock()
 	defer r.reporting.Unlock()
 	f.mu.Unlock()

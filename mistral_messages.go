@@ -179,8 +179,9 @@ func messagesFor(host string, history []ChatMessage) []ChatMessage {
 	return messages
 }
 
-// wireJSON is json.Marshal without the escapes for <, > and &. The kit in json_write.go has the same as
-// plainJSON, which this family does without: it needs no other, so that it can be copied alone.
+// wireJSON is json.Marshal without the escapes for <, > and &. The kit in json_write.go has the
+// same as plainJSON, which this family does without: it needs no other, so that it can be copied
+// alone.
 func wireJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -324,8 +324,8 @@ func (f *oauthFlow) readMetadata(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A 401 may name the address of the metadata. Where it does not, the well-known address with the
-	// path of the resource is tried first, then the one of the whole origin (RFC 9728, 3.1).
+	// A 401 may name the address of the metadata. Where it does not, the well-known address with
+	// the path of the resource is tried first, then the one of the whole origin (RFC 9728, 3.1).
 	origin, path := splitURL(f.Resource)
 	wellKnown := origin + "/.well-known/oauth-protected-resource"
 	urls := slices.Compact([]string{wellKnown + path, wellKnown})

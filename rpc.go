@@ -26,9 +26,9 @@ var ErrClosed = errors.New("connection closed")
 // outcome.
 var ErrAnswered = errors.New("the call has ended")
 
-// errPeerDone means that Read has returned io.EOF: the peer has closed its side in good order. For a
-// call that still waits this is an io.ErrUnexpectedEOF, which it wraps. It is a value of its own, so
-// that Wait can tell it from a Read that failed with io.ErrUnexpectedEOF and has lost messages.
+// errPeerDone means that Read has returned io.EOF: the peer has closed its side in good order. For
+// a call that still waits this is an io.ErrUnexpectedEOF, which it wraps. It is a value of its own,
+// so that Wait can tell it from a Read that failed with io.ErrUnexpectedEOF and has lost messages.
 var errPeerDone = fmt.Errorf("%w", io.ErrUnexpectedEOF)
 
 // The error codes that JSON-RPC 2.0, 5.1 reserves.

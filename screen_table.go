@@ -55,8 +55,8 @@ type gridRow [][]string
 // grid lays out the rows of a table. widest is one bound for all columns: each is as wide as its
 // longest line, and no line is longer than widest, unless a word is. Where breaks is false, such a
 // word stays whole, and its column is as wide as the word. Where it is true, the word is broken
-// into pieces, each of them one character longer than widest: see folder.addToWord. grid returns nil if
-// the window has no room for the table.
+// into pieces, each of them one character longer than widest: see folder.addToWord. grid returns
+// nil if the window has no room for the table.
 func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string) {
 	var cells []gridRow
 	var widths []int

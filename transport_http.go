@@ -209,8 +209,8 @@ type withValues struct {
 }
 
 // Value asks the embedded ctx first. Package context calls Value with a private key to find the ctx
-// that cancels a derived ctx. Asked first, values would answer with the caller's ctx, and the request
-// would end with the caller.
+// that cancels a derived ctx. Asked first, values would answer with the caller's ctx, and the
+// request would end with the caller.
 func (c withValues) Value(key any) any {
 	value := c.Context.Value(key)
 	if value != nil {

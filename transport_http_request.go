@@ -206,7 +206,8 @@ func (h HTTP) connectionError(err error) *HTTPError {
 	return &HTTPError{URL: h.String(), Err: err}
 }
 
-// statusError is the error for a response without a JSON-RPC message. It quotes the title of a page.
+// statusError is the error for a response without a JSON-RPC message. It quotes the title of a
+// page.
 func (h HTTP) statusError(response *http.Response, body []byte) *HTTPError {
 	text := cmp.Or(oneLine(body), "nothing more")
 	_, title, isPage := strings.Cut(text, "<title>")

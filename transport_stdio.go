@@ -44,8 +44,8 @@ type Command struct {
 	Grace time.Duration
 }
 
-// drain bounds the wait for events that usually come at once but may never come: EOF on the pipes of
-// an ended process, which a grandchild may hold open, and the end of a group after SIGKILL.
+// drain bounds the wait for events that usually come at once but may never come: EOF on the pipes
+// of an ended process, which a grandchild may hold open, and the end of a group after SIGKILL.
 // exitError waits up to 4*drain for the process to end, and then as long for the end of stderr.
 const drain = 100 * time.Millisecond
 
@@ -137,8 +137,9 @@ func (c Command) startError(err error) error {
 }
 
 // Read returns the server's next line, and after the last one, when the server has ended, a
-// *ServerExitError. Many servers print a banner or a log on their stdout. A line that is not JSON-RPC
-// is returned like any other: Conn hands it to Handler.Skipped, and the connection goes on.
+// *ServerExitError. Many servers print a banner or a log on their stdout. A line that is not
+// JSON-RPC is returned like any other: Conn hands it to Handler.Skipped, and the connection goes
+// on.
 func (s *Stdio) Read() ([]byte, error) {
 	message, err := s.Lines.Read()
 	if errors.Is(err, io.EOF) {
