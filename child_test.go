@@ -194,7 +194,8 @@ func spawn(mode string) int {
 	}
 	c := exec.Command(os.Args[0])
 	c.Env = append(os.Environ(), "MCPAGENT_CHILD="+mode)
-	c.Stdout, c.Stderr, c.ExtraFiles = os.Stdout, os.Stderr, []*os.File{w}
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	c.Stdin = w // it is written to: Windows has no ExtraFiles
 	c.SysProcAttr = new(syscall.SysProcAttr)
 	// A session of its own: no signal to its old group reaches it. Windows has no such field.
 	setsid := reflect.ValueOf(c.SysProcAttr).Elem().FieldByName("Setsid")
@@ -218,9 +219,8 @@ func heldChild(mode string, lifeline *os.File) int {
 	case "held-stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	}
-	ready := os.NewFile(3, "ready")
-	_, _ = ready.Write([]byte("!"))
-	ready.Close()
+	_, _ = os.Stdin.WriteString("!") // see spawn
+	os.Stdin.Close()
 	<-asked
 	_, _ = lifeline.WriteString("asked")
 	return 0
@@ -244,6 +244,8 @@ func runPeer(mode string) (status int, ok bool) {
 		p.key = func(name string) string { return before[name] + "the key is " + key + ", says " + name }
 	case "banner":
 		fmt.Print("Welcome to the server!\n\n42\n{\"jsonrpc\":\"2.0\",\n[]\n")
+	case "bom": // as .NET prints it, once
+		fmt.Print("\ufeff")
 	case "stubborn": // must be killed
 		signal.Ignore(os.Interrupt, syscall.SIGTERM)
 		defer time.Sleep(time.Minute)
@@ -282,6 +284,7 @@ type scriptPeer struct {
 	tells bool                     // what it is asked, on stderr
 
 	confused atomic.Bool  // by server/discover
+	opened   atomic.Bool  // the user has been asked to open a URL
 	session  atomic.Int64 // over HTTP: the one that has not expired
 }
 
@@ -321,6 +324,11 @@ func (p *scriptPeer) serve() {
 
 // ServeHTTP is the server over HTTP. It repeats, in everything that it says, the Authorization header of the request.
 func (p *scriptPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodConnect || r.URL.Host != "" { // it is asked as a proxy
+		w.Header().Set("Proxy-Authenticate", "Basic")
+		http.Error(w, "log in", http.StatusProxyAuthRequired)
+		return
+	}
 	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	secret := fmt.Sprintf("it was told %s %s, that is %s", kind, token, token)
 	gossip := scriptPeer{mode: "gossip", name: "gossip", key: func(string) string { return secret }}
@@ -584,6 +592,10 @@ func (p *scriptPeer) call(ctx context.Context, c *Conn, params json.RawMessage) 
 		fmt.Fprintln(os.Stderr, "out of memory")
 		os.Exit(9)
 	case "ask": // its result is the client's answers
+		if call.Arguments.Name == "browser" && !p.opened.Swap(true) {
+			return nil, &Error{Code: CodeURLRequired, Message: "Log in first.", Data: json.RawMessage(
+				`{"elicitations":[{"mode":"url","elicitationId":"1","url":"https://log.in/?a=b","message":"For your files."}]}`)}
+		}
 		if p.mode != "modern" {
 			return text(p.ask(ctx, c, &call))
 		}

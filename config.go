@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,7 +38,8 @@ type Input struct {
 // ParseConfig reads a configuration. The hosts agree on its form but for details. The servers stand
 // by name in an object: mcpServers (Claude Desktop, Claude Code, Cursor, mcphost and most others),
 // servers (VS Code), context_servers (Zed), mcp (opencode) or mcp.servers (VS Code's settings).
-// There may be comments, and commas after the last element.
+// There may be comments, and commas after the last element. What surrounds the servers may be
+// missing, as in many a README.
 //
 // lookup finds variables: ${NAME}, ${NAME:-default}, and the same with env: or env:// before the
 // name; and VS Code's ${input:ID}, of the name input:ID. ParseConfig
@@ -51,11 +51,10 @@ type Input struct {
 func ParseConfig(
 	text []byte, lookup func(name string) (value string, ok bool), secrets *Secrets,
 ) (*Config, error) {
-	// Notepad writes a byte order mark.
-	text = bytes.TrimPrefix(text, []byte("\ufeff"))
-	plain := withoutComments(text)
-	if err := json.Unmarshal(plain, new(json.RawMessage)); err != nil {
-		return nil, configSyntaxError(text, err)
+	text = withoutBOM(text)
+	plain, err := configJSON(text)
+	if err != nil {
+		return nil, err
 	}
 	var file struct {
 		Inputs []Input
@@ -69,6 +68,16 @@ func ParseConfig(
 	inputs := slices.Concat(file.Inputs, file.MCP.Inputs)
 
 	c := &Config{OAuth: make(map[string]*OAuthConfig)}
+	readServer := func(name string, server json.RawMessage) {
+		r := serverReader{
+			config:  c,
+			lookup:  lookup,
+			inputs:  inputs,
+			secrets: secrets,
+			env:     make(map[string]string),
+		}
+		r.readServer(name, server)
+	}
 	hasServers := false
 	eachMember(plain, func(section string, value json.RawMessage) {
 		switch section {
@@ -80,18 +89,13 @@ func ParseConfig(
 		default:
 			return
 		}
-		isObject := eachMember(value, func(name string, server json.RawMessage) {
-			r := serverReader{
-				config:  c,
-				lookup:  lookup,
-				inputs:  inputs,
-				secrets: secrets,
-				env:     make(map[string]string),
-			}
-			r.readServer(name, server)
-		})
+		isObject := eachMember(value, readServer)
 		hasServers = hasServers || isObject
 	})
+	alone := serversAlone(plain)
+	if !hasServers && alone != nil {
+		hasServers = eachMember(alone, readServer)
+	}
 	if !hasServers {
 		return nil, errors.New("the configuration has no object mcpServers (in VS Code: servers; " +
 			"in Zed: context_servers; in opencode: mcp)")

@@ -88,14 +88,14 @@ func (r *serverReader) readOAuth(field string, value json.RawMessage) {
 }
 
 // addOAuthSecret adds the text of a field to the secrets. The id of a client is none: a person has
-// to see it, and compare it with that of the registration.
+// to see it, and compare it with that of the registration. The name of a grant is none either.
 func (r *serverReader) addOAuthSecret(o *OAuthConfig, name string, text *string) {
 	switch text {
-	case &o.Client.ID:
+	case &o.Client.ID, &o.ProviderClient.ID, &o.Grant:
 	case &o.Assertion:
 		r.secrets.AddHeader(name, *text)
 	default:
-		r.secrets.AddVariable(name, *text)
+		r.secrets.AddOption(name, *text)
 	}
 }
 

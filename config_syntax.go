@@ -5,10 +5,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -41,29 +45,66 @@ func withoutComments(text []byte) []byte {
 	return text
 }
 
+// fragment matches the beginning of a member, which stands in an object that is not there.
+var fragment = regexp.MustCompile(`^\s*"(?:[^"\\]|\\.)*"\s*:\s*[{\[]`)
+
+// configJSON returns the text without its comments. Where a README shows a member without the
+// object that it stands in, as "mcpServers": {...}, configJSON adds that object.
+func configJSON(text []byte) (json.RawMessage, error) {
+	plain := withoutComments(text)
+	err := json.Unmarshal(plain, new(json.RawMessage))
+	if err == nil {
+		return plain, nil
+	}
+	if !fragment.Match(plain) {
+		return nil, configSyntaxError(text, err)
+	}
+	// The text may end with a comment that goes to the end of its line.
+	whole := withoutComments(slices.Concat([]byte("{"), text, []byte("\n}")))
+	err = json.Unmarshal(whole, new(json.RawMessage))
+	if err == nil {
+		return whole, nil
+	}
+	return nil, configPositionError(text, err, len("{"))
+}
+
 // otherText matches YAML, and TOML, of which the group is the last table. JSON begins otherwise.
 var otherText = regexp.MustCompile(
 	`(?ms)\A(?:[^{].*)?^(?:(\s*\[+[\w."'-]+\]+\s*$)|["']?[\w-]+["']?:(?:\s|\z))`)
 
 // configSyntaxError adds the position to an error of encoding/json, unless the text has another
-// format. Lines, and columns in characters, count from 1.
+// format.
 func configSyntaxError(text []byte, err error) error {
 	other := otherText.FindSubmatch(bytes.TrimSpace(withoutComments(text)))
-	if other != nil {
-		format := "YAML (goose's cmd is command, its envs are env, its uri is url)"
-		isTOML := other[1] != nil
-		if isTOML {
-			format = "TOML"
-		}
-		return fmt.Errorf("it is %s, and not JSON: write each server into an object, as in "+
-			`{"mcpServers": {"NAME": {"command": "npx", "args": ["-y", "PACKAGE"], `+
-			`"env": {"KEY": "VALUE"}}}}`, format)
+	if other == nil {
+		return configPositionError(text, err, 0)
 	}
+	isTOML := other[1] != nil
+	if isTOML {
+		return &ConfigFormatError{Format: "TOML"}
+	}
+	return &ConfigFormatError{Format: "YAML"}
+}
+
+// ConfigFormatError reports that a configuration is not JSON, but in another known format.
+type ConfigFormatError struct {
+	Format string // YAML or TOML
+}
+
+func (e *ConfigFormatError) Error() string {
+	return fmt.Sprintf("it is %s, and not JSON: write each server into an object, as in "+
+		`{"mcpServers": {"NAME": {"command": "npx", "args": ["-y", "PACKAGE"], `+
+		`"env": {"KEY": "VALUE"}}}}`, e.Format)
+}
+
+// configPositionError adds the position to an error of encoding/json. Lines, and columns in
+// characters, count from 1. The error is that of a text that has some bytes more before it.
+func configPositionError(text []byte, err error, before int) error {
 	// Decoding a json.RawMessage has no other errors. Their Offset counts the byte that is wrong,
 	// too.
 	syntax := new(json.SyntaxError)
 	_ = errors.As(err, &syntax)
-	at := max(0, int(syntax.Offset)-1)
+	at := min(max(0, int(syntax.Offset)-1-before), len(text))
 	for at > 0 && !utf8.RuneStart(text[min(at, len(text)-1)]) {
 		at--
 	}
@@ -77,4 +118,55 @@ func configSyntaxError(text []byte, err error) error {
 		reason = strings.Replace(reason, firstByte, character, 1)
 	}
 	return fmt.Errorf("line %d, column %d: %s", line+1, column+1, reason)
+}
+
+// serversAlone returns the object of servers, by name, where a README shows them without
+// mcpServers: several of them, or one without even a name. It returns nil for another text.
+func serversAlone(plain json.RawMessage) json.RawMessage {
+	if isServer(plain) {
+		name := append([]byte("{"), appendString(nil, nameOf(plain))...)
+		return slices.Concat(name, []byte(":"), plain, []byte("}"))
+	}
+	count, others := 0, 0
+	eachMember(plain, func(_ string, value json.RawMessage) {
+		if isServer(value) {
+			count++
+		} else {
+			others++
+		}
+	})
+	if count == 0 || others > 0 {
+		return nil
+	}
+	return plain
+}
+
+// isServer reports whether a value is an object that has a command or a URL.
+func isServer(value json.RawMessage) bool {
+	found := false
+	eachMember(value, func(name string, _ json.RawMessage) {
+		found = found || slices.Contains([]string{"command", "url", "serverUrl", "httpUrl"}, name)
+	})
+	return found
+}
+
+// nameOf returns a name for a server that stands without one: its command, or the host of its URL.
+func nameOf(server json.RawMessage) string {
+	var fields struct {
+		Name    string
+		Command any
+		URL     string
+	}
+	// What is not a text stays empty.
+	_ = json.Unmarshal(server, &fields)
+	command, _ := fields.Command.(string)
+	if command != "" {
+		command = filepath.Base(command)
+	}
+	host := ""
+	u, err := url.Parse(fields.URL)
+	if err == nil {
+		host = u.Hostname()
+	}
+	return cmp.Or(fields.Name, command, host, "server")
 }

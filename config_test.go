@@ -153,9 +153,15 @@ func TestConfigErrors(t *testing.T) {
 		{"{\"a\": 1 /* }", "line 1, column 9: invalid character '/' after object key:value pair"},
 		{"\ufeff{,,}", "line 1, column 2: invalid character ',' looking for beginning of object key string"},
 		{"{“a”: 1}", "line 1, column 2: invalid character '“' looking for beginning of object key string"},
+		{`"mcpServers": {"a": {"command": "x" "args": []}}`,
+			"line 1, column 37: invalid character '\"' after object key:value pair"},
+		{"\"a\": {\n  \"command\": }", "line 2, column 14: invalid character '}' looking for beginning of value"},
+		{`"a": {"command": "x"`, "line 1, column 21: unexpected end of JSON input"},
+		{`"context_servers": ["a": {}],`, "line 1, column 24: invalid character ':' after array element"},
 		{"{\xff}", "line 1, column 2: invalid character 'ÿ' looking for beginning of object key string"},
 	}
-	none := []string{"[]", "null", `{"servers": []}`, `{"mcpServers": null}`, `{"files": {"command": "a"}}`}
+	none := []string{"[]", "null", `{"servers": []}`, `{"mcpServers": null}`, `{"files": {"commands": "a"}}`, "{}", `"a"`,
+		`{"files": {"command": "a"}, "other": {}}`, `"mcpServers": []`}
 	for _, text := range none {
 		tests = append(tests, struct{ text, want string }{text, "the configuration has no object mcpServers (in VS Code: " +
 			"servers; in Zed: context_servers; in opencode: mcp)"})
@@ -164,6 +170,32 @@ func TestConfigErrors(t *testing.T) {
 		c, err := ParseConfig([]byte(test.text), configLookup, new(Secrets))
 		assert.Check(t, is.Error(err, test.want), test.text)
 		assert.Check(t, c == nil)
+	}
+}
+
+// A README shows a piece of a configuration; what goes around it is added.
+func TestConfigSnippets(t *testing.T) {
+	const server = `{"command": "/usr/bin/uvx", "args": ["a"]}`
+	for text, want := range map[string]string{
+		`"mcpServers": {"git": ` + server + `}`:                                  "git",
+		"\ufeff // in your settings\n\"mcpServers\": {\"git\": " + server + "},": "git",
+		`"context_servers": {"git": ` + server + `}, // and others`:              "git",
+		`"mcp": {"inputs": [], "servers": {"git": ` + server + `}}`:              "git",
+		`"git": ` + server: "git",
+		`"git": ` + server + `, "b": ` + server + `,`:        "git b",
+		`{"git": ` + server + `, "b": {"url": "http://h/"}}`: "git b",
+		server:                                "uvx",
+		`{"type": "stdio", "command": ["a"]}`: "server",
+		`{"url": "https://example.com/mcp"}`:  "example.com",
+		`{"name": "files", "command": "a", "description": "b"}`: "files",
+	} {
+		c, err := ParseConfig([]byte(text), configLookup, new(Secrets))
+		assert.NilError(t, err, text)
+		assert.Check(t, is.Equal(strings.Join(ServerNames(c.Servers), " "), want), text)
+		for _, s := range c.Servers {
+			assert.Check(t, s.Err == nil && s.Command.Path+s.URL != "", text)
+		}
+		assert.Check(t, len(c.Warnings) == 0, "%v", c.Warnings)
 	}
 }
 
@@ -197,7 +229,8 @@ func FuzzParseConfig(f *testing.F) {
 	for _, text := range []string{
 		"", "[]", `{"mcpServers":{"a":{"command":["${A"],"headers":["a:b"],"timeout":"1s","disabled":false},"a":1}}`,
 		`{"servers":{"a":{"url":"http://u:p@h/?a=${B}","headers":{"":null,"a b":"${C}"},"tools":"*","alwaysAllow":true}},}`,
-		"{\"a\":\"\\\"//\",/*\n*/}", "\ufeff{//\n}",
+		"{\"a\":\"\\\"//\",/*\n*/}", "\ufeff{//\n}", `"a": {"command": "x"},`,
+		`"mcp": {"servers": {"a": {} }`, `{"url": "http://h"}`,
 	} {
 		f.Add([]byte(text))
 	}
@@ -304,6 +337,15 @@ func FuzzParseCommand(f *testing.F) {
 		assert.NilError(t, err)
 		assert.Check(t, is.DeepEqual(same, c))
 	})
+}
+
+// Notepad writes a byte order mark, which belongs to no name.
+func TestConfigMarkedEnvFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "marked.env")
+	assert.NilError(t, os.WriteFile(file, []byte("\ufeffA=1\nB=2\n"), 0o600))
+	server, _, _ := configServer(t, fmt.Sprintf(`"command": "a", "envFile": %q`, file))
+	assert.NilError(t, server.Err)
+	assert.DeepEqual(t, server.Command.Env, []string{"A=1", "B=2"})
 }
 
 // An envFile is read before the user allows what a folder's configuration starts: no more than one

@@ -53,7 +53,11 @@ func (r *serverReader) variable(where, text string) string {
 	case !isClosed || name == "" || strings.Contains(fallback, "${"):
 		r.problem("%s: a variable is neither ${NAME} nor ${NAME:-default}", where)
 	case isSet && (value != "" || !hasFallback):
-		r.secrets.AddVariable(name, value)
+		// What was asked for is secret or not as the user was asked, and the caller knows it.
+		isInput := strings.HasPrefix(name, "input:")
+		if !isInput {
+			r.secrets.AddVariable(name, value)
+		}
 		return value
 	case hasFallback:
 		return fallback
@@ -147,7 +151,8 @@ func (r *serverReader) readEnvFile() {
 	r.env = variables
 }
 
-// readSmallFile reads a regular file of at most maxEnvFile. A pipe or a device may have no end.
+// readSmallFile reads a regular file of at most maxEnvFile, without a byte order mark. A pipe or a
+// device may have no end.
 func readSmallFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -156,7 +161,8 @@ func readSmallFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxEnvFile {
 		return nil, errors.New("not a small regular file")
 	}
-	return os.ReadFile(path)
+	text, err := os.ReadFile(path)
+	return withoutBOM(text), err
 }
 
 // readHeaders reads an object, or mcphost's list of lines.

@@ -9,13 +9,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
 // The API refuses a whole request, with all its tools, for one schema that is not valid in draft 7.
 // MCP allows any draft, and servers write schemas that are of none. So each schema is read and
-// written again here: what draft 7 has stays as it is, and the rest is renamed or left out.
+// written again here: what draft 7 has stays as it is, and the rest is renamed or left out. What
+// the API takes is what its vendor's mistral-common takes, whose judge is the package jsonschema of
+// Python.
+
+// maxSchemaDepth bounds objects and arrays in each other: the checkers of APIs end at about 200
+// levels, with all that is around a schema.
+const maxSchemaDepth = 64
 
 // functionParameters returns a tool's inputSchema as the API takes it: an object's JSON Schema of
 // draft 7, with type and properties, and without $schema and $id. Members that are null go, too. An
@@ -24,7 +33,7 @@ import (
 // error says why the schema is not one of an object.
 func functionParameters(schema json.RawMessage) (json.RawMessage, error) {
 	text := bytes.TrimSpace(schema)
-	s := scanner{text: text}
+	s := scanner{text: text, depth: maxDepth - maxSchemaDepth}
 	if isEmptySchema(text) {
 		s.text = []byte("{}")
 	} else if text[0] != '{' {
@@ -48,7 +57,11 @@ func functionParameters(schema json.RawMessage) (json.RawMessage, error) {
 			hasProperties = hasProperties || isProperties
 		}
 	})
-	if !s.end() {
+	switch {
+	case s.end():
+	case validJSON(text):
+		return nil, fmt.Errorf("its inputSchema is nested deeper than %d levels", maxSchemaDepth)
+	default:
 		return nil, errors.New("its inputSchema is not valid JSON")
 	}
 	hasKind := kind != "" && kind != "null"
@@ -110,7 +123,7 @@ func appendKeyword(b []byte, name string, s *scanner) []byte {
 	}
 	raw := s.value()
 	switch {
-	case fits && (name != "type" || knownTypes(raw)):
+	case fits && isFit(name, raw):
 		return append(appendKey(b, name), raw...)
 	case string(raw) == "null":
 		// Many libraries write null for a member that is not there.
@@ -130,6 +143,9 @@ func appendSchemas(b []byte, name, first string, s *scanner) []byte {
 		}
 		return append(appendKey(b, name), "{}"...)
 	}
+	if name == "patternProperties" && !hasPatterns(*s) {
+		name = "x-" + name
+	}
 	b = appendKey(b, name)
 	switch {
 	case s.peek() == '[':
@@ -143,10 +159,37 @@ func appendSchemas(b []byte, name, first string, s *scanner) []byte {
 		return append(b, ']')
 	case first == "{":
 		b = append(b, '{')
-		s.object(func(key []byte) { b = appendSchema(appendKey(b, string(key)), s) })
+		s.object(func(key []byte) {
+			b = appendKey(b, string(key))
+			if name == "dependencies" && s.peek() == '[' {
+				b = appendNames(b, s)
+			} else {
+				b = appendSchema(b, s)
+			}
+		})
 		return append(b, '}')
 	}
 	return appendSchema(b, s)
+}
+
+// appendNames appends what a property depends on: a list of names, or else a schema that allows
+// everything.
+func appendNames(b []byte, s *scanner) []byte {
+	raw := s.value()
+	if !areDistinct(raw) {
+		return append(b, "{}"...)
+	}
+	return append(b, raw...)
+}
+
+// hasPatterns reports whether the names in an object are patterns. It reads a copy of the scanner.
+func hasPatterns(s scanner) bool {
+	all := true
+	s.object(func(key []byte) {
+		s.value()
+		all = all && isPattern(string(key))
+	})
+	return all
 }
 
 // draft7 is the table of the keywords of draft 7. It returns the bytes with which a keyword's value
@@ -160,12 +203,15 @@ func draft7(keyword string) (first string, holdsSchemas bool) {
 		return "{[tf", true
 	case "allOf", "anyOf", "oneOf":
 		return "[", true
-	case "$defs", "definitions", "patternProperties", "properties":
+	case "$defs", "definitions", "dependencies", "patternProperties", "properties":
 		return "{", true
-	case "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf",
-		"maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties":
+	case "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum":
 		return "-0123456789", false
-	case "$id", "$ref", "$schema", "description", "format", "pattern", "title":
+	case "maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties",
+		"multipleOf":
+		return "0123456789", false
+	case "$comment", "$id", "$ref", "$schema", "contentEncoding", "contentMediaType",
+		"description", "format", "pattern", "title":
 		return `"`, false
 	case "readOnly", "uniqueItems", "writeOnly":
 		return "tf", false
@@ -177,9 +223,37 @@ func draft7(keyword string) (first string, holdsSchemas bool) {
 	return "", false
 }
 
-// knownTypes reports whether the value of type, a string or a list of strings, names types that
-// draft 7 has.
-func knownTypes(raw []byte) bool {
+// isFit reports whether draft 7 allows the value of a keyword, whose first byte it allows.
+func isFit(keyword string, raw []byte) bool {
+	switch keyword {
+	case "type":
+		return areTypes(raw)
+	case "required":
+		return areDistinct(raw)
+	case "pattern":
+		var pattern string
+		return json.Unmarshal(raw, &pattern) == nil && isPattern(pattern)
+	case "multipleOf":
+		return numberValue(raw) > 0
+	case "maxItems", "maxLength", "maxProperties", "minItems", "minLength", "minProperties":
+		return numberValue(raw) == math.Trunc(numberValue(raw))
+	}
+	return true
+}
+
+// numberValue returns the value of a number, and NaN, which is equal to nothing, for one that is
+// too large.
+func numberValue(raw []byte) float64 {
+	value, err := strconv.ParseFloat(string(raw), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return value
+}
+
+// areTypes reports whether the value of type, a string or a list of strings, names types that draft
+// 7 has.
+func areTypes(raw []byte) bool {
 	if bytes.HasPrefix(raw, []byte{'"'}) {
 		raw = slices.Concat([]byte{'['}, raw, []byte{']'})
 	}
@@ -187,5 +261,37 @@ func knownTypes(raw []byte) bool {
 	err := json.Unmarshal(raw, &types)
 	known := []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 	unknown := func(t string) bool { return !slices.Contains(known, t) }
-	return err == nil && len(types) > 0 && !slices.ContainsFunc(types, unknown)
+	return err == nil && len(types) > 0 && areDistinct(raw) && !slices.ContainsFunc(types, unknown)
 }
+
+// areDistinct reports whether a list is of strings, none of which comes twice.
+func areDistinct(raw []byte) bool {
+	var names []*string
+	if json.Unmarshal(raw, &names) != nil {
+		return false
+	}
+	seen := make(map[string]bool)
+	for _, name := range names {
+		if name == nil || seen[*name] {
+			return false
+		}
+		seen[*name] = true
+	}
+	return true
+}
+
+// isPattern reports whether a text is a regular expression not only for JavaScript, whose draft 7
+// means, but for Python too, in which the API is written. Go judges what the two have in common.
+// A pattern that it does not know counts as none, even if Python knows it.
+func isPattern(text string) bool {
+	// Python and JavaScript look ahead, which Go does not.
+	text = strings.NewReplacer("(?=", "(?:", "(?!", "(?:").Replace(text)
+	_, err := regexp.Compile(text)
+	return err == nil && !notPython.MatchString(text)
+}
+
+// notPython matches what Go takes and Python refuses: escapes such as \p{L} and \z, octal numbers,
+// groups with names or flags, a repetition without a beginning or of a place such as $, a class
+// within a class, and a range that begins with a class, as in [\w-.].
+var notPython = regexp.MustCompile(`\\[pPzCQE1-9]|\\x\{|\(\?[^:]|\{,|([$^]|\\[bBA])[*+?{]|\[:|` +
+	`\[[^\]]*\\[dDsSwW]-[^\]]`)

@@ -247,6 +247,8 @@ func TestToolFunction(t *testing.T) {
 		`{"type":`:            `error its inputSchema is not valid JSON`,
 		`{"items":{"type":"`:  `error its inputSchema is not valid JSON`,
 		`[ `:                  `error its inputSchema is not an object: [`,
+		strings.Repeat(`{"not":`, 64) + "{}" + strings.Repeat("}", 64)://
+		"error its inputSchema is nested deeper than 64 levels",
 	} {
 		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
 		got := string(f.Parameters)
@@ -274,6 +276,21 @@ func TestToolFunction(t *testing.T) {
 		`{"x-type":"int","items":{},"x-oneOf":{"a":1}}`,
 		`{"type":["string","any"],"title":7,"minLength":"3","uniqueItems":"yes","enum":"a"}`://
 		`{"x-type":["string","any"],"x-title":7,"x-minLength":"3","x-uniqueItems":"yes","x-enum":"a"}`,
+		// What the API's checker takes (jsonschema 4.26 for Python, tried), and what it refuses.
+		`{"multipleOf":0.5,"minLength":0,"maxLength":3.0,"maxItems":1e2,"minProperties":7}`: ``,
+		`{"required":["a","b"],"type":["string","null"],"readOnly":true,"$comment":"c"}`:    ``,
+		`{"dependencies":{"a":["b"],"c":{"minLength":1},"d":true},"writeOnly":false}`:       ``,
+		`{"pattern":"^(?!a)[\\w.-]{2,3}\\d-\\d(?=$)","patternProperties":{"^x-":{}}}`:       ``,
+		`{"multipleOf":0,"minLength":-1,"maxLength":1.5,"minItems":1e400,"maxProperties":-0}`://
+		`{"x-multipleOf":0,"x-minLength":-1,"x-maxLength":1.5,"x-minItems":1e400,"x-maxProperties":-0}`,
+		`{"multipleOf":1e-400,"anyOf":[{"multipleOf":-2}],"min\u0049tems":-1}`://
+		`{"x-multipleOf":1e-400,"anyOf":[{"x-multipleOf":-2}],"x-minItems":-1}`,
+		`{"required":["a","a"],"type":["string","string"],"$comment":1,"contentEncoding":2,"contentMediaType":[]}`://
+		`{"x-required":["a","a"],"x-type":["string","string"],"x-$comment":1,"x-contentEncoding":2,"x-contentMediaType":[]}`,
+		`{"not":{"required":["a",null]},"dependencies":{"a":["b","b"],"c":7,"d":{"minLength":-1}}}`://
+		`{"not":{"x-required":["a",null]},"dependencies":{"a":{},"c":{},"d":{"x-minLength":-1}}}`,
+		`{"dependencies":[],"patternProperties":{"[":{"minLength":-1}}}`://
+		`{"dependencies":{},"x-patternProperties":{"[":{"x-minLength":-1}}}`,
 	} {
 		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(`{"properties":{"n":` + schema + `}}`)})
 		assert.NilError(t, err)
@@ -291,11 +308,29 @@ func TestToolFunction(t *testing.T) {
 	}
 }
 
-// Time grows as the schema does: with its length, its depth and its number of keywords.
+// A pattern stays where Python has it, too, in which the API is written, and is renamed elsewhere.
+func TestToolFunctionPattern(t *testing.T) {
+	for pattern, stays := range map[string]bool{
+		`^[a-zA-Z0-9_.-]+$`: true, `^\d{4}-\d{2}$`: true, `(?:a|b)+?`: true, `\bx\b`: true, `^\/.*[^\s]$`: true,
+		`(?=.*\d)(?!x)`: true, `\d-\d`: true, `[\w-]`: true, `[$^]`: true,
+
+		`[`: false, `(a`: false, `a**`: false, `\p{L}`: false, `\z`: false, `\u{1F600}`: false, `(?<n>a)`: false,
+		`(?<=a+)b`: false, `a(?i)b`: false, `[\w-.]`: false, `$?`: false, `^*`: false, `\b+`: false, `a{,3}*`: false,
+		`\12`: false, `[[:alpha:]-\d--]`: false, `a{99999999999}`: false,
+	} {
+		schema := fmt.Sprintf(`{"properties":{"n":{"pattern":%s}}}`, modelJSON(pattern))
+		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
+		assert.NilError(t, err)
+		assert.Equal(t, strings.Contains(string(f.Parameters), `"pattern"`), stays, pattern)
+	}
+}
+
+// Time grows as the schema does: with its length and its number of keywords.
 func TestToolFunctionIsLinear(t *testing.T) {
-	deep := strings.Repeat(`{"anyOf":[{"items":`, 3000) + "{}" + strings.Repeat("}]}", 3000)
+	many := strings.Repeat(`{"anyOf":[{"items":{"pattern":"^a$"}}]},`, 30_000) + "{}"
 	wide := strings.Repeat(`{"default":{"exclusiveMinimum":true}},`, 100_000) + "{}"
-	for _, schema := range []string{`{"properties":{"a":` + deep + `}}`, `{"properties":{"a":{"anyOf":[` + wide + `]}}}`} {
+	for _, parts := range []string{many, wide} {
+		schema := `{"properties":{"a":{"anyOf":[` + parts + `]}}}`
 		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
 		assert.NilError(t, err)
 		assert.Assert(t, len(f.Parameters) > len(schema))
@@ -327,7 +362,7 @@ func FuzzToolFunction(f *testing.F) {
 			return
 		}
 		request := ChatRequest{Messages: chatHello.Messages, Tools: []Function{function}}
-		r, err := (&Mistral{Model: "m"}).request(&request, false)
+		r, err := (&Mistral{Model: "m"}).request(&request, formWhole)
 		assert.NilError(t, err)
 		body, err := r.GetBody()
 		assert.NilError(t, err)

@@ -113,9 +113,6 @@ func NewHost(servers []Server, options func(s *Server) ClientOptions) *Host {
 		if options != nil {
 			s.options = options(&s.Server)
 		}
-		if s.Waited != nil {
-			s.options.Waiting = s.waitsForPerson
-		}
 		h.servers = append(h.servers, s)
 	}
 	return h
@@ -164,10 +161,11 @@ func (h *Host) Tools(ctx context.Context, names ...string) ([]HostTool, error) {
 }
 
 // Functions returns the tools as a model is offered them: without those that Server.Allows leaves
-// out, those that run only as tasks, and those with a schema that cannot be an object's, which
-// ClientOptions.Warn names. If there are other servers, a server that takes more than 10 s to start
-// or to list its tools is left out until it is ready; Status describes its state. The error is that
-// of Host.Tools, or says that there are more than MaxFunctions tools.
+// out, those that run only as tasks, those with a schema that cannot be an object's, and where all
+// together have more than MaxOffer bytes, without the largest. ClientOptions.Warn names those of
+// the last two kinds. If there are other servers, a server that takes more than 10 s to start or to
+// list its tools is left out until it is ready; Status describes its state. The error is that of
+// Host.Tools, or says that there are more than MaxFunctions tools.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	lists, err := h.lists(ctx, h.servers, patience)
 	if err != nil {
@@ -189,7 +187,11 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 			"choose with allowedTools or excludedTools in the configuration",
 			len(functions), strings.Join(counts, ", "), MaxFunctions)
 	}
-	return functions, nil
+	offer, leftOut := FitOffer(functions)
+	for i, s := range h.servers {
+		s.warnOfLeftOut(lists[i], leftOut)
+	}
+	return offer, nil
 }
 
 // lists returns the tools of each of the servers, all of which are asked at once. A server that

@@ -46,7 +46,8 @@ type hosted struct {
 	calls        int        // calls under way
 	abandoned    time.Time  // when the last call ended without an answer; zero if it was answered
 
-	warnedOf string // the last warning about unfit tools; only the goroutine of a list uses it
+	warnedOfUnfit string // the last warning about tools that cannot be offered
+	warnedOfSize  string // the last one about tools that were left out of an offer
 }
 
 // hostTask is one start, or one list of the tools, for all who wait for it.
@@ -76,11 +77,10 @@ func (s *hosted) runningClient(ctx context.Context) (*Client, error) {
 
 // beginStarting starts the server if it is not running, and returns the start, which may be over.
 func (s *hosted) beginStarting() (start *hostTask, isAwaited bool) {
-	waits := s.waitsForPerson()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	start = s.currentStart()
-	return start, s.state(waits).isAwaited()
+	return start, s.state().isAwaited()
 }
 
 // currentStart returns the start of a server that is running or starting, or else begins one. A
@@ -228,10 +228,9 @@ func (s *hosted) finishStart(start *hostTask) (ended error) {
 
 // status describes the server for Host.Status.
 func (s *hosted) status() HostStatus {
-	waits := s.waitsForPerson()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.state(waits)
+	state := s.state()
 	status := HostStatus{
 		Name:     s.Name,
 		Running:  s.isRunning(),
@@ -249,8 +248,6 @@ func (s *hosted) status() HostStatus {
 	}
 	// Why a server failed says more than that it is being started again.
 	switch {
-	case state == stateWaiting:
-		status.Err = ErrWaiting
 	case s.err != nil:
 		status.Err = s.err
 	case state == stateClosed:

@@ -47,11 +47,6 @@ type Server struct {
 	// OnSlowStart, if set, is called once if a start takes longer than 30 s.
 	OnSlowStart func(limit time.Duration)
 
-	// Waited, if set, returns for how long requests to the server have waited for a person, who has
-	// to log in, and whether they do so now. That time does not count against StartTimeout.
-	// Meanwhile no call expires, and nothing waits for the server.
-	Waited func() (total time.Duration, now bool)
-
 	AllowedTools  []string // globs of the tools that a model is offered; all if empty
 	ExcludedTools []string // globs of those that it is not; stronger than AllowedTools
 	AutoApprove   []string // globs of the tools that run without being asked about
@@ -206,13 +201,4 @@ func matchesGlob(patterns []string, name string) bool {
 		}
 	}
 	return false
-}
-
-// waitsForPerson reports whether the server waits for a person now.
-func (s *Server) waitsForPerson() bool {
-	if s.Waited == nil {
-		return false
-	}
-	_, now := s.Waited()
-	return now
 }

@@ -32,7 +32,6 @@ func (e *StartTimeoutError) Unwrap() error { return context.DeadlineExceeded }
 const (
 	startTime = 30 * time.Second // Server.StartTimeout if 0
 	slowStart = 5 * time.Minute  // the same, for a server that may still be downloaded
-	waitStep  = time.Second      // between two calls of Server.Waited
 )
 
 // stderrOf is what tells of the stderr of a process. Stdio does.
@@ -76,16 +75,21 @@ func (s *hosted) limitStart(
 	cancel context.CancelCauseFunc,
 	process *atomic.Pointer[stderrOf],
 ) {
-	watch := s.stopwatch()
+	begun := time.Now()
 	limit := cmp.Or(s.StartTimeout, startTime)
 	toldOfSlowStart := false
-	for watch.wait(inTime, limit) {
+	for {
+		select {
+		case <-time.After(time.Until(begun.Add(limit))):
+		case <-inTime.Done():
+			return
+		}
 		var excerpt string
 		var lastWrite time.Time
 		if child := process.Load(); child != nil {
 			excerpt, lastWrite = (*child).Stderr()
 		}
-		extended := s.extendedLimit(lastWrite.Sub(watch.begun))
+		extended := s.extendedLimit(lastWrite.Sub(begun))
 		if extended <= limit {
 			cancel(&StartTimeoutError{limit, excerpt})
 			return
@@ -112,43 +116,4 @@ func (s *hosted) extendedLimit(lastWrite time.Duration) time.Duration {
 		return slowStart
 	}
 	return min(lastWrite+startTime, slowStart).Truncate(5 * time.Second)
-}
-
-// stopwatch measures a time, without that for which a server has waited for a person: somebody who
-// looks for a password for two minutes does not make the server slow.
-type stopwatch struct {
-	begun  time.Time
-	waited func() time.Duration // for a person, since begun
-}
-
-func (s *Server) stopwatch() stopwatch {
-	if s.Waited == nil {
-		return stopwatch{time.Now(), func() time.Duration { return 0 }}
-	}
-	before, _ := s.Waited()
-	return stopwatch{time.Now(), func() time.Duration {
-		total, _ := s.Waited()
-		return total - before
-	}}
-}
-
-// wait waits until so much time has been measured, and reports whether that was before ctx ended.
-// The server cannot say beforehand for how long it will wait for a person, so that once it has
-// begun to, it is asked again and again.
-func (w stopwatch) wait(ctx context.Context, limit time.Duration) bool {
-	for {
-		waited := w.waited()
-		left := limit + waited - time.Since(w.begun)
-		if left <= 0 {
-			return true
-		}
-		if waited > 0 {
-			left = max(left, waitStep)
-		}
-		select {
-		case <-time.After(left):
-		case <-ctx.Done():
-			return false
-		}
-	}
 }

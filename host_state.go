@@ -13,13 +13,11 @@ import (
 	"time"
 )
 
-// ErrStarting is the state of a server whose first start is under way, ErrListing that of one that
-// has not yet answered tools/list, and ErrWaiting that of one for which a person has to do
-// something first.
+// ErrStarting is the state of a server whose first start is under way, and ErrListing that of one
+// that has not yet answered tools/list.
 var (
 	ErrStarting = errors.New("it is still starting")
 	ErrListing  = errors.New("it is running, and has not yet listed its tools")
-	ErrWaiting  = errors.New("it is waiting for a login")
 )
 
 // hostedState is the state of a server. The state follows from what is under way and how the last
@@ -47,13 +45,12 @@ const (
 	stateReady                            // it runs, and nothing is under way
 	stateBusy                             // it works on a call, or may still do so
 	stateFailed                           // it ended or did not start; nobody has needed it since
-	stateWaiting                          // what is under way waits for a person
 	stateClosed                           // the Host is closed
 )
 
 // isAwaited reports whether callers wait for what a server in this state has under way. They do if
 // it is likely to succeed soon. A server that failed at the same the last time is tried again
-// beside what the callers do, and a person may take any time.
+// beside what the callers do.
 func (state hostedState) isAwaited() bool {
 	return state == stateStarting || state == stateListing
 }
@@ -64,18 +61,12 @@ const (
 	busyTime = 5 * time.Minute // for which a server may work on a call that was given up
 )
 
-// state works out the state of the server. waitsForPerson comes from Server.waitsForPerson, which
-// the caller asks before it takes s.mu, as it calls a function of the program.
-//
-// The caller holds s.mu.
-func (s *hosted) state(waitsForPerson bool) hostedState {
+// state works out the state of the server. The caller holds s.mu.
+func (s *hosted) state() hostedState {
 	running := s.isRunning()
-	hasTask := s.isStarting() || s.listing != nil
 	switch {
 	case s.closed:
 		return stateClosed
-	case waitsForPerson && hasTask:
-		return stateWaiting
 	case s.isStarting() && s.tries > 1:
 		return stateStartingAgain
 	case s.isStarting():

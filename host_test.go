@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -496,6 +495,53 @@ func TestHostTooManyTools(t *testing.T) {
 	functions, err := startHost(t, peer, other).Functions(t.Context())
 	assert.NilError(t, err)
 	assert.Equal(t, len(functions), 128)
+}
+
+// All that a model is offered has a bound. The largest tools are left out, and named once.
+func TestHostBoundsOffer(t *testing.T) {
+	checkLeaks(t)
+	withSchemas := func(name string, sizes ...int) *hostPeer {
+		peer := newHostPeer(name)
+		peer.answer = func(_ context.Context, method string) any {
+			if method != "tools/list" {
+				return nil
+			}
+			var tools []Tool
+			for i, size := range sizes {
+				schema := fmt.Sprintf(`{"properties":{"a":{"title":%q}}}`, strings.Repeat("x", size))
+				tools = append(tools, Tool{Name: fmt.Sprint("t", i), InputSchema: json.RawMessage(schema)})
+			}
+			return map[string]any{"tools": tools}
+		}
+		return peer
+	}
+	const half = MaxOffer / 2
+	host := hostOf(t, withSchemas("one", 100, half, half+1, 100), withSchemas("two", 100, half))
+	var mu sync.Mutex
+	var warnings []string
+	for _, s := range host.servers {
+		s.options.Warn = func(text string) {
+			mu.Lock()
+			defer mu.Unlock()
+			warnings = append(warnings, s.Name+": "+text)
+		}
+	}
+	for range 2 {
+		functions, err := host.Functions(t.Context())
+		assert.NilError(t, err)
+		var names []string
+		for _, f := range functions {
+			names = append(names, f.Name)
+		}
+		assert.DeepEqual(t, names, []string{"one__t0", "one__t3", "two__t0", "two__t1"})
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	assert.DeepEqual(t, warnings, []string{"one: all tools together have more than 262144 bytes, so these are not " +
+		"offered to the model: t1, t2; choose with allowedTools or excludedTools in the configuration"})
+	tools, err := host.Tools(t.Context())
+	assert.NilError(t, err)
+	assert.Equal(t, len(tools), 6)
 }
 
 // What a server says to a model has its bounds: its descriptions and its instructions.
@@ -1040,127 +1086,6 @@ func TestServerGlobs(t *testing.T) {
 		}
 		assert.Check(t, is.Equal(got, test.want), "%+v", test)
 	}
-}
-
-// TestHostWaits: the time for which a server waits for a person is not that of its start, and
-// meanwhile nothing waits for the server. Then it has the rest of its time.
-func TestHostWaits(t *testing.T) {
-	for _, test := range []struct {
-		slow time.Duration // the start
-		want error
-	}{{5*time.Minute + 20*time.Second, nil}, {time.Hour, context.DeadlineExceeded}} {
-		synctest.Test(t, func(t *testing.T) {
-			begun := time.Now()
-			web, other := newHostPeer("web", "a"), newHostPeer("other", "b")
-			web.slow = test.slow
-			web.Waited = func() (time.Duration, bool) { // from the first second to the 301st
-				total := min(max(time.Since(begun)-time.Second, 0), 5*time.Minute)
-				return total, total > 0 && total < 5*time.Minute
-			}
-			host := startHost(t, web, other)
-			assert.Check(t, time.Since(begun) <= 10*time.Second)
-			time.Sleep(time.Minute)
-			begunAgain := time.Now()
-			functions, err := host.Functions(t.Context())
-			assert.NilError(t, err)
-			assert.Equal(t, len(functions), 1)
-			assert.Equal(t, time.Since(begunAgain), time.Duration(0))
-			assert.Equal(t, host.Status()[0].Err, ErrWaiting)
-			assert.Check(t, host.Status()[0].Starting)
-			_, err = host.Tools(t.Context(), "web")
-			assert.Check(t, is.ErrorIs(err, ErrWaiting))
-
-			host.Start(t.Context(), "web")
-			time.Sleep(time.Until(begun.Add(302 * time.Second)))
-			assert.Equal(t, host.Status()[0].Err, ErrStarting)
-			host.Start(t.Context(), "web")
-			took := time.Since(begun)
-			if test.want == nil {
-				assert.Check(t, host.Status()[0].Running)
-				assert.Equal(t, took, test.slow)
-				return
-			}
-			assert.Check(t, is.ErrorIs(host.Status()[0].Err, test.want))
-			assert.Check(t, took >= 330*time.Second && took <= 331*time.Second, took)
-		})
-	}
-}
-
-// TestHostWaitingState: a server waits for a login while it starts, or lists its tools, also where it
-// had failed before. A running server is ready all the same, whatever a call to it waits for.
-func TestHostWaitingState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var isAsked atomic.Bool
-		peer := newHostPeer("web", "a")
-		peer.Waited = func() (time.Duration, bool) { return 0, isAsked.Load() }
-		peer.fails = errors.New("the first start fails")
-		host := startHost(t, peer)
-		assert.Check(t, is.ErrorContains(host.Status()[0].Err, "the first start fails"))
-
-		isAsked.Store(true)
-		peer.mu.Lock()
-		peer.fails, peer.slow = nil, 10*time.Second
-		peer.to["tools/list"] = func(*hostPeer) error { time.Sleep(10 * time.Second); return nil }
-		peer.mu.Unlock()
-		go func() { _ = host.Restart(t.Context(), "web") }()
-		synctest.Wait()
-		assert.Check(t, is.Equal(host.Status()[0].Err, ErrWaiting), "a start after one that failed")
-
-		_, err := host.Tools(t.Context(), "web")
-		assert.Check(t, is.ErrorIs(err, ErrWaiting))
-		time.Sleep(15 * time.Second)
-		synctest.Wait()
-		assert.Check(t, host.Status()[0].Running)
-		assert.Check(t, is.Equal(host.Status()[0].Err, ErrWaiting), "a list")
-
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		assert.Check(t, is.Equal(host.Status()[0].Err, nil), "a server that has nothing to do but calls")
-	})
-}
-
-// TestHostWaitsInCall: nor does a call expire meanwhile, which needs another login.
-func TestHostWaitsInCall(t *testing.T) {
-	for _, test := range []struct {
-		waits, takes time.Duration
-		want         error
-	}{{9 * time.Minute, 9*time.Minute + 30*time.Second, nil}, {6 * time.Minute, time.Hour, context.DeadlineExceeded}} {
-		synctest.Test(t, func(t *testing.T) {
-			web := newHostPeer("web", "a")
-			web.Timeout = 5 * time.Minute
-			begun := time.Now()
-			web.Waited = func() (time.Duration, bool) {
-				total := min(time.Since(begun), test.waits)
-				return total, total < test.waits && total > 0
-			}
-			web.to["tools/call"] = func(*hostPeer) error { time.Sleep(test.takes); return nil }
-			host := startHost(t, web)
-			_, err := host.CallTool(t.Context(), "a", nil, nil)
-			assert.Check(t, is.ErrorIs(err, test.want))
-			if test.want != nil {
-				assert.Equal(t, time.Since(begun), 10*time.Minute)
-			}
-		})
-	}
-}
-
-// TestHostWaitsForTools: the same of a list of tools.
-func TestHostWaitsForTools(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		web := newHostPeer("web", "a")
-		web.Waited = func() (time.Duration, bool) { // for two minutes
-			total := min(time.Since(begun), 2*time.Minute)
-			return total, total < 2*time.Minute
-		}
-		web.to["tools/list"] = func(*hostPeer) error { time.Sleep(2*time.Minute + 10*time.Second); return nil }
-		host := startHost(t, web)
-		for host.Status()[0].Tools == 0 && time.Since(begun) < 135*time.Second {
-			_, _ = host.Tools(t.Context())
-			time.Sleep(time.Second)
-		}
-		assert.Equal(t, host.Status()[0].Tools, 1)
-	})
 }
 
 // TestHostRestartsStart: a start that another one has replaced leaves nothing behind, neither its

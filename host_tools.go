@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,11 +21,10 @@ const listenTime = 5 * time.Second // before a subscription that ended is begun 
 // the server if it is not running. A busy server that has listed its tools before is not asked, as
 // many answer nothing else while they work on a call: then there is no task.
 func (s *hosted) beginListing() (listing *hostTask, isAwaited bool) {
-	waits := s.waitsForPerson()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	start := s.currentStart()
-	state := s.state(waits)
+	state := s.state()
 	if s.listing == nil && state != stateBusy && state != stateClosed {
 		s.listing = &hostTask{begins: time.Now(), done: make(chan struct{})}
 		if s.isStarting() {
@@ -32,7 +32,7 @@ func (s *hosted) beginListing() (listing *hostTask, isAwaited bool) {
 		}
 		listing := s.listing
 		s.work.Go(func() { s.listTools(listing, start) })
-		state = s.state(waits)
+		state = s.state()
 	}
 	return s.listing, state.isAwaited()
 }
@@ -96,14 +96,8 @@ func (s *hosted) askForTools(start *hostTask) (*Client, []Tool, error) {
 	}
 	// A request has minutes. Here a model and a person wait, who can do without these tools.
 	limit := cmp.Or(s.StartTimeout, startTime)
-	inTime, cancel := context.WithCancelCause(s.life)
-	defer cancel(nil)
-	watch := s.stopwatch()
-	s.work.Go(func() {
-		if watch.wait(inTime, limit) {
-			cancel(&TimeoutError{After: limit})
-		}
-	})
+	inTime, cancel := context.WithTimeoutCause(s.life, limit, &TimeoutError{After: limit})
+	defer cancel()
 	tools, err := client.ListTools(inTime)
 	if err != nil {
 		return client, nil, err
@@ -166,12 +160,36 @@ func (s *hosted) describe(tools []Tool) []HostTool {
 			reasons = append(reasons, reason)
 		}
 	}
-	warning := strings.Join(reasons, "; ")
-	if warning != "" && warning != s.warnedOf && s.options.Warn != nil {
+	s.warn(&s.warnedOfUnfit, strings.Join(reasons, "; "))
+	return described
+}
+
+// warnOfLeftOut warns of the tools in a list whose functions were left out of the offer.
+func (s *hosted) warnOfLeftOut(list []HostTool, leftOut []string) {
+	var names []string
+	for _, t := range list {
+		if slices.Contains(leftOut, t.Function) {
+			names = append(names, t.Tool.Name)
+		}
+	}
+	warning := ""
+	if len(names) > 0 {
+		warning = fmt.Sprintf("all tools together have more than %d bytes, so these are not "+
+			"offered to the model: %s; choose with allowedTools or excludedTools in the "+
+			"configuration", MaxOffer, strings.Join(names, ", "))
+	}
+	s.warn(&s.warnedOfSize, warning)
+}
+
+// warn passes a warning on, unless it is empty or the same as the last of its kind.
+func (s *hosted) warn(last *string, warning string) {
+	s.mu.Lock()
+	isNew := warning != *last
+	*last = warning
+	s.mu.Unlock()
+	if isNew && warning != "" && s.options.Warn != nil {
 		s.options.Warn(warning)
 	}
-	s.warnedOf = warning
-	return described
 }
 
 // isMethodNotFound reports whether a server does not know the method that it was sent.

@@ -351,7 +351,7 @@ func fakeFiles(text string) map[string]string {
 
 const (
 	maxColumns      = 100 // of a line; a tab counts four
-	maxWide         = 15  // lines over maxColumns, in 1,000 lines of code
+	maxWide         = 0   // lines over maxColumns, in 1,000 lines of code
 	maxLength       = 60  // lines of a function
 	maxBranches     = 15  // of a function
 	maxStructFields = 15  // of a type of the program floor
@@ -738,6 +738,12 @@ func TestStandardLibraryOnly(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
 	assert.NilError(t, err)
 	assert.Equal(t, strings.TrimSpace(string(out)), "mcpagent")
+}
+
+// TestReadmeTemperature: the README has the range that the flag, its help and a server's requests have.
+func TestReadmeTemperature(t *testing.T) {
+	want := fmt.Sprintf("| from 0, for the likeliest words, to %v |", MaxTemperature)
+	assert.Assert(t, strings.Contains(readText(t, "README.md"), want), want)
 }
 
 // TestReadmeAnswer: the README's first command prints what the README says, but for the numbers.

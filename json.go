@@ -29,6 +29,24 @@ type scanner struct {
 	loose bool
 }
 
+// withoutBOM returns a text without the byte order mark that it may begin with. JSON has none, but
+// a reader may skip one (RFC 8259, 8.1), and what is written on Windows often has one: by
+// PowerShell, .NET and Notepad.
+func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
+
+// oneLine returns the beginning of a text of the peer, for an error. It ends between words:
+// half of a secret would not be recognised, and taken out, where the error is shown.
+func oneLine(text []byte) string {
+	line := ""
+	for word := range bytes.FieldsSeq(text) {
+		if len(line)+len(word) > 300 {
+			return line + "…"
+		}
+		line += strings.ToValidUTF8(string(word), "") + " "
+	}
+	return strings.TrimSuffix(line, " ")
+}
+
 func validJSON(text []byte) bool {
 	s := scanner{text: text}
 	s.value()

@@ -189,7 +189,7 @@ func (h *LibraryHTTP) receive(
 	if err != nil {
 		return nil, http.StatusBadRequest, fmt.Errorf("incomplete message: %w", err)
 	}
-	return text, http.StatusOK, nil
+	return withoutBOM(text), http.StatusOK, nil
 }
 
 // answer answers a request of either era. Notifications, which change nothing here, and responses

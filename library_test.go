@@ -397,7 +397,7 @@ func TestLibraryKeepsToTheFolder(t *testing.T) {
 		"id_rsa", "image.png"} {
 		write(filepath.Join(dir, name), "apples")
 	}
-	write(filepath.Join(dir, "nul.md"), "apples\x00")
+	write(filepath.Join(dir, "zero.md"), "apples\x00")
 	write(filepath.Join(dir, "latin1.md"), "apples \xe9")
 	write(filepath.Join(dir, "large.md"), strings.Repeat("apples ", 100))
 	links := 0
@@ -947,6 +947,7 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		want   string // how the body begins
 	}{
 		{"modern", modern, "", "", call, 200, `{"jsonrpc":"2.0","id":1,"result":{`},
+		{"a byte order mark", modern, "", "", "\ufeff" + call, 200, `{"jsonrpc":"2.0","id":1,"result":{`},
 		{"headers of sessions", modern, "", "Mcp-Session-Id: x\nLast-Event-ID: 1", call, 200, ``},
 		{"old", old, "", "", list, 200, `{"jsonrpc":"2.0","id":1,"result":{`},
 

@@ -39,7 +39,7 @@ const notText = "not text"
 // only a zero byte is refused there. In the other encodings any bytes decode to something, so a
 // control character shows that the guess was wrong.
 func decodeText(b []byte) (text, reason string) {
-	b = bytes.TrimPrefix(b, []byte("\ufeff"))
+	b = withoutBOM(b)
 	isText := false
 	if order := byteOrder(b); order != nil && len(b)%2 == 0 {
 		text = decodeUTF16(b[2:], order)

@@ -25,8 +25,8 @@ const (
 )
 
 // Lines is a Transport that sends each message as one line (MCP 2025-11-25, transports, stdio).
-// Of what it reads, blank lines are skipped, CRLF ends a line as LF does, and the last line may
-// have no end.
+// Of what it reads, blank lines are skipped, CRLF ends a line as LF does, the last line may have no
+// end, and a byte order mark at the beginning of a line is left out.
 //
 // Reading and writing share nothing but the struct. The fields of reading belong to the one
 // goroutine that calls Read. Those of writing are guarded by mu, and any number of goroutines may
@@ -112,9 +112,9 @@ func (l *Lines) closeReader() {
 	}
 }
 
-// readLine returns a copy of the next line, without the white space around it. A line that is
-// longer than the limit ends the connection, see MessageTooLongError: every call gets ErrClosed
-// with it.
+// readLine returns a copy of the next line, without the white space around it and without a byte
+// order mark: some servers on Windows print one before their first message. A line that is longer
+// than the limit ends the connection, see MessageTooLongError: every call gets ErrClosed with it.
 func (l *Lines) readLine() ([]byte, error) {
 	limit := cmp.Or(l.MaxMessage, defaultMaxMessage)
 	for {
@@ -142,7 +142,7 @@ func (l *Lines) readLine() ([]byte, error) {
 // in the buffers of long.
 func (l *Lines) endLine(part []byte) []byte {
 	if len(l.long) == 0 {
-		return bytes.Clone(bytes.TrimSpace(part))
+		return bytes.Clone(withoutBOM(bytes.TrimSpace(part)))
 	}
 	line := bytes.Join(append(l.long, part), nil)
 	for _, buffer := range l.long {
@@ -152,7 +152,7 @@ func (l *Lines) endLine(part []byte) []byte {
 	}
 	l.long = nil
 	l.longSize = 0
-	return bytes.TrimSpace(line)
+	return withoutBOM(bytes.TrimSpace(line))
 }
 
 // fill reads once from the reader, to the end of buf. It first drops from buf what Read has

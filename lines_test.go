@@ -49,7 +49,7 @@ func checkLines(t *testing.T, stream []byte, reader io.Reader, limit int, end er
 			end = &MessageTooLongError{limit}
 			break
 		}
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if line = bytes.TrimPrefix(bytes.TrimSpace(line), []byte("\ufeff")); len(line) > 0 {
 			want = append(want, string(line))
 		}
 	}
@@ -61,7 +61,8 @@ func checkLines(t *testing.T, stream []byte, reader io.Reader, limit int, end er
 // TestLinesRead: small streams, and lines of every size around the buffer's, one after the other.
 func TestLinesRead(t *testing.T) {
 	checkLeaks(t)
-	streams := []string{"", "\n", "a\nb\n", "a\r\nb\r\n", "\n\r\n \t\na\n\n\nb", "last", "last\r", " {\"a\": 1} \n"}
+	streams := []string{"", "\n", "a\nb\n", "a\r\nb\r\n", "\n\r\n \t\na\n\n\nb", "last", "last\r", " {\"a\": 1} \n",
+		"\ufeffa\nb\n\ufeffc\n", "\ufeff\n\ufeff\r\na\ufeffb\n", "\ufeff", " \ufeff\ufeffa", "\xef\xbba\n"}
 	sizes := []int{1 << 20, 5, 3 << 20, 1}
 	for _, around := range []int{1, readSize / 2, readSize, 2 * readSize, 4 * readSize} {
 		for d := -3; d <= 3; d++ {
@@ -73,6 +74,7 @@ func TestLinesRead(t *testing.T) {
 		random.Shuffle(len(sizes), func(i, j int) { sizes[i], sizes[j] = sizes[j], sizes[i] })
 		var stream strings.Builder
 		for i, size := range sizes {
+			stream.WriteString([]string{"", "\ufeff"}[random.IntN(2)])
 			stream.WriteString(strings.Repeat(string(rune('a'+i%26)), size) + []string{"\n", "\r\n", "\n\n"}[random.IntN(3)])
 		}
 		streams = append(streams, stream.String())
@@ -144,6 +146,7 @@ func (s *shredder) Read(p []byte) (int, error) {
 func FuzzLines(f *testing.F) {
 	f.Add([]byte("a\nb\r\n\n\n c"), []byte{0, 1}, 0)
 	f.Add([]byte("\n\n\n"), []byte{}, 1)
+	f.Add([]byte("\ufeffa\n\ufeff\n"), []byte{1}, 0)
 	f.Add([]byte(strings.Repeat("0123456789", 20)+"\nnext\n"), []byte{1, 2, 3}, 150)
 	f.Add([]byte(strings.Repeat("x", readSize)+"\n"+strings.Repeat("y", readSize-1)+"\n"), []byte{255}, 0)
 	f.Fuzz(func(t *testing.T, stream, sizes []byte, limit int) {

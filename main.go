@@ -75,7 +75,7 @@ func assemble() *program {
 		config:   config,
 		model:    model,
 	}
-	logins := &logins{config: config, output: out, terminal: terminal}
+	logins := &logins{config: config, output: out, terminal: terminal, trace: trace}
 	servers := &servers{
 		settings:  &set.servers,
 		output:    out,
@@ -137,6 +137,7 @@ func (f writeFunc) Write(text []byte) (int, error) { return f(text) }
 func (p *program) run(ctx context.Context, args []string) error {
 	secrets := p.output.screen.Secrets
 	p.settings.model.readKey(secrets)
+	addProxies(secrets)
 	flags := p.settings.flags()
 	words, isQuestion, err := parseFlags(flags, args)
 	if err != nil {

@@ -62,8 +62,8 @@ func (a *agents) agentError(err error) error {
 	return &exitError{exitModel, a.servers.explain(err)}
 }
 
-// toolbox is the host as the agent of a run sees it. It waits for logins, tells the user the state
-// of the servers, and adds to errors what to do about them.
+// toolbox is the host as the agent of a run sees it. It asks the user to log in where a server
+// wants that, tells the user the state of the servers, and adds to errors what to do about them.
 type toolbox struct {
 	servers *servers
 	secrets *Secrets
@@ -84,7 +84,15 @@ func (t *toolbox) Functions(ctx context.Context) ([]Function, error) {
 }
 
 func (t *toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
-	output, err := t.servers.host.Call(ctx, call)
+	host := t.servers.host
+	// The agent calls only what is in the lists.
+	tool, _ := host.Tool(call.Name)
+	var output ToolOutput
+	name := tool.Server + ":" + tool.Tool.Name
+	err := t.servers.afterLogin(ctx, tool.Server, name, func() (err error) {
+		output, err = host.Call(ctx, call)
+		return err
+	})
 	return output, maskedError(t.secrets, t.servers.explain(err))
 }
 

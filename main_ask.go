@@ -119,12 +119,12 @@ func (a *conversation) answer(ctx context.Context, question string, kept *keptSe
 	case wantsJSON:
 		// The JSON of the error has the report.
 	case !isPrinted && answer != "":
-		printed = a.output.print(answer + "\n")
+		printed = a.output.print(withLineEnd(answer))
 	}
 	if err != nil {
 		err = a.agents.agentError(err)
 	} else if !wantsJSON {
-		a.noteCost(report)
+		a.noteCost(report, agent.Usage)
 	}
 	failed := errors.Join(err, saved)
 	if failed != nil && isClosedStdout(printed) {
@@ -147,11 +147,11 @@ func (a *conversation) save(kept *keptSession, agent *Agent) error {
 	return a.output.files.failed
 }
 
-// noteCost tells the user what an answer took. Some servers do not count tokens.
-func (a *conversation) noteCost(r *report) {
+// noteCost tells the user what an answer took. The stand-in takes no tokens.
+func (a *conversation) noteCost(r *report, usage Usage) {
 	calls := Plural(len(r.Calls), "call")
-	if r.Usage != (Usage{}) {
-		calls += ", " + tokenCount(r.Usage)
+	if r.Model != offline {
+		calls += ", " + tokenCount(usage)
 	}
 	a.output.note("%s: %s, %s", r.Model, Plural(r.Turns, "turn"), calls)
 }

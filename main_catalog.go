@@ -68,9 +68,14 @@ func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]e
 	var work sync.WaitGroup
 	for i := range status {
 		s := &status[i]
-		canAnswer := s.Err == nil || isStarting(*s) || s.Running && s.Err != ErrWaiting
+		canAnswer := s.Err == nil || isStarting(*s) || s.Running
 		if canAnswer {
-			work.Go(func() { lists[i], s.Err = c.entriesOf(ctx, kind, s.Name) })
+			work.Go(func() {
+				s.Err = c.servers.afterLogin(ctx, s.Name, "the list of "+kind, func() (err error) {
+					lists[i], err = c.entriesOf(ctx, kind, s.Name)
+					return err
+				})
+			})
 		}
 	}
 	work.Wait()
@@ -117,14 +122,10 @@ func (c *catalog) entriesOf(ctx context.Context, kind, server string) ([]entry, 
 	}
 }
 
-// toolsOf lists the tools of a server, after a login if the server asks for one. The tools that
-// came before an error are returned with the error, as in the other lists.
+// toolsOf lists the tools of a server. The tools that came before an error are returned with the
+// error, as in the other lists.
 func (c *catalog) toolsOf(ctx context.Context, server string) ([]entry, error) {
-	var tools []HostTool
-	err := c.servers.withLogins(ctx, func() (err error) {
-		tools, err = c.servers.host.Tools(ctx, server)
-		return err
-	})
+	tools, err := c.servers.host.Tools(ctx, server)
 	var entries []entry
 	for _, t := range tools {
 		entries = append(entries, c.toolEntry(&t))
@@ -266,7 +267,11 @@ func (c *catalog) readResource(ctx context.Context, name string) (*ToolResult, e
 	if err != nil {
 		return nil, err
 	}
-	contents, err := client.ReadResource(ctx, uri)
+	var contents []ResourceContents
+	err = c.servers.afterLogin(ctx, server, uri, func() (err error) {
+		contents, err = client.ReadResource(ctx, uri)
+		return err
+	})
 	if err != nil {
 		return nil, &exitError{exitTool, c.servers.explain(err)}
 	}
@@ -311,7 +316,11 @@ func (c *catalog) getPrompt(ctx context.Context, words []string) (*PromptResult,
 	if err != nil {
 		return nil, err
 	}
-	result, err := client.GetPrompt(ctx, e.name, arguments)
+	var result *PromptResult
+	err = c.servers.afterLogin(ctx, e.server, e.name, func() (err error) {
+		result, err = client.GetPrompt(ctx, e.name, arguments)
+		return err
+	})
 	if err != nil {
 		return nil, &exitError{exitTool, c.servers.explain(err)}
 	}

@@ -123,7 +123,7 @@ func (c *chat) interruptible(ctx context.Context) (context.Context, context.Canc
 // or a question. A blank before the slash makes the line a question.
 func (c *chat) do(ctx context.Context, line string) error {
 	c.requests.samples.Store(0)
-	if c.servers.logins.pasted(line) {
+	if c.servers.logins.pasted(line) != nil {
 		return nil
 	}
 	c.terminal.Remember(line)

@@ -82,15 +82,19 @@ func (c *chat) summarize(ctx context.Context, messages []ChatMessage) (string, U
 	return strings.TrimSpace(summary), writer.Usage, nil
 }
 
-// offerCompact says that the conversation nearly fills the model's context.
+// offerCompact says that the conversation nearly fills the model's context. Where the server does
+// not count tokens, an estimate stands in.
 func (c *chat) offerCompact(ctx context.Context) {
 	used := c.report.context
+	if used == 0 {
+		used = roughTokens(c.agent.History)
+	}
 	if used < minContext {
 		return
 	}
 	most := c.model.info(ctx).Context
 	if most > 0 && used > most*3/4 {
-		c.output.say("(the conversation takes %d of the model's %d tokens: "+
+		c.output.say("(the conversation takes about %d of the model's %d tokens: "+
 			"/compact puts a summary in place of its older half)", used, most)
 	}
 }

@@ -146,19 +146,44 @@ func TestCompactTooLong(t *testing.T) {
 // A conversation that nearly fills the model's context is told of. The summary is asked for with what fits.
 func TestCompactOffered(t *testing.T) {
 	answer := modelText("Yes.")
+	answer.NoUsage = true
+	c, model, out := chatOf(t, answer)
+	model.Models = `{"data":[{"id":"mistral-test","meta":{"n_ctx":8000}}]}`
+	c.servers.host = hostOf(t, newHostPeer("web", "a"))
+	c.agent.History = exchangesOf(28_000)
+	assert.NilError(t, c.send(t.Context(), "Sure?", nil))
+	assert.Check(t, is.Contains(out.takes(), "(the conversation takes about 7002 of the model's 8000 tokens: /compact "))
+	assert.NilError(t, c.showUsage(t.Context(), ""))
+	assert.Check(t, is.Contains(out.takes(), "last question: tokens not reported\n"))
+	answer.NoUsage = false
 	for used, offered := range map[int]bool{7000: true, 6000: false} {
 		answer.Usage.TotalTokens = used
 		c, model, out := chatOf(t, answer, modelText("Herons."))
 		model.Models = `{"data":[{"id":"mistral-test","max_context_length":8000}]}`
 		c.servers.host = hostOf(t, newHostPeer("web", "a"))
 		assert.NilError(t, c.send(t.Context(), "Sure?", nil))
-		offer := strings.Contains(out.takes(), "(the conversation takes 7000 of the model's 8000 tokens: /compact ")
+		offer := strings.Contains(out.takes(), "(the conversation takes about 7000 of the model's 8000 tokens: /compact ")
 		assert.Check(t, is.Equal(offer, offered))
 		c.agent.History = exchangesOf(100_000)
 		assert.NilError(t, c.compact(t.Context(), ""))
 		size := len(model.Requests()[1].Last())
 		assert.Check(t, 3000 < size && size < 16000, "%d bytes", size)
 	}
+}
+
+// A server that refuses to be asked for tokens is asked once in a chat.
+func TestChatAsksForTokensOnce(t *testing.T) {
+	c, model, _ := chatOf(t, modelText("One."), modelText("Two."))
+	model.Strict = true
+	c.servers.host = hostOf(t, newHostPeer("web", "a"))
+	for _, question := range []string{"One?", "Two?"} {
+		assert.NilError(t, c.send(t.Context(), question, nil))
+	}
+	var refused []bool
+	for _, request := range model.Requests() {
+		refused = append(refused, request.Refusal != "")
+	}
+	assert.DeepEqual(t, refused, []bool{true, false, false})
 }
 
 // Tab completes commands, and resources that a question can name.

@@ -73,19 +73,20 @@ func (c *serverCommands) call(ctx context.Context, args ...string) error {
 				"call %s%s: %w (see: mcpagent tools %[1]s)", name, e.detail, err)
 		}
 	}
-	result, err := c.callTool(ctx, name, tool.Function, arguments)
+	var result *ToolResult
+	err = c.servers.afterLogin(ctx, e.server, name, func() (err error) {
+		result, err = c.callTool(ctx, name, tool.Function, arguments)
+		return err
+	})
 	if err != nil {
 		return &exitError{exitTool, c.servers.explain(err)}
 	}
 	text := ModelText(result)
-	if text != "" {
-		text += "\n"
-	}
 	if result.Content == nil {
 		// The JSON has a list, never null.
 		result.Content = []ContentBlock{}
 	}
-	if err := c.output.give(result, text, result); err != nil {
+	if err := c.output.give(result, text, withLineEnd(text), result); err != nil {
 		return err
 	}
 	if result.IsError {
@@ -146,7 +147,7 @@ func (c *serverCommands) read(ctx context.Context, args ...string) error {
 		contents = append(contents, block.Resource)
 		text += c.contentText(block.Resource)
 	}
-	return c.output.give(result, text, contents)
+	return c.output.give(result, text, text, contents)
 }
 
 // contentText returns the text to print for one of the contents of a resource. Bytes go to a pipe
@@ -162,8 +163,8 @@ func (c *serverCommands) contentText(r *ResourceContents) string {
 		}
 		text = ResourceText(r)
 	}
-	if isForPerson && !strings.HasSuffix(text, "\n") {
-		text += "\n"
+	if isForPerson {
+		text = withLineEnd(text)
 	}
 	return text
 }
@@ -185,7 +186,7 @@ func (c *serverCommands) prompt(ctx context.Context, args ...string) error {
 	text := ""
 	for _, m := range result.Messages {
 		content := &ToolResult{Content: []ContentBlock{m.Content}}
-		text += m.Role + ": " + ModelText(content) + "\n"
+		text += withLineEnd(m.Role + ": " + ModelText(content))
 	}
-	return c.output.give(nil, text, result)
+	return c.output.give(nil, text, text, result)
 }

@@ -58,20 +58,15 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		return fmt.Errorf("MCP_CONFIG: %w", err)
 	}
 	values := newVariables()
-	lookup := func(name string) (value string, ok bool) {
-		value, ok = values.lookup(name)
-		secrets.AddVariable(name, value)
-		return value, ok
-	}
-	// The question of trust shows also what the file itself calls a secret. Otherwise a file could
-	// hide a command as a secret.
-	config, err := ParseConfig(text, lookup, new(Secrets))
+	// What is secret is not known before the file is trusted. Otherwise a file could hide a command
+	// as a secret.
+	config, err := ParseConfig(text, values.lookup, new(Secrets))
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+		return fmt.Errorf("%s: %w", file, withConversion(err, file))
 	}
 	if c.settings.config == "" && filepath.Dir(file) == "." {
 		folder := folderTrust{c.settings, c.output, c.terminal}
-		if err := folder.check(ctx, file, text, config); err != nil {
+		if err := folder.check(ctx, file, text, config, values.lookup); err != nil {
 			return err
 		}
 		names := strings.Join(ServerNames(config.Servers), ", ")
@@ -82,7 +77,7 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 			return err
 		}
 	}
-	config, _ = ParseConfig(text, lookup, secrets)
+	config, _ = ParseConfig(text, values.lookup, secrets)
 	for _, warning := range config.Warnings {
 		c.output.note("%s: %s", file, warning)
 	}
@@ -91,6 +86,19 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		return fmt.Errorf("%s has no servers, or none that is enabled", file)
 	}
 	return nil
+}
+
+// withConversion adds to the error of a file of YAML, which mcphost reads, a command that makes
+// JSON of it. The JSON goes to where it is found next time, if the file was found.
+func withConversion(err error, file string) error {
+	var format *ConfigFormatError
+	if !errors.As(err, &format) || format.Format != "YAML" {
+		return err
+	}
+	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)) + ".json"
+	target := word(filepath.Join(filepath.Dir(file), name))
+	return fmt.Errorf("it is YAML, and not JSON; this makes JSON of it: npx -y js-yaml %s > %s",
+		word(file), target)
 }
 
 // variables are the values of the variables that a file of servers may name, beside those of the
@@ -142,7 +150,9 @@ func (c *configuration) askInputs(ctx context.Context, inputs []Input, values va
 func defaultConfig() string {
 	home, _ := os.UserHomeDir()
 	files := []string{".mcp.json"}
-	for _, name := range []string{".mcp.json", ".mcphost.json", ".mcphost.yml", ".mcphost.yaml"} {
+	names := []string{".mcp.json", ".mcphost.json",
+		".mcphost.yml", ".mcphost.yaml", ".mcp.yml", ".mcp.yaml"}
+	for _, name := range names {
 		files = append(files, filepath.Join(home, name))
 	}
 	for _, file := range files {
@@ -168,6 +178,11 @@ func (c *configuration) readOnly(text string) error {
 			return usageError("MCP_SERVER: %w", err)
 		}
 		c.servers = []Server{{Name: u.Hostname(), URL: address, Header: c.settings.headers}}
+		// The login to a server of the configuration is good for its URL, too.
+		known := c.oauthAt(address)
+		if len(known) == 1 {
+			c.oauth = map[string]*OAuthConfig{u.Hostname(): known[0]}
+		}
 		return nil
 	}
 	command, err := ParseCommand(text)

@@ -113,9 +113,9 @@ func duration(into *time.Duration, standard time.Duration) func(string) error {
 func (m *modelSettings) setTemperature(text string) error {
 	t, err := strconv.ParseFloat(text, 64)
 	// Both comparisons are false for NaN.
-	isInRange := t >= 0 && t <= 2
+	isInRange := t >= 0 && t <= MaxTemperature
 	if err != nil || !isInRange {
-		return errors.New("not a number from 0 to 2")
+		return fmt.Errorf("not a number from 0 to %v", MaxTemperature)
 	}
 	m.temperature = &t
 	return nil

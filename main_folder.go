@@ -26,30 +26,21 @@ type folderTrust struct {
 
 // check returns nil if the servers of a folder's file may be started. It asks the user the first
 // time and after each change. It remembers what the user allows by the path and the content of the
-// file, and by the content of each envFile.
+// file, and by the content of each envFile. config was read from text, with lookup.
 func (t *folderTrust) check(
 	ctx context.Context,
 	file string,
 	text []byte,
 	config *Config,
+	lookup func(name string) (value string, ok bool),
 ) error {
-	path, err := filepath.Abs(file)
-	if err == nil {
-		path, err = filepath.EvalSymlinks(path)
-	}
-	if err != nil {
+	memory, err := t.unknown(file, text, config)
+	if err != nil || memory == nil {
 		return err
 	}
-	if t.settings.trust || len(config.Servers) == 0 || isHome() {
-		return nil
-	}
-	memory := newTrustMemory(path, text, config)
-	remembered := memory.load()
-	if remembered == memory.content {
-		return nil
-	}
+	path := memory.path
 	what := "was found in this folder"
-	if remembered != "" {
+	if memory.load() != "" {
 		what = "has changed since you allowed it"
 	}
 	if !t.terminal.Interactive() {
@@ -58,10 +49,7 @@ func (t *folderTrust) check(
 			word(path), what, strings.Join(ServerNames(config.Servers), ", "))
 	}
 	question := fmt.Sprintf("%s %s. It starts or connects to:", word(path), what)
-	for i := range config.Servers {
-		s := &config.Servers[i]
-		question += "\n  " + describe(s, config.OAuth[s.Name])
-	}
+	question += describeAll(text, config, lookup)
 	if !t.terminal.Confirm(ctx, "", question, "allow this, until the file changes?") {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -74,9 +62,30 @@ func (t *folderTrust) check(
 	return nil
 }
 
+// unknown returns nil if the servers of a folder's file may be started without a question.
+// Otherwise it returns where to remember the user's answer.
+func (t *folderTrust) unknown(file string, text []byte, config *Config) (*trustMemory, error) {
+	path, err := filepath.Abs(file)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.settings.trust || len(config.Servers) == 0 || isHome() {
+		return nil, nil
+	}
+	memory := newTrustMemory(path, text, config)
+	if memory.load() == memory.content {
+		return nil, nil
+	}
+	return memory, nil
+}
+
 // trustMemory is the file that remembers which configuration the user has allowed at one path.
 type trustMemory struct {
 	file     string
+	path     string // of the configuration
 	content  string // a hash of what is to be allowed now, and its path
 	noFolder error  // a machine may have no home: then nothing is remembered
 }
@@ -87,6 +96,7 @@ func newTrustMemory(path string, text []byte, config *Config) *trustMemory {
 	hash := sha256.Sum256(slices.Concat(text, config.EnvFiles))
 	return &trustMemory{
 		file:     filepath.Join(folder, "mcpagent", name),
+		path:     path,
 		content:  fmt.Sprintf("%x %s\n", hash, path),
 		noFolder: err,
 	}
@@ -120,26 +130,69 @@ func isHome() bool {
 	return os.SameFile(here, at)
 }
 
+// describeAll returns a line for each server of a configuration, as the file has it: a variable by
+// its name, and all else as it is. To mask what the file calls a secret would let it hide a
+// command. What a variable holds is the user's own, and is not shown.
+func describeAll(
+	text []byte,
+	config *Config,
+	lookup func(name string) (value string, ok bool),
+) string {
+	// A variable that is not set, or empty, has its default here, too.
+	byName := func(name string) (value string, ok bool) {
+		value, ok = lookup(name)
+		if value != "" {
+			value = "${" + name + "}"
+		}
+		return value, ok
+	}
+	// The text has been parsed before, so there is no error.
+	written, _ := ParseConfig(text, byName, new(Secrets))
+	lines := ""
+	for i := range config.Servers {
+		s := &config.Servers[i]
+		isSame := func(w Server) bool { return w.Name == s.Name }
+		w := &written.Servers[slices.IndexFunc(written.Servers, isSame)]
+		addHidden(w, s)
+		lines += "\n  " + describe(w, written.OAuth[s.Name])
+	}
+	return lines
+}
+
+// addHidden adds to a server, as it is written, what cannot be read without the variables: those of
+// an envFile whose path has one, and the names of headers whose line is one. s is the server that
+// will be started.
+func addHidden(w, s *Server) {
+	w.Err = s.Err
+	for _, variable := range s.Command.Env {
+		name, _, _ := strings.Cut(variable, "=")
+		isShown := func(shown string) bool { return strings.HasPrefix(shown, name+"=") }
+		if !slices.ContainsFunc(w.Command.Env, isShown) {
+			w.Command.Env = append(w.Command.Env, variable)
+		}
+	}
+	for name := range s.Header {
+		if len(w.Header) < len(s.Header) && w.Header[name] == nil {
+			w.Header.Set(name, "${...}")
+		}
+	}
+}
+
 // describe returns one line with all that decides what a server does. The line leaves out nothing
 // that could make the server harmful, and nothing in the line can look like something else.
 func describe(s *Server, o *OAuthConfig) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
-		words = append(words, ownWord(variable, variable))
+		words = append(words, word(variable))
 	}
 	words = append(words, startLine(s))
 	if s.URL != "" {
 		for _, name := range slices.Sorted(maps.Keys(s.Header)) {
 			header := name + ": " + strings.Join(s.Header[name], ", ")
-			words = append(words, "with the header", ownWord(header, "--header", header))
+			words = append(words, "with the header", word(header))
 		}
 		if o != nil {
-			own := new(Secrets)
-			given := []string{o.Client.Secret, o.ProviderClient.Secret, o.Key, o.Assertion}
-			for _, secret := range given {
-				own.AddHeader("secret", secret)
-			}
-			words = append(words, "with oauth", own.Mask(word(o.Text)))
+			words = append(words, "with oauth", word(o.Text))
 		}
 	}
 	if s.Command.Dir != "" {
@@ -158,42 +211,13 @@ func describe(s *Server, o *OAuthConfig) string {
 // startLine returns the URL of a server, or its command line.
 func startLine(s *Server) string {
 	if s.URL != "" {
-		// Under the name --endpoint only the keys in the URL are masked. Otherwise a host that
-		// looks like a key would be masked, too.
-		return ownWord(s.URL, "--endpoint", s.URL)
+		return word(s.URL)
 	}
 	line := word(s.Command.Path)
-	// flag is the argument before, if its value may be the next argument.
-	flag := ""
 	for _, argument := range s.Command.Args {
-		line += " " + ownWord(argument, append([]string{flag}, argumentParts(argument)...)...)
-		flag = ""
-		if strings.HasPrefix(argument, "-") && !strings.Contains(argument, "=") {
-			flag = argument
-		}
+		line += " " + word(argument)
 	}
 	return line
-}
-
-// argumentParts splits an argument where a secret in it ends. It may be a script of sh -c, which
-// runs another command after each of these characters: a secret that went on behind them would
-// hide that command.
-func argumentParts(argument string) []string {
-	ends := "\n;&|`$()<>"
-	name, _, isPair := strings.Cut(argument, "=")
-	if isPair && plainWord.MatchString(name) && name[0] != '-' {
-		// This is "NAME=VALUE command".
-		ends += " \t"
-	}
-	return strings.FieldsFunc(argument, func(r rune) bool { return strings.ContainsRune(ends, r) })
-}
-
-// ownWord returns a word of a command, in which the secrets of the given words are masked. The
-// secrets of other parts of the configuration are not masked: they could hide a part of a command.
-func ownWord(text string, words ...string) string {
-	own := new(Secrets)
-	own.AddArguments(words)
-	return own.Mask(word(text))
 }
 
 var plainWord = regexp.MustCompile(`^[\w@%+=:,.*/~-]+$`)

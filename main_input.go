@@ -12,6 +12,8 @@ import (
 	"time"
 )
 
+// A text that was written on Windows may begin with a byte order mark, which is left out.
+
 const maxInput = 4 << 20 // bytes of stdin: more than a model reads
 
 // textInput reads stdin, where that is not the terminal, and the files of arguments.
@@ -55,7 +57,7 @@ func (in *textInput) all(ctx context.Context, stdin io.Reader) (string, error) {
 	if len(text) > maxInput {
 		return "", fmt.Errorf("stdin has more than %d MiB: give a part of it", maxInput>>20)
 	}
-	return string(text), nil
+	return string(withoutBOM(text)), nil
 }
 
 // argument returns the text of an argument that may be - or @- for stdin, or @FILE.
@@ -68,7 +70,7 @@ func (in *textInput) argument(ctx context.Context, text string) (string, error) 
 		return text, nil
 	}
 	content, err := os.ReadFile(path)
-	return string(content), err
+	return string(withoutBOM(content)), err
 }
 
 // whileReading calls read, and waits until it returns or ctx ends. A read that is blocked cannot be

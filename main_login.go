@@ -6,33 +6,47 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"sync/atomic"
-	"time"
+	"sync"
 )
 
 // logins are the authorizations of a run, one for each server that may ask for a login. The
 // commands login, logout and whoami are their methods.
+//
+// No request waits for a person. A request that needs a login fails with a *LoginError: the server
+// has not acted on it. Then the user is asked, and the request is made again (see
+// servers.withLogins and servers.afterLogin).
 type logins struct {
 	config   *configuration
 	output   *output
 	terminal *Terminal
+	trace    *trace // of the requests of a login, beside the messages; may be nil
 
-	all map[string]*login // by the server's name
+	// rejoin starts a server after the login to it. It returns the server's error if that is still
+	// a *LoginError. The command login has no servers, and a nil rejoin.
+	rejoin func(ctx context.Context, server string) error
+
+	all  map[string]*login // by the server's name
+	life context.Context   // of the attempts
+	end  context.CancelFunc
+	work sync.WaitGroup // counts the goroutines of the attempts
+
+	ending sync.Mutex // held while an attempt begins, and while life ends
 }
 
-// login is the authorization at one server. The goroutine of the login asks a person. The chat and
-// the commands read the question meanwhile. The host reads how long the person was asked, because a
-// server has not failed while it waits for a person.
+// login is the authorization at one server.
 type login struct {
 	logins *logins
 	server *Server
-	oauth  *OAuth
-	asking atomic.Pointer[question] // the question, until its login has ended; nil if there is none
-	asked  atomic.Int64             // how long earlier questions took in all, in nanoseconds
-	failed atomic.Pointer[error]    // why the last login failed: only /reconnect begins another
+	oauth  *OAuth // authorises the requests to the server, and asks nobody
+	unkept error  // why logins are not kept on this machine, or nil
+
+	mu      sync.Mutex    // guards the following; never held across I/O or a callback
+	attempt *loginAttempt // is under way, or nil
+	failed  error         // why the last attempt failed: only /reconnect begins another
 }
 
 // add makes the authorization of each server that may ask for a login. A server for which the user
@@ -40,6 +54,7 @@ type login struct {
 // login lasts for this run.
 func (p *logins) add() {
 	p.all = make(map[string]*login)
+	p.life, p.end = context.WithCancel(context.Background())
 	addSecret := func(text string) { p.output.screen.Secrets.Add("[secret]", text) }
 	for i := range p.config.servers {
 		s := &p.config.servers[i]
@@ -51,7 +66,7 @@ func (p *logins) add() {
 		l := &login{logins: p, server: s}
 		l.oauth = &OAuth{
 			Resource:    s.URL,
-			Base:        &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()},
+			Base:        p.traced(s, &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()}),
 			Client:      c.Client,
 			MetadataURL: c.MetadataURL,
 			ClientName:  "mcpagent",
@@ -63,14 +78,11 @@ func (p *logins) add() {
 		if err == nil {
 			l.oauth.Store = file
 		}
-		if p.isAttended() {
-			l.oauth.Listen = l.listen
-		}
+		l.unkept = err
 		s.Err = l.setGrant(c)
 		if s.Err == nil {
 			p.all[s.Name] = l
 			s.Client = &http.Client{Transport: l.oauth}
-			s.Waited = l.waited
 		}
 	}
 }
@@ -121,7 +133,7 @@ func (l *login) setGrant(c *OAuthConfig) error {
 			TokenEndpoint: c.Provider,
 			Client:        c.ProviderClient,
 			Subject:       read,
-			Base:          NewHTTPTransport(),
+			Base:          l.logins.traced(l.server, NewHTTPTransport()),
 			Secret:        o.Secret,
 		}
 		o.Grant = provider.Grant
@@ -139,97 +151,155 @@ func (p *logins) isAttended() bool {
 	return p.terminal.Interactive() && IsTerminal(os.Stderr)
 }
 
-// close ends the logins that are under way, and their connections.
+// stopAsking ends the attempts that are under way, and returns when they have ended. No attempt
+// may begin from then on.
+func (p *logins) stopAsking() {
+	p.ending.Lock()
+	p.end()
+	p.ending.Unlock()
+	p.work.Wait()
+}
+
+// close ends the logins, and their connections.
 func (p *logins) close() {
+	p.stopAsking()
 	for _, l := range p.all {
 		_ = l.oauth.Close()
 		l.oauth.CloseIdleConnections()
 	}
 }
 
-// retry calls do, which needs servers. If a person was asked for a login meanwhile, retry waits for
-// the end of the login and for the tools of its server, and calls do again. In a chat it calls do
-// once: the user goes on without the server.
-func (p *logins) retry(ctx context.Context, host *Host, do func() error) error {
-	err := do()
-	if p.output.inChat {
+// neededLogin returns the error in err that says that a person has to log in, or nil.
+func neededLogin(err error) *LoginError {
+	var needed *LoginError
+	errors.As(err, &needed)
+	return needed
+}
+
+// attended returns the login to a server if the user can be asked for it, else nil.
+func (p *logins) attended(server string) *login {
+	if !p.isAttended() {
+		return nil
+	}
+	return p.all[server]
+}
+
+// explain returns the error of a request in words that say what to do, if somebody has to log in.
+// Any other error stays as it is.
+func (p *logins) explain(err error) error {
+	var needed *LoginError
+	if !errors.As(err, &needed) {
 		return err
 	}
-	for _, l := range p.all {
-		q := l.asking.Load()
-		if q == nil {
-			continue
-		}
-		select {
-		case <-q.ended:
-			_, _ = host.Tools(ctx, l.server.Name)
-			return p.retry(ctx, host, do)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+	for _, s := range p.config.servers {
+		if l := p.all[s.Name]; l != nil && s.URL == needed.Resource {
+			return fmt.Errorf("server %s: %w", l.name(), l.explain(err))
 		}
 	}
 	return err
 }
 
-// nameOf returns what the user calls the server of a resource, or "" if it has no login.
-func (p *logins) nameOf(resource string) string {
-	for _, l := range p.all {
-		if l.server.URL == resource {
-			return l.name()
-		}
+// name is what the user calls the server.
+func (l *login) name() string { return cmp.Or(l.logins.config.only, l.server.Name) }
+
+// explain is logins.explain for an error of this server, whose name it does not repeat. Nor does it
+// repeat the method of the request, which has not come to the server. l may be nil.
+func (l *login) explain(err error) error {
+	var authorization *AuthorizationError
+	if l == nil || !errors.As(err, &authorization) {
+		return err
 	}
-	return ""
+	var needed *LoginError
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case !errors.As(authorization, &needed):
+		return authorization
+	case l.failed != nil:
+		return l.failed
+	case l.attempt == nil:
+		// It is explained now, and is not to be explained again: so it is no LoginError any more.
+		return fmt.Errorf("%v; run: mcpagent login %s", needed, word(l.name()))
+	case l.attempt.isAsking():
+		return fmt.Errorf("it is waiting for a login; finish it, and ask again; "+
+			"/reconnect %s shows its address", word(l.server.Name))
+	}
+	return errors.New("a login to it has just ended")
 }
 
-// askAgain shows once more the question for the login to a server, and reports whether there is
-// such a question. If there is none, the server may ask for a login again after a failed one.
+// asking returns the attempt for which the user is asked now, or nil.
+func (l *login) asking() *loginAttempt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.attempt == nil || !l.attempt.isAsking() {
+		return nil
+	}
+	return l.attempt
+}
+
+// hasAttempt reports whether a login to a server is under way, or the start after it.
+func (p *logins) hasAttempt(server string) bool {
+	l := p.all[server]
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attempt != nil
+}
+
+// askAgain shows once more the question for the login to a server, and reports whether the user is
+// asked now. If not, a new attempt may begin, also after one that has failed.
 func (p *logins) askAgain(server string) bool {
 	l := p.all[server]
 	if l == nil {
 		return false
 	}
-	q := l.asking.Load()
+	a := l.asking()
+	if a == nil {
+		l.forgetFailure()
+		return false
+	}
+	q := a.question.Load()
 	if q != nil {
 		p.output.screen.Show(Look{}, q.text)
-		return true
 	}
-	l.failed.Store(nil)
-	return false
+	return true
 }
 
-// waited is Server.Waited: how long a person was asked in all, and whether somebody is asked now.
-// The host does not count that time as the server's.
-func (l *login) waited() (total time.Duration, now bool) {
-	total = time.Duration(l.asked.Load())
-	if q := l.asking.Load(); q != nil {
-		return total + time.Since(q.since), true
-	}
-	return total, false
+// forgetFailure lets a new attempt begin: the user wants it, or a request has succeeded since.
+func (l *login) forgetFailure() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = nil
 }
-
-// name is what the user calls the server.
-func (l *login) name() string { return cmp.Or(l.logins.config.only, l.server.Name) }
 
 // giveUp is for Ctrl-C in a chat, which ends what is under way and not the chat. It ends the logins
-// that somebody is asked for, and reports whether there were any.
+// that the user is asked for, and reports whether there were any.
 func (p *logins) giveUp() (any bool) {
 	for _, l := range p.all {
-		q := l.asking.Load()
-		if q != nil && q.GiveUp() {
+		a := l.asking()
+		if a != nil {
+			a.stop(errGivenUp)
 			any = true
 		}
 	}
 	return any
 }
 
-// pasted takes a line that is the address at which a login ends, and reports whether it was one.
-// The address has the state of its login, so it cannot end the login to another server.
-func (p *logins) pasted(line string) bool {
+// pasted takes a line that is the address at which a login ends, and returns the attempt at this
+// login, or nil if there is none. The address has the state of its login, so it cannot end the
+// login to another server.
+func (p *logins) pasted(line string) *loginAttempt {
 	for _, l := range p.all {
-		q := l.asking.Load()
+		a := l.asking()
+		if a == nil {
+			continue
+		}
+		q := a.question.Load()
 		if q != nil && q.Answer(line) {
-			return true
+			return a
 		}
 	}
-	return false
+	return nil
 }

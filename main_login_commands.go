@@ -1,61 +1,77 @@
-// main_login_commands.go - the commands login, logout and whoami.
+// main_login_commands.go - the command login, and the server that the argument of a command names.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
-	"time"
 )
 
-// remote returns the server that the argument of a command names, and the file of its login. The
-// argument is a URL, which needs no configuration, or the name of a server in the configuration
-// that has a URL. Servers with a command ask for no login.
-func (p *logins) remote(
-	ctx context.Context,
-	command string,
-	args []string,
-) (*Server, *OAuthFile, error) {
+// remote returns the server that the argument of a command names. The argument is a URL, which
+// needs no configuration, or the name of a server in the configuration that has a URL. Servers with
+// a command ask for no login.
+func (p *logins) remote(ctx context.Context, command string, args []string) (*Server, error) {
 	if len(args) != 1 {
-		return nil, nil, usageError("%s takes the URL or the name of a server", command)
+		return nil, usageError("%s takes the URL or the name of a server", command)
 	}
 	name := args[0]
 	read := p.config.read
-	if strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://") {
-		read = func(context.Context) error { return p.config.readOnly(name) }
+	if isServerURL(name) {
+		read = func(ctx context.Context) error { return p.config.readURL(ctx, name) }
 	}
 	if err := read(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	var found []*Server
 	for i := range p.config.servers {
 		s := &p.config.servers[i]
-		if s.URL == "" || s.Name != name && s.URL != name {
-			continue
+		isNamed := s.Name == name
+		isMeant := isServerURL(name) && isSameURL(s.URL, name)
+		if s.URL != "" && (isNamed || isMeant) {
+			found = append(found, s)
 		}
-		if s.Err != nil {
-			return nil, nil, s.Err
-		}
-		file, err := newLoginFile(s.URL, p.config.oauth[s.Name])
-		return s, file, err
 	}
-	return nil, nil, usageError("%s takes the URL of a server, or its name if it is configured "+
-		"with a url; %q is neither", command, name)
+	if len(found) == 0 {
+		return nil, usageError("%s takes the URL of a server, or its name if it is configured "+
+			"with a url; %q is neither", command, name)
+	}
+	if len(found) > 1 {
+		var names []string
+		for _, s := range found {
+			names = append(names, s.Name)
+		}
+		return nil, usageError("%s is the URL of several servers: give the name of one of them, "+
+			"%s", name, strings.Join(names, ", "))
+	}
+	return found[0], found[0].Err
 }
+
+// isServerURL reports whether the argument of a command is a URL, and not a name.
+func isServerURL(text string) bool {
+	text = strings.ToLower(text)
+	return strings.HasPrefix(text, "https://") || strings.HasPrefix(text, "http://")
+}
+
+// isSameURL reports whether two URLs are of the same server, however they are spelled.
+func isSameURL(a, b string) bool { return CanonicalResource(a) == CanonicalResource(b) }
 
 // logIn is the command login. The user wants nothing but the login here, so it asks also where
 // other commands would not, such as with -q (see isAttended).
 func (p *logins) logIn(ctx context.Context, args []string) error {
-	s, _, err := p.remote(ctx, "login", args)
+	s, err := p.remote(ctx, "login", args)
 	if err != nil {
 		return err
 	}
+	if err := checkEncrypted(s.URL); err != nil {
+		return err
+	}
+	if err := p.openTrace(); err != nil {
+		return err
+	}
+	defer p.trace.close()
 	p.add()
 	defer p.close()
 	if s.Err != nil {
@@ -66,113 +82,50 @@ func (p *logins) logIn(ctx context.Context, args []string) error {
 		return fmt.Errorf("%s has \"oauth\": false, or a header Authorization: no login is used",
 			s.Name)
 	}
+	if l.unkept != nil {
+		return l.unkept
+	}
 	if l.oauth.Store == nil {
 		return fmt.Errorf("%s has \"dpop\": true, and no privateKey: a login lasts for one run",
 			s.Name)
 	}
-	l.oauth.Listen = l.listen
-	if _, err := l.oauth.Login(ctx); err != nil {
+	if err := l.ask(ctx, nil, ""); err != nil {
 		return err
 	}
 	p.output.note("logged in to %s", s.URL)
-	return nil
-}
-
-// logOut is the command logout. The authorization server is not told: a token is of use until it
-// expires.
-func (p *logins) logOut(ctx context.Context, args []string) error {
-	_, file, err := p.remote(ctx, "logout", args)
-	if err != nil {
-		return err
-	}
-	// Another process may be about to save a refreshed token. It would bring the login back.
-	unlock, err := file.Lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	err = os.Remove(file.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		p.output.note("there was no login to %s", args[0])
+	if !p.output.settings.json {
 		return nil
 	}
-	return err
+	return p.printLogin(s)
 }
 
-// keptLogin describes a saved login without its secrets, as whoami -json prints it.
-type keptLogin struct {
-	Expiry  time.Time `json:"expiry"` // of the token; zero if it is not known
-	Issuer  string    `json:"issuer"`
-	Refresh bool      `json:"refresh"` // the token is refreshed when it has expired
-	Scopes  []string  `json:"scopes"`  // never null
-	Server  string    `json:"server"`
-}
-
-// String returns lines for a person.
-func (k *keptLogin) String() string {
-	until := "not known"
-	if !k.Expiry.IsZero() {
-		until = k.Expiry.Local().Format(time.DateTime)
-	}
-	if k.Refresh {
-		until += ", then refreshed"
-	}
-	return fmt.Sprintf("%s\n    issuer  %s\n    scopes  %s\n    until   %s\n",
-		k.Server, k.Issuer, strings.Join(k.Scopes, " "), until)
-}
-
-// whoAmI is the command whoami. It prints the saved logins without their secrets.
-func (p *logins) whoAmI(_ context.Context, args []string) error {
-	if len(args) > 0 {
-		return usageError("whoami takes no arguments: it shows all logins")
-	}
-	list, err := p.kept()
+// printLogin prints the login to a server as JSON, in the form of whoami.
+func (p *logins) printLogin(s *Server) error {
+	file, err := newLoginFile(s.URL, p.config.oauth[s.Name])
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 {
-		p.output.note("there are no logins")
+	state, err := file.Load()
+	if err != nil {
+		return err
 	}
-	if p.output.settings.json {
-		return p.output.printJSON(list)
+	if state.Token == nil {
+		return fmt.Errorf("the login to %s has been removed by another program", s.URL)
 	}
-	text := ""
-	for _, k := range list {
-		text += k.String()
-	}
-	return p.output.screen.Print(Look{}, text)
+	return p.output.printJSON(newKeptLogin(savedLogin{file, state}))
 }
 
-// kept reads the logins of all files, also those of servers that are in no configuration now.
-// Secrets in the URL of a server are not shown.
-func (p *logins) kept() ([]keptLogin, error) {
-	file, err := newLoginFile("", nil)
-	if err != nil {
-		return nil, err
+// openTrace opens the trace of a command that uses no server.
+func (p *logins) openTrace() error {
+	return p.trace.open(p.config.settings.trace, p.config.hasSeveral())
+}
+
+// checkEncrypted returns an error if a token would go to a server without encryption. A login is
+// not offered there, as it would end with this error.
+func checkEncrypted(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" || IsLoopback(u.Hostname()) {
+		return nil
 	}
-	// The pattern is valid, so there is no error.
-	files, _ := filepath.Glob(filepath.Join(filepath.Dir(file.Path), "*.json"))
-	// The list is printed as [] where there are no logins, and not as null.
-	list := []keptLogin{}
-	for _, path := range files {
-		state, err := (&OAuthFile{Path: path}).Load()
-		if err != nil {
-			return nil, err
-		}
-		if state.Token == nil {
-			// A client is registered for this server, and nobody is logged in.
-			continue
-		}
-		if u, err := url.Parse(state.Resource); err == nil {
-			p.output.screen.Secrets.AddURL(u)
-		}
-		list = append(list, keptLogin{
-			Expiry:  state.Token.Expiry,
-			Issuer:  state.Token.Issuer,
-			Refresh: state.Token.Refresh != "",
-			Scopes:  append([]string{}, state.Token.GrantedScopes...),
-			Server:  state.Resource,
-		})
-	}
-	return list, nil
+	return fmt.Errorf("%s is not encrypted: a login needs https, except on this machine", address)
 }

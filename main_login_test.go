@@ -79,19 +79,24 @@ func loginTo(t *testing.T, s *Server, c *OAuthConfig) *login {
 	return p.all[s.Name]
 }
 
+// newAttempt returns an attempt to log in that is under way, though its goroutine does nothing.
+func newAttempt(t *testing.T, l *login) *loginAttempt {
+	a := &loginAttempt{login: l, asked: make(chan struct{}), done: make(chan struct{})}
+	a.ctx, a.stop = context.WithCancelCause(t.Context())
+	l.attempt = a
+	return a
+}
+
 // askLogin begins to ask for a login, and returns the redirect and what becomes of it.
-func askLogin(t *testing.T, l *login, redirectURI string) (Redirect, chan url.Values) {
-	r, err := l.listen(t.Context(), redirectURI)
+func askLogin(t *testing.T, a *loginAttempt, redirectURI string) (Redirect, chan url.Values) {
+	r, err := a.listener().Listen(t.Context(), redirectURI)
 	assert.NilError(t, err)
 	answers := make(chan url.Values, 1)
-	l.oauth.Listen = nil
 	go func() {
 		values, _ := r.Ask(t.Context(), "https://as.test/authorize?state=right")
 		answers <- values
 	}()
-	for l.asking.Load() == nil {
-		runtime.Gosched()
-	}
+	<-a.asked
 	return r, answers
 }
 
@@ -102,7 +107,8 @@ func TestLoginPage(t *testing.T) {
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
 	for _, failure := range []error{nil, errors.New("planted-token <script>alert(1)</script> \x1b[31m&c")} {
 		l.logins.output.screen.Secrets.Add("[secret]", "planted-token")
-		r, answers := askLogin(t, l, "")
+		a := newAttempt(t, l)
+		r, answers := askLogin(t, a, "")
 		assert.Check(t, is.Regexp(`^http://127\.0\.0\.1:\d+/callback$`, r.URI()))
 		origin, _, _ := strings.Cut(r.URI(), "/callback")
 		for _, test := range []struct{ method, path string }{
@@ -136,7 +142,9 @@ func TestLoginPage(t *testing.T) {
 			if failure == nil {
 				assert.Check(t, is.Contains(page, "<h1>You are logged in</h1>"))
 				assert.Check(t, is.Contains(page, "https://mcp.test/mcp"))
+				assert.Check(t, !strings.Contains(page, "Go back"), page)
 			} else {
+				assert.Check(t, is.Contains(page, "Go back to mcpagent to log in again."))
 				assert.Check(t, is.Contains(page, "<h1>You are not logged in</h1>"))
 				assert.Check(t, is.Contains(page, "[secret] &lt;script&gt;alert(1)&lt;/script&gt; \uFFFD[31m&amp;c"))
 			}
@@ -144,24 +152,13 @@ func TestLoginPage(t *testing.T) {
 		values := <-answers
 		assert.DeepEqual(t, values, url.Values{"state": {"right"}, "code": {"c"}, "iss": {"i"}})
 		for range 3 {
-			assert.Check(t, l.asking.Load().Answer(r.URI()+"?state=right"), "the page is loaded again")
+			assert.Check(t, a.question.Load().Answer(r.URI()+"?state=right"), "the page is loaded again")
 		}
 		r.Close(failure)
 		work.Wait()
 		_, err := net.Dial("tcp", strings.TrimPrefix(origin, "http://"))
 		assert.Check(t, err != nil, "it still listens")
 	}
-
-	// Who did not log in is not asked again, until the user wants it.
-	_, err := l.listen(t.Context(), "")
-	assert.ErrorContains(t, err, "planted-token")
-	l.failed.Store(nil)
-	again, err := l.listen(t.Context(), "")
-	assert.NilError(t, err)
-	again.Close(&OAuthError{Code: "invalid_client"}) // for which the client is registered anew
-	again, err = l.listen(t.Context(), "")
-	assert.NilError(t, err)
-	again.Close(nil)
 }
 
 func getRequest(address string) *http.Request {
@@ -178,17 +175,18 @@ func TestLoginPort(t *testing.T) {
 	fixed := "http://localhost:" + port + "/back"
 
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
-	other, err := l.listen(t.Context(), fixed)
+	a := newAttempt(t, l)
+	other, err := a.listener().Listen(t.Context(), fixed)
 	assert.NilError(t, err)
 	assert.Check(t, other.URI() != fixed)
 	assert.Check(t, is.Regexp(`^http://127\.0\.0\.1:\d+/back$`, other.URI()))
 	other.Close(nil)
 
 	l.oauth.Client.RedirectURI = fixed
-	_, err = l.listen(t.Context(), fixed)
+	_, err = a.listener().Listen(t.Context(), fixed)
 	assert.ErrorContains(t, err, "the browser cannot come back to "+fixed)
 	taken.Close()
-	same, err := l.listen(t.Context(), "") // of a client that is not registered yet
+	same, err := a.listener().Listen(t.Context(), "") // of a client that is not registered yet
 	assert.NilError(t, err)
 	assert.Equal(t, same.URI(), fixed)
 	for _, address := range []string{"file:///etc/passwd", "javascript:alert(1)", "-x", "", "https://%", "ftp://a/"} {
@@ -203,24 +201,24 @@ func TestLoginPort(t *testing.T) {
 func TestLoginTwice(t *testing.T) {
 	checkLeaks(t)
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
-	r, answers := askLogin(t, l, "")
+	a := newAttempt(t, l)
+	r, answers := askLogin(t, a, "")
 	var work sync.WaitGroup
 	read := func(state string) {
 		page, _, err := visit(r.URI()+"?state="+state, true)
 		assert.Check(t, err)
 		assert.Check(t, is.Contains(page, "You are logged in"))
 	}
-	first := l.asking.Load()
+	first := a.question.Load()
 	work.Go(func() { read("right") })
 	assert.DeepEqual(t, <-answers, url.Values{"state": {"right"}})
 	work.Go(func() {
-		for l.asking.Load() == first {
+		for a.question.Load() == first {
 			runtime.Gosched()
 		}
 		page, _, err := visit(r.URI()+"?state=right", true)
 		assert.Check(t, err)
 		assert.Check(t, is.Contains(page, "400"))
-		_, _ = l.waited()
 		read("second")
 	})
 	values, err := r.Ask(t.Context(), "https://as.test/authorize?state=second")
@@ -238,40 +236,25 @@ func TestLoginWithoutPath(t *testing.T) {
 	free.Close()
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
 	l.oauth.Client.RedirectURI = "http://localhost:" + port
-	r, answers := askLogin(t, l, l.oauth.Client.RedirectURI)
+	r, answers := askLogin(t, newAttempt(t, l), l.oauth.Client.RedirectURI)
 	assert.Equal(t, r.URI(), l.oauth.Client.RedirectURI)
 	page, _, err := visit("http://127.0.0.1:"+port+"/?state=wrong", true)
 	assert.NilError(t, err)
 	assert.Check(t, is.Contains(page, "400"))
-	assert.Assert(t, l.logins.pasted("http://localhost:"+port+"/?state=right"))
+	assert.Assert(t, l.logins.pasted("http://localhost:"+port+"/?state=right") != nil)
 	assert.DeepEqual(t, <-answers, url.Values{"state": {"right"}})
-	assert.Check(t, !l.logins.giveUp(), "the person has done their part")
 	r.Close(nil)
 }
 
-// Nobody is waited for longer than ten minutes, and the time counts as that of a person.
+// Nobody is waited for longer than ten minutes.
 func TestLoginTime(t *testing.T) {
-	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
 	synctest.Test(t, func(t *testing.T) {
-		r := &loginRedirect{login: l, ended: make(chan struct{})}
-		listener := &OAuthListener{Show: r.show}
-		r.Redirect = &loopbackRedirect{listener: listener, uri: &url.URL{}, ended: make(chan struct{})}
+		listener := &OAuthListener{Show: func(context.Context, *OAuthQuestion) {}}
+		r := &loopbackRedirect{listener: listener, uri: &url.URL{}, ended: make(chan struct{})}
 		begun := time.Now()
-		done := make(chan error)
-		go func() {
-			_, err := r.Ask(context.Background(), "https://as.test/")
-			done <- err
-		}()
-		time.Sleep(time.Minute)
-		total, now := l.waited()
-		assert.Check(t, total == time.Minute && now)
-		err := <-done
+		_, err := r.Ask(context.Background(), "https://as.test/")
 		assert.Error(t, err, "nobody has logged in within 10m0s")
 		assert.Equal(t, time.Since(begun), oauthLoginTime)
-		r.Close(err)
-		time.Sleep(time.Minute)
-		total, now = l.waited()
-		assert.Check(t, total == oauthLoginTime && !now)
 	})
 }
 
@@ -330,7 +313,7 @@ func TestLoginFile(t *testing.T) {
 		assert.NilError(t, os.WriteFile(f.Path, []byte(text), 0o600))
 		_, err := f.Load()
 		assert.ErrorContains(t, err, "is not a login to this server")
-		_, err = l.oauth.Login(t.Context())
+		_, err = l.oauth.Login(t.Context(), nil)
 		assert.ErrorContains(t, err, "is not a login to this server")
 		kept, _ := os.ReadFile(f.Path)
 		assert.Equal(t, string(kept), text)
@@ -345,7 +328,6 @@ func TestLoginFile(t *testing.T) {
 func TestLoginRefreshAtOnce(t *testing.T) {
 	checkLeaks(t)
 	s := startOAuthServer(t, new(scriptPeer))
-	s.set(func() { s.Lifetime = 10 * time.Second }) // within which each run refreshes
 	home := t.TempDir()
 	variables := append(programEnvironment(home), "MCP_TRACE=1")
 	first := newProgram(t, home, variables, "login", s.Resource)
@@ -357,6 +339,7 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 	assert.Check(t, is.Contains(page, "You are logged in"))
 	assert.Equal(t, first.end(), 0, first.shown())
 
+	s.expire()
 	var inFlight atomic.Int64
 	all := make(chan struct{})
 	haveAsked := sync.OnceFunc(func() { close(all) })
@@ -389,7 +372,7 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 		assert.NilError(t, err, "%s", run.log.String())
 	}
 	assert.Equal(t, s.count("GET /authorize"), 1)
-	assert.Check(t, s.count("POST /token") > 4)
+	assert.Equal(t, s.count("POST /token"), 2, "one refresh does for all")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, run := range append(runs, first) {
@@ -399,14 +382,19 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 	}
 }
 
-// A server that waits for a person, or that lists its tools after that, is not one that is not running.
+// A server for whose login the user is asked, or that lists its tools after that, is not one that is not running.
 func TestAbsent(t *testing.T) {
-	logins := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil).logins
-	s := &servers{config: logins.config, logins: logins}
-	for _, err := range []error{nil, ErrStarting, ErrWaiting, ErrListing} {
+	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
+	s := &servers{config: l.logins.config, logins: l.logins}
+	needed := &LoginError{Resource: "https://mcp.test/mcp"}
+	for _, err := range []error{nil, ErrStarting, ErrListing} {
 		assert.Check(t, s.noneRunning([]HostStatus{{Name: "web", Err: err}}))
 	}
-	assert.ErrorContains(t, s.noneRunning([]HostStatus{{Name: "web", Err: ErrClosed}}), "server web: ")
+	for _, err := range []error{ErrClosed, needed} {
+		assert.ErrorContains(t, s.noneRunning([]HostStatus{{Name: "web", Err: err}}), "server web: ")
+	}
+	newAttempt(t, l)
+	assert.Check(t, s.noneRunning([]HostStatus{{Name: "web", Err: needed}}))
 }
 
 // What a configuration says about a login, in the form of each host; and what has to be written in the place of what
@@ -505,27 +493,128 @@ func TestSecretsLater(t *testing.T) {
 	assert.Equal(t, out.String(), "one planted-later two [secret] three [secret] [secret]")
 }
 
-// What a login was begun for waits for its end, and for the tools of its server, and is done again. A chat goes on.
-func TestWithLogins(t *testing.T) {
+// What is said of a server that needs a login: what to do, in each state of the login.
+func TestLoginExplain(t *testing.T) {
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
-	peer := newHostPeer("web", "a")
-	host := hostOf(t, peer)
-	r := &loginRedirect{login: l, ended: make(chan struct{})}
-	count := 0
-	do := func() error {
-		if count++; count == 1 {
-			l.asking.Store(&question{ended: r.ended})
-		} else {
-			l.asking.Store(nil)
-		}
-		return fmt.Errorf("error %d, %d tools", count, host.Status()[0].Tools)
+	s := &servers{config: l.logins.config, logins: l.logins}
+	needed := &LoginError{Resource: "https://mcp.test/mcp"}
+	request := fmt.Errorf("server web: server/discover: %w", &AuthorizationError{needed})
+	said := func(want string) {
+		t.Helper()
+		state := HostStatus{Name: "web", Err: request}
+		assert.Check(t, is.Equal(s.describe(state), want))
+		assert.Check(t, is.Error(s.explain(request), "server web: "+want))
+		assert.Check(t, is.Error(s.explain(l.explain(request)), want))
 	}
+	said("https://mcp.test/mcp needs a login; run: mcpagent login web")
+	refresh := fmt.Errorf("server/discover: %w", &AuthorizationError{errors.New("https://as.test/token answers 500")})
+	assert.Check(t, is.Error(l.explain(refresh), "authorization: https://as.test/token answers 500"))
+	a := newAttempt(t, l)
+	said("it is waiting for a login; finish it, and ask again; /reconnect web shows its address")
+	a.stop(nil)
+	said("a login to it has just ended")
+	_ = l.endAttempt(&AuthorizationError{&OAuthError{Endpoint: "https://as.test/authorize", Code: "access_denied"}})
+	said("the login to web has failed: the login was denied at https://as.test/authorize")
+	l.logins.output.inChat = true
+	again := &LoginError{Resource: "https://mcp.test/mcp", Reason: errors.New("the token was refused")}
+	_ = l.refuse(&AuthorizationError{again})
+	said("the login to web has failed: the server refuses the new token: the token was refused; " +
+		"/reconnect web begins another")
+	assert.Check(t, is.ErrorContains(l.ask(t.Context(), nil, ""), "the new token"), "nobody is asked again")
+	assert.Check(t, !l.logins.askAgain("web"))
+	said("https://mcp.test/mcp needs a login; run: mcpagent login web")
+}
+
+// Many that need a login wait for one; the server is started once after it. Whoever leaves ends it.
+func TestLoginAttempts(t *testing.T) {
+	checkLeaks(t)
+	oauth := startOAuthServer(t, nil)
+	l := loginTo(t, &Server{Name: "web", URL: oauth.Resource}, nil)
+	joined := 0
+	l.logins.rejoin = func(context.Context, string) error { joined++; return nil }
+	post := func() error {
+		_, err := postOAuth(t.Context(), l.oauth, "body")
+		return err
+	}
+	assert.Check(t, neededLogin(post()) != nil)
+
 	ctx, cancel := context.WithCancelCause(t.Context())
+	left := make(chan error)
+	go func() { left <- l.ask(ctx, nil, "") }()
+	for l.asking() == nil {
+		runtime.Gosched()
+	}
+	<-l.asking().asked
 	cancel(io.ErrNoProgress)
-	assert.ErrorIs(t, l.logins.retry(ctx, host, do), io.ErrNoProgress)
-	count, l.logins.output.inChat = 0, true
-	assert.Error(t, l.logins.retry(t.Context(), host, do), "error 1, 0 tools")
-	count, l.logins.output.inChat = 0, false
-	go func() { close(r.ended) }()
-	assert.Error(t, l.logins.retry(t.Context(), host, do), "error 2, 1 tools")
+	assert.ErrorIs(t, <-left, io.ErrNoProgress)
+	assert.ErrorContains(t, l.ask(t.Context(), nil, ""), "it was given up")
+	assert.Check(t, !l.logins.askAgain("web"))
+
+	ended := make(chan error)
+	for range 4 {
+		go func() { ended <- l.ask(t.Context(), nil, "") }()
+	}
+	for l.asking() == nil {
+		runtime.Gosched()
+	}
+	a := l.asking()
+	<-a.asked
+	page, _, err := visit(a.question.Load().Address, true)
+	assert.NilError(t, err)
+	assert.Check(t, is.Contains(page, "You are logged in"))
+	for range 4 {
+		assert.NilError(t, <-ended)
+	}
+	assert.Equal(t, joined, 1)
+	assert.NilError(t, post())
+	assert.Equal(t, oauth.count("GET /authorize"), 1)
+
+	// The end of the program ends the last one.
+	oauth.set(func() { clear(oauth.access); clear(oauth.refresh) })
+	assert.Check(t, neededLogin(post()) != nil)
+	l.begin(nil)
+	l.logins.stopAsking()
+	assert.Check(t, l.asking() == nil)
+	l.failed = nil
+	assert.ErrorIs(t, l.ask(t.Context(), nil, ""), context.Canceled)
+}
+
+// A login without a file lasts for the run: the requests find what the attempt has got.
+func TestLoginInMemory(t *testing.T) {
+	store := newOAuthMemory()
+	unlock, err := store.Lock(t.Context())
+	assert.NilError(t, err)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = store.Lock(ended)
+	assert.ErrorIs(t, err, context.Canceled)
+	unlock()
+	saved, err := store.Load()
+	assert.NilError(t, err)
+	saved.Clients = map[string]OAuthClient{"i": {ID: "c"}}
+	saved.Token = &OAuthToken{Access: "a"}
+	assert.NilError(t, store.Save(saved))
+	delete(saved.Clients, "i") // as a flow does that finds that the server has forgotten the client
+	for range 2 {
+		loaded, _ := store.Load()
+		assert.DeepEqual(t, loaded, &OAuthState{Clients: map[string]OAuthClient{"i": {ID: "c"}}, Token: saved.Token})
+		delete(loaded.Clients, "i")
+	}
+
+	oauth := startOAuthServer(t, nil)
+	oauth.Proof = (&machineServers{oauthServer: oauth}).proof
+	l := loginTo(t, &Server{Name: "web", URL: oauth.Resource}, &OAuthConfig{DPoP: true})
+	_, err = postOAuth(t.Context(), l.oauth, "body")
+	assert.Check(t, neededLogin(err) != nil)
+	l.begin(nil)
+	a := l.asking()
+	<-a.asked
+	_, _, err = visit(a.question.Load().Address, true)
+	assert.NilError(t, err)
+	<-a.done
+	assert.NilError(t, a.err)
+	status, err := postOAuth(t.Context(), l.oauth, "body")
+	assert.Check(t, err == nil && status == http.StatusOK, "%d %v", status, err)
+	files, err := filepath.Glob(filepath.Join(os.Getenv("XDG_CONFIG_HOME"), "mcpagent", "logins", "*.json"))
+	assert.Check(t, err == nil && files == nil, "the token is bound to a key that is nowhere")
 }

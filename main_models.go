@@ -18,6 +18,9 @@ import (
 const (
 	ollama  = "ollama:" // before the name of a model of Ollama, as mcphost writes it
 	offline = "offline" // the name of the stand-in
+
+	// Between two requests to a model, tools work or a person types.
+	modelIdleTime = 90 * time.Second
 )
 
 // modelChoice is the model that the user has chosen: the model of the settings, until the user
@@ -28,6 +31,7 @@ type modelChoice struct {
 	output   *output
 	trace    *trace
 	lists    sync.Map // the models of each API, as []ModelInfo, by its address
+	made     sync.Map // the *Mistral of each modelKey, which remembers what its server takes
 
 	mu     sync.Mutex // guards chosen
 	chosen string     // in a chat; "" for the model of the settings
@@ -66,10 +70,25 @@ func (c *modelChoice) current() *Mistral {
 		m.Client = &http.Client{Transport: Offline{}}
 		m.Model = offline
 	}
-	if c.trace.isOpen() && m.Client == nil {
-		m.Client = &http.Client{Transport: modelTrace{c.trace.write}}
+	isTraced := c.trace.isOpen()
+	if m.Client == nil {
+		// This transport tells the refusal of a proxy from the server's own.
+		transport := NewHTTPTransport()
+		transport.IdleConnTimeout = modelIdleTime
+		m.Client = &http.Client{Transport: transport}
+		if isTraced {
+			m.Client.Transport = modelTrace{c.trace.write, transport}
+		}
 	}
-	return m
+	made, _ := c.made.LoadOrStore(modelKey{m.BaseURL, m.Model, isTraced}, m)
+	return made.(*Mistral)
+}
+
+// modelKey tells the models apart that are used in a run. The trace is opened with the servers,
+// after the model is looked at for the first time.
+type modelKey struct {
+	baseURL, model string
+	isTraced       bool
 }
 
 // info returns the description of the chosen model in the list of its API. The list is read once.
@@ -89,7 +108,11 @@ func (c *modelChoice) info(ctx context.Context) ModelInfo {
 			c.lists.Store(model.BaseURL, models)
 		}
 	}
-	info, _ := FindModel(models, model.Model)
+	info, isListed := FindModel(models, model.Model)
+	if !isListed && len(models) == 1 {
+		// A server of llama.cpp has one model, and takes any name for it.
+		return models[0]
+	}
 	return info
 }
 

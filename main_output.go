@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 )
@@ -87,10 +88,18 @@ func (o *output) printJSON(v any) error {
 	return o.screen.PrintJSON(lines.String() + "\n")
 }
 
+// withLineEnd returns a text whose last line has an end, and one alone.
+func withLineEnd(text string) string {
+	if text == "" || strings.HasSuffix(text, "\n") {
+		return text
+	}
+	return text + "\n"
+}
+
 // give prints the result of a command: a text, or with -json the value. With -o, the images and
-// other bytes of r go to files. If r has no bytes, the text goes to the file. r is nil for commands
-// without -o.
-func (o *output) give(r *ToolResult, text string, value any) error {
+// other bytes of r go to files. If r has no bytes, its text goes to the file, byte for byte. r is
+// nil for commands without -o.
+func (o *output) give(r *ToolResult, text, printed string, value any) error {
 	if o.settings.file != "" && !r.IsError {
 		lines := ResultFiles(r, o.saveFile)
 		for _, line := range lines {
@@ -105,13 +114,13 @@ func (o *output) give(r *ToolResult, text string, value any) error {
 			return o.files.failed
 		}
 		if !hasFiles || o.settings.file == "-" {
-			text = ""
+			printed = ""
 		}
 	}
 	if o.settings.json {
 		return o.printJSON(value)
 	}
-	return o.print(text)
+	return o.print(printed)
 }
 
 // resultFiles counts the files of -o.
@@ -202,6 +211,12 @@ func (o *output) end(err error, interrupted bool) (status int) {
 // isClosedStdout reports whether the reader of stdout has closed it, as head does when it has seen
 // enough. That is no failure.
 func isClosedStdout(err error) bool {
+	// Windows has two errors of its own for a pipe that nobody reads, which are no EPIPE.
+	const brokenPipe, noData = syscall.Errno(109), syscall.Errno(232)
+	closed := errors.Is(err, syscall.EPIPE)
+	if runtime.GOOS == "windows" {
+		closed = errors.Is(err, brokenPipe) || errors.Is(err, noData)
+	}
 	var file *fs.PathError
-	return errors.Is(err, syscall.EPIPE) && errors.As(err, &file) && file.Path == os.Stdout.Name()
+	return closed && errors.As(err, &file) && file.Path == os.Stdout.Name()
 }

@@ -17,7 +17,7 @@ type report struct {
 	FinishReason string       `json:"finish_reason"` // of the answer, as the API gave it, or error
 	Calls        []callReport `json:"calls"`         // in the order in which they ended
 	Turns        int          `json:"turns"`
-	Usage        Usage        `json:"usage"`
+	Usage        *Usage       `json:"usage"` // null if the API does not count tokens
 	Model        string       `json:"model"`
 
 	context int // tokens of the last request and its answer
@@ -61,7 +61,10 @@ func (r *report) observe(e Event, host *Host) {
 
 // finish adds the answer, the tokens that were used, and whether the question failed.
 func (r *report) finish(answer string, usage Usage, err error) {
-	r.Answer, r.Usage = answer, usage
+	r.Answer = answer
+	if usage != (Usage{}) {
+		r.Usage = &usage
+	}
 	// If the question failed, the reason of a whole answer was given by an earlier turn.
 	isOfEarlierTurn := slices.Contains([]string{"", "stop", "tool_calls"}, r.FinishReason)
 	if err != nil && isOfEarlierTurn {
@@ -69,8 +72,11 @@ func (r *report) finish(answer string, usage Usage, err error) {
 	}
 }
 
-// tokenCount describes how many tokens were used.
+// tokenCount describes how many tokens were used. Some servers do not count them.
 func tokenCount(u Usage) string {
+	if u == (Usage{}) {
+		return "tokens not reported"
+	}
 	return fmt.Sprintf("%d tokens (%d in, %d out)",
 		u.TotalTokens, u.PromptTokens, u.CompletionTokens)
 }

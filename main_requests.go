@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 )
@@ -45,8 +46,12 @@ func (q *serverRequests) elicit(
 ) (*ElicitResult, error) {
 	who := q.config.title(s)
 	if !q.terminal.Interactive() {
-		q.output.note("%s asks %q: declined, as without a terminal there is no user to ask",
-			who, r.Message)
+		what := strconv.Quote(r.Message)
+		if r.Mode == "url" {
+			what += " at " + r.URL
+		}
+		q.output.note("%s asks %s: declined, as without a terminal there is no user to ask",
+			who, what)
 		return &ElicitResult{Action: "decline"}, nil
 	}
 	return q.terminal.Elicit(ctx, who, r)

@@ -55,13 +55,15 @@ func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
 		s.prepare(&s.config.servers[i])
 	}
 	s.logins.add()
+	s.logins.rejoin = s.rejoin
 	s.host = NewHost(s.config.servers, s.clientOptions)
 	return s.close, nil
 }
 
-// close ends the servers, then the logins, then closes the files: a server that is still running
-// writes to its log, and may ask for a login.
+// close ends the questions to log in, which may start servers; then the servers; and then closes
+// the logins and files that a server uses while it is running.
 func (s *servers) close() {
+	s.logins.stopAsking()
 	_ = s.host.Close()
 	s.logins.close()
 	for i := range s.config.servers {
@@ -87,7 +89,10 @@ func (s *servers) prepare(server *Server) {
 	if server.URL != "" || server.Err != nil {
 		return
 	}
-	server.Command.Excerpt = StderrExcerpt
+	server.Command.Excerpt = func(stderr string) string {
+		// An excerpt cuts lines, and half a secret would not be recognized later.
+		return StderrExcerpt(s.output.screen.Secrets.Mask(stderr))
+	}
 	server.Start = func(ctx context.Context) (Transport, error) {
 		return s.startCommand(ctx, server)
 	}
@@ -204,10 +209,78 @@ func (s *servers) start(ctx context.Context, names ...string) error {
 	return nil
 }
 
-// withLogins calls do, which needs servers, and calls it again after each login that a person was
-// asked for meanwhile.
+// withLogins calls do, which starts servers, or lists what they have. If some of them need logins,
+// the user is asked for one after another, and do is called again. A login that fails does not stop
+// the others. In a chat do is called once: the user is asked beside the chat, which goes on without
+// those servers.
 func (s *servers) withLogins(ctx context.Context, do func() error) error {
-	return s.logins.retry(ctx, s.host, do)
+	err := do()
+	isBetter := false
+	for _, state := range s.host.Status() {
+		l := s.logins.attended(state.Name)
+		needed := neededLogin(state.Err)
+		switch {
+		case l == nil || needed == nil:
+		case s.output.inChat:
+			l.begin(needed)
+		case l.ask(ctx, needed, "") == nil:
+			isBetter = true
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case isBetter:
+		return do()
+	}
+	// If a login has failed, the state of its server says so.
+	return err
+}
+
+// afterLogin calls do, which sends a request to a server. If the request needs a login, the user is
+// asked, and do is called again; in a chat, too, the answer waits for that. The user is asked once,
+// and once more if the server then demands more scopes. what describes the request that waits.
+func (s *servers) afterLogin(
+	ctx context.Context,
+	server, what string,
+	do func() error,
+) error {
+	l := s.logins.attended(server)
+	for asked := 0; ; asked++ {
+		err := do()
+		needed := neededLogin(err)
+		switch {
+		case l == nil:
+			return s.logins.all[server].explain(err)
+		case err == nil:
+			l.forgetFailure()
+			return nil
+		case needed == nil:
+			return l.explain(err)
+		case asked == 1 && !needed.IsStepUp(), asked == 2:
+			return l.refuse(err)
+		}
+		err = l.ask(ctx, needed, what)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// rejoin is logins.rejoin. A server that is running, of which only a call has failed, runs on.
+func (s *servers) rejoin(ctx context.Context, server string) error {
+	if !s.host.Status(server)[0].Running {
+		_ = s.host.Restart(ctx, server)
+	}
+	_, _ = s.host.Tools(ctx, server)
+	status := s.host.Status(server)
+	if neededLogin(status[0].Err) != nil {
+		return status[0].Err
+	}
+	if s.output.inChat && ctx.Err() == nil {
+		s.tell(status)
+	}
+	return nil
 }
 
 // watch starts the servers beside a chat. It waits a moment for them; after that, the chat goes on,
@@ -216,7 +289,13 @@ func (s *servers) watch(ctx context.Context) (done func()) {
 	ctx, stop := context.WithCancel(ctx)
 	soon, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
-	_, _ = s.host.Tools(soon)
+	list := func(ctx context.Context, names ...string) {
+		_ = s.withLogins(ctx, func() error {
+			_, err := s.host.Tools(ctx, names...)
+			return err
+		})
+	}
+	list(soon)
 	status := s.host.Status()
 	s.tell(status)
 	var work sync.WaitGroup
@@ -224,7 +303,7 @@ func (s *servers) watch(ctx context.Context) (done func()) {
 	// is told of it.
 	for _, name := range starting(status) {
 		work.Go(func() {
-			_, _ = s.host.Tools(ctx, name)
+			list(ctx, name)
 			if ctx.Err() == nil {
 				s.tell(s.host.Status(name))
 			}

@@ -102,7 +102,8 @@ func (m *modelSettings) addFlags(f *flag.FlagSet) {
 	f.StringVar(&m.system, "system", defaultSystem,
 		"MCP_SYSTEM the system prompt; @FILE reads it from a file")
 	f.Func("temperature",
-		"MISTRAL_TEMPERATURE from 0, for the likeliest words, to 2 (the API's)",
+		fmt.Sprintf("MISTRAL_TEMPERATURE from 0, for the likeliest words, to %v (the API's)",
+			MaxTemperature),
 		m.setTemperature)
 	f.Func("max-tokens",
 		"MISTRAL_MAX_TOKENS of each message of the model (the API's)",
@@ -178,6 +179,20 @@ func (m *modelSettings) readKey(secrets *Secrets) {
 	secrets.Add("[key]", m.key)
 	m.baseURL = os.Getenv("MISTRAL_BASE_URL")
 	secrets.AddVariable("MISTRAL_BASE_URL", m.baseURL)
+}
+
+// addProxies adds the passwords of proxies to the secrets: servers get these variables, too, and a
+// message may repeat one. A proxy is often given without a scheme.
+func addProxies(secrets *Secrets) {
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"} {
+		for _, name := range []string{name, strings.ToLower(name)} {
+			proxy := os.Getenv(name)
+			if proxy != "" && !strings.Contains(proxy, "://") {
+				proxy = "http://" + proxy
+			}
+			secrets.AddVariable(name, proxy)
+		}
+	}
 }
 
 // checkCommand reports flags that do not go with a command; "" stands for a question.

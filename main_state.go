@@ -30,11 +30,11 @@ func starting(status []HostStatus) []string {
 }
 
 // noneRunning returns the reasons why no server is running. It returns nil if a server is running
-// or starting, or waits for a login.
+// or starting, or if the user is being asked for the login to a server.
 func (s *servers) noneRunning(status []HostStatus) error {
 	var reasons []string
 	for _, state := range status {
-		if state.Err == nil || isStarting(state) || state.Err == ErrWaiting {
+		if state.Err == nil || isStarting(state) || s.logins.hasAttempt(state.Name) {
 			return nil
 		}
 		reasons = append(reasons, "server "+state.Name+": "+s.reason(state))
@@ -59,7 +59,8 @@ type toldStates struct {
 }
 
 // tell shows each change of a server's state once: that it is starting, that it is ready, or why it
-// is not running. It does not show that a server is ready which was never shown as starting.
+// is not running. It does not show that a server is ready which was never shown as starting. Nor
+// does it show that a server needs a login for which the user is asked: the question does.
 func (s *servers) tell(status []HostStatus) {
 	s.told.mu.Lock()
 	defer s.told.mu.Unlock()
@@ -79,6 +80,9 @@ func (s *servers) tell(status []HostStatus) {
 			late = append(late, state.Name)
 		case isStarting(state) || now == before:
 			// The user has been told this state.
+		case s.output.inChat && s.logins.attended(state.Name) != nil &&
+			neededLogin(state.Err) != nil:
+			// The question, or the attempt, has told it.
 		case state.Err != nil:
 			s.output.warn("server %s: %s", state.Name, s.reason(state))
 		case !s.output.settings.quiet:
@@ -103,7 +107,7 @@ func (s *servers) describe(state HostStatus) string {
 		return describeRunning(state)
 	}
 	text := s.reason(state)
-	if state.Running || isStarting(state) || state.Err == ErrWaiting {
+	if state.Running || isStarting(state) || neededLogin(state.Err) != nil {
 		return text
 	}
 	if s.output.inChat {
@@ -138,7 +142,7 @@ func (s *servers) reason(state HostStatus) string {
 	// advice about MCP_TIMEOUT would be wrong.
 	isLateList := errors.As(err, new(*TimeoutError))
 	if !isLateList {
-		err = s.explain(err)
+		err = s.explain(s.logins.all[state.Name].explain(err))
 	}
 	text := withoutServer(err, state.Name)
 	log := s.logs[state.Name]
@@ -152,6 +156,7 @@ func (s *servers) reason(state HostStatus) string {
 
 // explain returns an error with what to do about it.
 func (s *servers) explain(err error) error {
+	err = s.logins.explain(err)
 	todo := s.adviceFor(err)
 	if todo == "" {
 		return err
@@ -163,22 +168,17 @@ func (s *servers) explain(err error) error {
 // if the error itself says enough.
 func (s *servers) adviceFor(err error) string {
 	var timeout *TimeoutError
-	var login *LoginError
 	var refusal *HTTPError
 	var model *APIError
 	switch {
+	case wantsProxyLogin(err):
+		return "HTTPS_PROXY and HTTP_PROXY can have a user and a password, " +
+			"as http://USER:PASSWORD@HOST:PORT"
 	case errors.As(err, new(*StartTimeoutError)):
 		return `MCP_START_TIMEOUT, or "startTimeout" in the configuration, sets how long to wait`
 	case errors.As(err, &timeout) && !timeout.Total:
 		return `the server may still finish the work; MCP_TIMEOUT, or "timeout" in the ` +
 			`configuration, sets how long to wait`
-	case errors.Is(err, ErrWaiting):
-		return "finish it, and ask again; in a chat, /reconnect shows its address"
-	case errors.As(err, &login):
-		if name := s.logins.nameOf(login.Resource); name != "" {
-			return "run: mcpagent login " + word(name)
-		}
-		return ""
 	case errors.As(err, new(*AuthorizationError)):
 		return ""
 	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
@@ -187,6 +187,24 @@ func (s *servers) adviceFor(err error) string {
 		return adviceForModel(model)
 	}
 	return ""
+}
+
+// wantsProxyLogin reports whether a proxy wants a login: over https the connection to the server is
+// refused, and over http the request itself.
+func wantsProxyLogin(err error) bool {
+	var proxy *ProxyError
+	var server *HTTPError
+	var model *APIError
+	status := 0
+	switch {
+	case errors.As(err, &proxy):
+		status = proxy.Status
+	case errors.As(err, &server):
+		status = server.Status
+	case errors.As(err, &model):
+		status = model.Status
+	}
+	return status == http.StatusProxyAuthRequired
 }
 
 // adviceForModel knows the errors of Mistral's API, and those that servers like it send with the

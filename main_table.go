@@ -57,8 +57,9 @@ unchecked. -o FILE gets images and other bytes of the result, or else its text.
 		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser",
 			"  mcpagent login https://mcp.example.com/mcp",
 			p.logins.logIn},
-		{"logout", "URL|NAME", "forget a login",
-			"  mcpagent logout issues",
+		{"logout", "URL|NAME", "end a login: its token is revoked, if the server can do that",
+			`A NAME stands for the login of that server's configuration, a URL for all logins to it.
+  mcpagent logout issues`,
 			p.logins.logOut},
 		{"whoami", "", "show the logins that are kept: where, with which scopes, until when",
 			"",

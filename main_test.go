@@ -91,8 +91,11 @@ type count struct {
 	goroutines, files, children int
 }
 
-// openFiles returns what this process has open, by name. (On Linux.)
+// openFiles returns what this process has open, by name, on Linux. (Wine has a /proc, too: that of its own process.)
 func openFiles() (names []string) {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
 	descriptors, _ := os.ReadDir("/proc/self/fd")
 	for _, d := range descriptors {
 		name, _ := os.Readlink("/proc/self/fd/" + d.Name())
@@ -234,6 +237,16 @@ func TestReadAll(t *testing.T) {
 	assert.Equal(t, len(text), maxInput)
 	_, err = in.all(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)))
 	assert.Error(t, err, "stdin has more than 4 MiB: give a part of it")
+
+	// What is written on Windows may begin with a byte order mark.
+	text, err = in.all(t.Context(), strings.NewReader("\ufeff{}"))
+	assert.NilError(t, err)
+	assert.Equal(t, text, "{}")
+	file := filepath.Join(t.TempDir(), "arguments")
+	assert.NilError(t, os.WriteFile(file, []byte("\ufeff{}"), 0o600))
+	text, err = in.argument(t.Context(), "@"+file)
+	assert.NilError(t, err)
+	assert.Equal(t, text, "{}")
 
 	open, end := io.Pipe()
 	defer end.Close()

@@ -127,7 +127,10 @@ func (w *lineWriter) Close() error {
 
 // modelTrace is a transport that traces the requests to a model, and its answers. The key is in a
 // header, which is not traced.
-type modelTrace struct{ write func(line string) }
+type modelTrace struct {
+	write func(line string)
+	base  http.RoundTripper
+}
 
 func (t modelTrace) RoundTrip(r *http.Request) (*http.Response, error) {
 	var sent []byte
@@ -137,7 +140,7 @@ func (t modelTrace) RoundTrip(r *http.Request) (*http.Response, error) {
 		sent, _ = io.ReadAll(body)
 	}
 	t.line("-> %s %s %s", r.Method, r.URL.Redacted(), sent)
-	answer, err := http.DefaultTransport.RoundTrip(r)
+	answer, err := t.base.RoundTrip(r)
 	if err != nil {
 		t.line("!! %v", err)
 		return nil, err

@@ -2,6 +2,7 @@ package main
 
 import (
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +15,7 @@ import (
 // A message of the model is traced without the length of an image.
 func TestTraceIsShort(t *testing.T) {
 	var lines []string
-	trace := modelTrace{func(line string) { lines = append(lines, line) }}
+	trace := modelTrace{func(line string) { lines = append(lines, line) }, http.DefaultTransport}
 	image := `{"url":"data:image/png;base64,` + strings.Repeat("iVBORw0KGgoAAAANSUhE", 1000) + `=="}`
 	trace.line("-> [%s,%s]", image, `"base64, a word"`)
 	short := `{"url":"data:image/png;base64,iVBORw0KGgoAAAANSUhE…"}`
@@ -25,7 +26,7 @@ func TestTraceIsShort(t *testing.T) {
 func TestTracedBody(t *testing.T) {
 	for _, wrap := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.DataErrReader} {
 		var lines []string
-		trace := modelTrace{func(line string) { lines = append(lines, line) }}
+		trace := modelTrace{func(line string) { lines = append(lines, line) }, http.DefaultTransport}
 		body := trace.body(io.NopCloser(wrap(strings.NewReader("data: 1\r\n\ndata: 2\n{3}"))))
 		text, err := io.ReadAll(body)
 		assert.NilError(t, err)

@@ -22,11 +22,13 @@ import (
 //
 //	mcp.go            what a connection is, and its calls
 //	mcp_connect.go    how it begins: which revision both sides speak
+//	mcp_strays.go     what a server writes that is not a message
 //	mcp_request.go    how a call becomes a message, and what is done when it fails
 //	mcp_time.go       how long a call may take
 //	mcp_lists.go      the lists of tools, resources and prompts
 //	mcp_listen.go     what the server tells without being asked
 //	mcp_questions.go  what the server asks the client
+//	mcp_urls.go       what the user has to do in a browser before a call
 //	mcp_types.go      what the messages hold
 //	mcp_results.go    how large results are decoded: lists of tools, the texts of a tool
 //
@@ -56,10 +58,6 @@ type ClientOptions struct {
 	Timeout    time.Duration  // of a request without progress; 5 min if 0
 	MaxTimeout time.Duration  // of a request in all; if 0, 1 h or Timeout, whichever is longer
 
-	// Waiting reports whether requests wait for a person who logs in. As long as it returns true,
-	// no request expires by Timeout. It may be nil.
-	Waiting func() bool
-
 	// Protocol is the revision to offer without a probe. Empty means that Connect finds out what
 	// the server speaks. A revision with a handshake is an offer: the server may answer with
 	// another one, which ServerInfo.ProtocolVersion then holds.
@@ -70,15 +68,16 @@ type ClientOptions struct {
 	// without a Responder is not declared.
 	Answers map[string]Responder
 
-	MaxQuestions int // in all input_required results of one request; 50 if 0
+	MaxQuestions int // of the server before it answers one request; 50 if 0
 
 	// Log receives the server's log messages of LogLevel (info if empty) or above. It runs on the
 	// reader of the connection: it must return soon and must not call the Client.
 	Log      func(LogMessage)
 	LogLevel string
 
-	Skipped func(message []byte, reason error) // see Handler.Skipped
-	Trace   func(sent bool, text []byte)       // see Handler.Trace
+	// Skipped is Handler.Skipped, but for what comes after the end of the connection.
+	Skipped func(message []byte, reason error)
+	Trace   func(sent bool, text []byte) // see Handler.Trace
 
 	// Warn receives a sentence for each loss that is no error of a call, such as an element of a
 	// list that could not be read and was left out.
@@ -109,6 +108,8 @@ type Client struct {
 	sessions  sessions
 	lists     listCache
 	listeners listeners
+	strays    strays
+	visits    visits
 	warnings  warnings
 }
 

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -59,6 +60,7 @@ func Connect(
 		return first, nil
 	}
 	first.Close()
+	err = first.strays.explain(err)
 	if options.Protocol != "" || !first.mayBeUpset(ctx, err) {
 		return nil, err
 	}
@@ -104,6 +106,8 @@ func newClient(
 	c.lists.byMethod = make(map[string]cachedList)
 	c.lists.marked = make(map[string]json.RawMessage)
 	c.listeners.working = make(map[*listener]int64)
+	c.visits.byID = make(map[string]context.CancelCauseFunc)
+	c.strays.tell = options.Skipped
 	c.warnings.tell = options.Warn
 	c.warnings.last = make(map[string]string)
 	err := c.declare()
@@ -125,7 +129,7 @@ func newClient(
 		Immediate:    func(method string) bool { return method == "ping" },
 		Notification: c.notification,
 		Abandoned:    sendCancelled,
-		Skipped:      options.Skipped,
+		Skipped:      c.strays.skipped,
 		Trace:        options.Trace,
 	})
 	c.inFlight.start(c.conn, options)
@@ -443,6 +447,32 @@ func (c *Client) initialize(ctx context.Context, offer string) (*ServerInfo, err
 type sessions struct {
 	current  atomic.Int64  // counts the sessions that followed the first
 	renewing chan struct{} // one slot, taken by whoever begins a session
+
+	mu       sync.Mutex // guards the following; never held across I/O or a callback
+	expiries int        // streams in a row whose session had expired soon after the one before
+	lastAt   time.Time  // of the last of them
+}
+
+// A server may forget each session as soon as its stream ends, and end the stream at once. So a
+// session that only the stream of notifications asks for is begun a few times in a row, and then no
+// more: the next request of a caller begins one.
+const (
+	maxExpiries   = 3
+	steadySession = 30 * time.Second // a session that was known for so long did not expire at once
+)
+
+// mayRenewForStream counts a stream whose session had expired, and reports whether another session
+// is worth a try.
+func (s *sessions) mayRenewForStream() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.lastAt) > steadySession {
+		s.expiries = 0
+	}
+	s.lastAt = now
+	s.expiries++
+	return s.expiries <= maxExpiries
 }
 
 // renew begins a new session in place of an expired session, which the server has dropped, or which
@@ -480,8 +510,12 @@ func (c *Client) renew(ctx context.Context, expired int64) error {
 // notifications. If the session has expired, a new session is begun, by requests that each have
 // their time limit. Otherwise nobody tells of changes any more, which is worth a warning.
 func (c *Client) streamEnded(err error) {
-	if isSessionExpired(err) {
+	switch {
+	case !isSessionExpired(err):
+	case c.sessions.mayRenewForStream():
 		err = c.renew(context.Background(), c.sessions.current.Load())
+	default:
+		err = fmt.Errorf("each session that is begun expires at once: %w", err)
 	}
 	if err != nil && c.Err() == nil && c.options.Warn != nil {
 		c.options.Warn(fmt.Sprintf("the server no longer tells of changes: %v", err))

@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// A server tells of four things unasked, in notifications: a list or a resource has changed, a call
-// has made progress, the server's log has a new message, the server has cancelled a request. A
-// program that wants to know of changes calls Listen, which returns when it listens no longer. A
-// change also drops the kept lists of its kind: see ForgetLists for all that does.
+// A server tells of five things unasked, in notifications: a list or a resource has changed, a call
+// has made progress, the server's log has a new message, the server has cancelled a request, it has
+// got what it wanted of the user in a browser (mcp_urls.go). A program that wants to know of
+// changes calls Listen, which returns when it listens no longer. A change also drops the kept lists
+// of its kind: see ForgetLists for all that does.
 
 // unsubscribeTime bounds the requests that end the subscriptions of a Listen, all together.
 const unsubscribeTime = 500 * time.Millisecond
@@ -179,6 +180,7 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 		Token     json.RawMessage `json:"progressToken"`
 		RequestID json.RawMessage
 		URI       string
+		VisitID   string `json:"elicitationId"`
 		Meta      struct {
 			Subscription json.RawMessage `json:"io.modelcontextprotocol/subscriptionId"`
 		} `json:"_meta"`
@@ -203,6 +205,8 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 		c.changed(p.Meta.Subscription, Change{List: "prompts"})
 	case "notifications/resources/list_changed":
 		c.changed(p.Meta.Subscription, Change{List: "resources"})
+	case "notifications/elicitation/complete":
+		c.visits.complete(p.VisitID)
 	case "notifications/resources/updated":
 		c.changed(p.Meta.Subscription, Change{URI: p.URI})
 	}

@@ -67,6 +67,12 @@ func (c *Client) serverRequest(
 			Message: "a server of revision " + statelessRevision + " sends no requests",
 		}
 	}
+	if !c.inFlight.mayAsk(c.options.MaxQuestions) {
+		text := fmt.Sprintf("the server asks more questions than the %d that a request may ask; "+
+			"they are refused", c.options.MaxQuestions)
+		c.warnings.warn("questions", text)
+		return nil, &Error{Code: CodeInvalidRequest, Message: text}
+	}
 	return c.answerQuestion(ctx, method, params)
 }
 
@@ -95,10 +101,9 @@ func (c *Client) answerQuestions(
 	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
 		return nil, &ProtocolError{"the server's input_required result names no input"}
 	}
-	r.questions += len(needs.InputRequests)
-	if r.questions > c.options.MaxQuestions {
-		return nil, &ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d",
-			r.questions, c.options.MaxQuestions)}
+	err = c.countQuestions(r, len(needs.InputRequests))
+	if err != nil {
+		return nil, err
 	}
 	replies := make(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
@@ -120,6 +125,17 @@ func (c *Client) answerQuestions(
 		input = append(appendKey(input, "requestState"), *needs.RequestState...)
 	}
 	return input, nil
+}
+
+// countQuestions counts questions that the server asks before it answers a request. The error says
+// that they are too many.
+func (c *Client) countQuestions(r *request, count int) error {
+	r.questions += count
+	if r.questions > c.options.MaxQuestions {
+		return &ProtocolError{fmt.Sprintf("the server asks %d questions; a request may ask %d",
+			r.questions, c.options.MaxQuestions)}
+	}
+	return nil
 }
 
 // asOurError turns a refusal that a Responder made for the server into an error of the call. In the

@@ -60,7 +60,7 @@ func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
 		return nil, r.wrap(&NotDeclaredError{missing})
 	}
 	for round := 1; ; round++ {
-		raw, err := c.send(ctx, r)
+		raw, err := c.sendWithURLs(ctx, r)
 		if err != nil {
 			if r.mayAsk && errors.As(err, new(*Error)) {
 				// The tool, prompt or resource may be gone, and the list that named it outdated.

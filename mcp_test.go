@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -500,6 +501,59 @@ func TestManyQuestions(t *testing.T) {
 	}
 }
 
+// TestManyRequestsOfServer: in the handshake era the questions are requests of the server, and no more of them are
+// answered than our own requests may ask together.
+func TestManyRequestsOfServer(t *testing.T) {
+	checkLeaks(t)
+	server := newFakeTransport()
+	asked := 0
+	var warnings []string
+	c := server.connectedTo(t, ClientOptions{Protocol: "2025-11-25", MaxQuestions: 3,
+		Warn: func(text string) { warnings = append(warnings, text) },
+		Answers: map[string]Responder{
+			"x": {Reply: func(context.Context, json.RawMessage) (any, error) { asked++; return asked, nil }},
+		}})
+	ask := func(times int) (refused int) {
+		for range times {
+			server.lines <- []byte(`{"jsonrpc":"2.0","id":"q","method":"x"}`)
+			m := <-server.wrote
+			const refusal = `"error":{"code":-32600,"message":"the server asks more questions than the 3 that`
+			if strings.Contains(string(m.Text), refusal) {
+				refused++
+			}
+		}
+		return refused
+	}
+	for range 2 {
+		one := c.goCall(t.Context(), "t", nil)
+		first := <-server.wrote
+		assert.Equal(t, ask(120), 117)
+		two := c.goCall(t.Context(), "t", nil)
+		second := <-server.wrote
+		assert.Equal(t, ask(4), 1)
+		server.reply(first, `{"content":[]}`)
+		assert.NilError(t, (<-one).err)
+		server.reply(second, `{"content":[]}`)
+		assert.NilError(t, (<-two).err)
+	}
+	// A ping is no question.
+	server.lines <- []byte(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+	assert.Equal(t, string((<-server.wrote).Text), `{"jsonrpc":"2.0","id":"p","result":{}}`)
+	assert.DeepEqual(t, warnings,
+		[]string{"the server asks more questions than the 3 that a request may ask; they are refused"})
+
+	three := c.goCall(t.Context(), "t", nil)
+	m := <-server.wrote
+	four := c.goCall(t.Context(), "t", nil)
+	n := <-server.wrote
+	assert.Equal(t, ask(7), 1)
+	server.reply(m, `{"content":[]}`)
+	assert.NilError(t, (<-three).err)
+	server.reply(n, `{"content":[]}`)
+	assert.NilError(t, (<-four).err)
+	assert.Equal(t, asked, 3*6)
+}
+
 // TestSessionRenewed: a session that has expired is begun anew once for all calls that find it so, and each of them
 // is made again.
 func TestSessionRenewed(t *testing.T) {
@@ -540,6 +594,135 @@ func TestSessionRenewed(t *testing.T) {
 		assert.Equal(t, asked["initialize "], session+1)
 		assert.Equal(t, asked[fmt.Sprint("notifications/initialized s", session+1)], 1)
 		assert.Equal(t, asked[fmt.Sprint("tools/call s", session+1)], 20)
+	}
+}
+
+// TestSessionsExpireAtOnce: a server that ends the stream of each session, and then does not know the session, is not
+// asked for sessions for ever. The next call begins one.
+func TestSessionsExpireAtOnce(t *testing.T) {
+	checkLeaks(t)
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex              // guards the following
+		opened := make(map[string]int) // streams, by session
+		forgets := true
+		sessions := 0
+		var warnings []string
+		server, memory := htInMemory(nil)
+		server.set(func(w http.ResponseWriter, r *http.Request, m htMessage) {
+			mu.Lock()
+			session := r.Header.Get("Mcp-Session-Id")
+			if m.Method == "initialize" {
+				sessions++
+			}
+			if r.Method == http.MethodGet {
+				opened[session]++
+			}
+			forgotten := forgets && opened[session] > 1
+			stream := htSSE("retry: 1\n\n")
+			if !forgets {
+				stream = htSSE(": hello\n\n") + htHold
+			}
+			begun := fmt.Sprint("s", sessions)
+			mu.Unlock()
+			if forgotten {
+				w.WriteHeader(http.StatusNotFound)
+				return
+			}
+			answer := htReply(htJSON(`{"jsonrpc":"2.0","id":$id,"result":{"content":[]}}`))
+			htSession(begun, htReply(stream), answer)(w, r, m)
+		})
+		start := (&HTTP{URL: "http://memory/", Client: memory}).Start
+		client, err := Connect(t.Context(), start, &ClientOptions{Protocol: "2025-11-25",
+			Warn: func(text string) {
+				mu.Lock()
+				defer mu.Unlock()
+				warnings = append(warnings, text)
+			}})
+		assert.NilError(t, err)
+		defer client.Close()
+		begunAfter := func(d time.Duration) int {
+			time.Sleep(d)
+			mu.Lock()
+			defer mu.Unlock()
+			return sessions
+		}
+		assert.Equal(t, begunAfter(time.Minute), 1+maxExpiries)
+		mu.Lock()
+		assert.Equal(t, len(warnings), 1+maxExpiries)
+		assert.Equal(t, warnings[maxExpiries], "the server no longer tells of changes: each session that is begun "+
+			"expires at once: http://memory/ answers 404 Not Found: nothing more")
+		mu.Unlock()
+
+		_, err = client.CallTool(t.Context(), "tool", nil, nil)
+		assert.NilError(t, err)
+		assert.Equal(t, begunAfter(time.Minute), 1+2*maxExpiries+1)
+		// It has come to its senses.
+		mu.Lock()
+		forgets = false
+		mu.Unlock()
+		_, err = client.CallTool(t.Context(), "tool", nil, nil)
+		assert.NilError(t, err)
+		assert.Equal(t, begunAfter(time.Minute), 1+2*maxExpiries+1)
+	})
+}
+
+// TestStrays: where the beginning fails, the error has the first of what the server wrote in place of messages, even a
+// prompt without a newline.
+func TestStrays(t *testing.T) {
+	checkLeaks(t)
+	const answer = `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}` + "\n"
+	const one, some = "1 line that is not a message, the first: ", " lines that are not messages, the first: "
+	for text, want := range map[string]string{
+		"":                              "",
+		answer:                          "",
+		"Password: ":                    one + `"Password:"`,
+		"Hello\n" + answer + "World!\n": "2" + some + `"Hello"`,
+		"Content-Length: 2\r\n\r\n{}\n": "2" + some +
+			`"Content-Length: 2"; MCP has one message a line, without headers`,
+		"{\n  \"jsonrpc\": \"2.0\"\n}\n": "3" + some + `"{"; MCP has each message on one line`,
+		string(libUTF16(binary.LittleEndian, "\ufeff{}\n")): "2" + some +
+			`"{}"; MCP has UTF-8, and this looks like UTF-16`,
+		"word " + strings.Repeat("x", 1000) + "\n": one + `"word …"`,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var serving sync.WaitGroup
+			start := func(context.Context) (Transport, error) {
+				in, theirOut := io.Pipe()
+				theirIn, out := io.Pipe()
+				serving.Go(func() {
+					_, _ = theirIn.Read(make([]byte, 1000)) // server/discover
+					_, _ = io.WriteString(theirOut, text)
+					_, _ = io.Copy(io.Discard, theirIn)
+					theirOut.Close()
+				})
+				return NewLines(in, out), nil
+			}
+			ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("too slow"))
+			defer cancel()
+			_, err := Connect(ctx, start, nil)
+			if want != "" {
+				want = "; it wrote " + want
+			}
+			assert.Error(t, err, "initialize: too slow"+want)
+			serving.Wait()
+		})
+	}
+	// A server that refuses in good order is not made of strays.
+	for reply, want := range map[string]string{
+		`"error":{"code":-1,"message":"no key"}`: "initialize: no key (error -1)",
+		`"result":{"protocolVersion":"1"}`: `initialize: the server wants protocol revision "1"; ` +
+			`this client speaks 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26, 2024-11-05`,
+	} {
+		server := newFakeTransport()
+		failed := make(chan error, 1)
+		go func() {
+			_, err := connectOver(t.Context(), server, &ClientOptions{Protocol: "2025-11-25"})
+			failed <- err
+		}()
+		<-server.wrote
+		server.lines <- []byte("Hello")
+		server.lines <- []byte(`{"jsonrpc":"2.0","id":1,` + reply + `}`)
+		assert.Error(t, <-failed, want)
 	}
 }
 

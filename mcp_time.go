@@ -35,8 +35,8 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 //
 // A request may take Timeout without a sign of life, and MaxTimeout in all. Each progress
 // notification starts Timeout anew (MCP 2025-11-25, basic, lifecycle, timeouts). While the server
-// waits for us, because it has asked a question or because a person has to log in, no request
-// expires by Timeout: the server cannot go on before it has our reply.
+// waits for the answer to a question of its own, no request expires by Timeout: the server cannot
+// go on before it has our reply.
 //
 // One timer serves all requests, as a timer for each request would cost more than the rest of a
 // call. The timer rings at the earliest deadline that is known when it is set, and at the latest
@@ -46,13 +46,14 @@ type inFlight struct {
 	conn       *Conn
 	timeout    time.Duration
 	maxTimeout time.Duration
-	waiting    func() bool // ClientOptions.Waiting; may be nil
 
 	// mu guards the following, and the deadlines of the requests. It is never held across I/O or
-	// while a report or waiting runs. It is taken before Conn's.
+	// while a report runs. It is taken before Conn's.
 	mu        sync.Mutex
 	requests  map[int64]*request // by id, which is also the progress token
 	questions int                // the number of the server's questions that are being answered
+	begun     int                // requests since none was in flight
+	asked     int                // requests of the server that were answered since then
 	timer     *time.Timer
 	stopped   bool
 }
@@ -65,7 +66,6 @@ func (f *inFlight) start(conn *Conn, options ClientOptions) {
 	defer f.mu.Unlock()
 	f.conn = conn
 	f.timeout, f.maxTimeout = options.Timeout, options.MaxTimeout
-	f.waiting = options.Waiting
 	f.requests = make(map[int64]*request)
 	f.timer = time.AfterFunc(f.timeout, f.ring)
 }
@@ -81,10 +81,27 @@ func (f *inFlight) stop() {
 func (f *inFlight) addRequest(r *request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if len(f.requests) == 0 {
+		f.begun, f.asked = 0, 0
+	}
+	f.begun++
 	now := time.Now()
 	r.deadline = now.Add(f.timeout)
 	r.limit = now.Add(f.maxTimeout)
 	f.requests[r.id] = r
+}
+
+// mayAsk counts a request of the server, and reports whether it may be answered. Each of our
+// requests allows so many. In the handshake era nothing says for which of them the server asks, so
+// those that are in flight together share what they allow.
+func (f *inFlight) mayAsk(most int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.asked >= most*max(f.begun, 1) {
+		return false
+	}
+	f.asked++
+	return true
 }
 
 // removeRequest ends the time of a request, and returns when no report about it is under way.
@@ -100,13 +117,12 @@ func (f *inFlight) removeRequest(r *request) {
 // ring ends the requests whose time is up, and sets the timer to the next deadline. The timer calls
 // it, on a goroutine that nobody waits for: it must not block.
 func (f *inFlight) ring() {
-	personIsWaitedFor := f.waiting != nil && f.waiting()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stopped {
 		return
 	}
-	serverWaits := f.questions > 0 || personIsWaitedFor
+	serverWaits := f.questions > 0
 	now := time.Now()
 	next := now.Add(f.timeout)
 	for id, r := range f.requests {

@@ -17,12 +17,13 @@ import (
 // names, annotations, instructions.
 
 // The error codes of MCP 2026-07-28, basic, error codes, which only a server of the stateless era
-// sends, and an older code.
+// sends, and two older codes.
 const (
 	CodeHeaderMismatch     = -32020
 	CodeMissingCapability  = -32021
 	CodeUnsupportedVersion = -32022
 	CodeResourceNotFound   = -32002 // of the handshake era: the resource does not exist
+	CodeURLRequired        = -32042 // of 2025-11-25: see URLRequiredError
 )
 
 // Implementation names a program.

@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -50,7 +53,16 @@ type Mistral struct {
 
 	// OnRetry, if set, is called after each failed try, before the wait for the next.
 	OnRetry func(err error, wait time.Duration)
+
+	streamUsage atomic.Int32 // what is known of the server: one of usageUntried, …
 }
+
+// Whether a server takes the member stream_options, which asks for the tokens of a streamed answer.
+const (
+	usageUntried int32 = iota
+	usageTaken
+	usageRefused
+)
 
 // Complete sends one request and returns the model's answer. If onText is not nil, the answer is
 // streamed, and its text is passed to onText as it arrives. An answer cut off at a length limit is
@@ -63,12 +75,59 @@ type Mistral struct {
 // after a connection that broke before the first byte of the answer. It does not try again after a
 // connection that broke later, nor after silence, as the server may be working on the request. It
 // waits as long as the server says. If MaxWait leaves less than that, it fails at once.
+//
+// Mistral counts the tokens of a streamed answer unasked, and refuses the member that asks for it.
+// Most other servers have to be asked. One that refuses the request is asked without it, and if it
+// takes that, never with it again.
 func (m *Mistral) Complete(
 	ctx context.Context,
 	r *ChatRequest,
 	onText func(string),
 ) (*ChatResponse, error) {
-	req, err := m.request(r, onText != nil)
+	if onText == nil {
+		return m.complete(ctx, r, formWhole, nil)
+	}
+	if m.isMistral() || m.streamUsage.Load() == usageRefused {
+		return m.complete(ctx, r, formStreamed, onText)
+	}
+	answer, err := m.complete(ctx, r, formStreamedWithUsage, onText)
+	var refused *APIError
+	isRefused := errors.As(err, &refused) && (refused.Status == 400 || refused.Status == 422)
+	switch {
+	case err == nil:
+		m.streamUsage.Store(usageTaken)
+	case isRefused && m.streamUsage.Load() == usageUntried:
+		answer, err = m.complete(ctx, r, formStreamed, onText)
+		if err == nil {
+			m.streamUsage.Store(usageRefused)
+		}
+	}
+	return answer, err
+}
+
+// isMistral reports whether requests go to Mistral's own servers.
+func (m *Mistral) isMistral() bool {
+	target, err := m.Endpoint()
+	return err == nil && strings.HasSuffix("."+strings.ToLower(target.Hostname()), ".mistral.ai")
+}
+
+// answerForm is how an answer is to come.
+type answerForm int
+
+const (
+	formWhole answerForm = iota
+	formStreamed
+	formStreamedWithUsage // the server is asked for the tokens
+)
+
+// complete sends one request, and again where that may help.
+func (m *Mistral) complete(
+	ctx context.Context,
+	r *ChatRequest,
+	form answerForm,
+	onText func(string),
+) (*ChatResponse, error) {
+	req, err := m.request(r, form)
 	if err != nil {
 		return nil, fmt.Errorf("chat completion: %w", err)
 	}
@@ -152,8 +211,7 @@ func (m *Mistral) attempt(
 	req.Body, _ = req.GetBody()
 	resp, err := m.send(req)
 	if err != nil {
-		return nil, true, fmt.Errorf("no answer: %w; "+
-			"check the base URL, and that the server can be reached", err)
+		return nil, mayReconnect(err), fmt.Errorf("no answer: %w%s", err, advice(req.URL, err))
 	}
 	defer resp.Body.Close()
 	// This runs before Close, which over HTTP/2 can wait for the server.
@@ -170,6 +228,47 @@ func (m *Mistral) attempt(
 	}
 	answer, err = m.readAnswer(req.URL.Host, resp, in, onText)
 	return answer, false, err
+}
+
+// mayReconnect reports whether a connection that did not come about may do so at another try. Not
+// where the name does not exist, the certificate is not trusted, nothing listens on this machine,
+// or the transport itself says that nothing was lost on the way, but refused, as by a proxy.
+func mayReconnect(err error) bool {
+	var lost interface{ Lost() bool }
+	var name *net.DNSError
+	switch {
+	case errors.As(err, &lost):
+		return lost.Lost()
+	case errors.As(err, &name):
+		return !name.IsNotFound
+	}
+	return !isRefusedHere(err) && !errors.As(err, new(*tls.CertificateVerificationError))
+}
+
+// advice returns what the user can do about a connection to a URL that did not come about.
+func advice(target *url.URL, err error) string {
+	var lost interface{ Lost() bool }
+	switch {
+	case errors.As(err, &lost):
+		return ""
+	case isRefusedHere(err) && target.Port() == "11434":
+		return "; nothing listens at " + target.Host + ": is Ollama running?"
+	case isRefusedHere(err):
+		return "; nothing listens at " + target.Host + ": is the model's server running?"
+	}
+	return "; check the base URL, and that the server can be reached"
+}
+
+// isRefusedHere reports whether this machine itself refused a connection, at once: no program
+// listens at that port. Windows has a number of its own for that, WSAECONNREFUSED.
+func isRefusedHere(err error) bool {
+	isRefused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.Errno(10061))
+	var operation *net.OpError
+	if !isRefused || !errors.As(err, &operation) || operation.Op != "dial" {
+		return false
+	}
+	address, isTCP := operation.Addr.(*net.TCPAddr)
+	return isTCP && address.IP.IsLoopback()
 }
 
 // mayPass reports whether an HTTP status stands for a trouble of the moment.
@@ -215,7 +314,7 @@ func (p patient) Read(b []byte) (int, error) {
 
 // request makes the request of which each attempt sends a copy. The API refuses members that it
 // does not know, so the request has no others.
-func (m *Mistral) request(r *ChatRequest, stream bool) (*http.Request, error) {
+func (m *Mistral) request(r *ChatRequest, form answerForm) (*http.Request, error) {
 	target, err := m.Endpoint()
 	if err != nil {
 		return nil, err
@@ -223,8 +322,12 @@ func (m *Mistral) request(r *ChatRequest, stream bool) (*http.Request, error) {
 	wire := struct {
 		Model string `json:"model"`
 		ChatRequest
-		Stream bool `json:"stream,omitempty"`
-	}{m.Model, *r, stream}
+		Stream        bool            `json:"stream,omitempty"`
+		StreamOptions map[string]bool `json:"stream_options,omitempty"`
+	}{Model: m.Model, ChatRequest: *r, Stream: form != formWhole}
+	if form == formStreamedWithUsage {
+		wire.StreamOptions = map[string]bool{"include_usage": true}
+	}
 	wire.Messages = messagesFor(target.Host, r.Messages)
 	if len(r.Tools) == 0 {
 		// Some servers refuse a choice where there is nothing to choose.
@@ -235,7 +338,7 @@ func (m *Mistral) request(r *ChatRequest, stream bool) (*http.Request, error) {
 		return nil, err
 	}
 	header := m.header("application/json")
-	if stream {
+	if wire.Stream {
 		header = m.header("text/event-stream")
 	}
 	header.Set("Content-Type", "application/json")

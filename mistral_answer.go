@@ -17,12 +17,16 @@ import (
 	"strings"
 )
 
+// byteOrderMark may stand before all that a server says.
+const byteOrderMark = "\ufeff"
+
 // wireAnswer is an answer on the wire, whole or one event of a stream.
 type wireAnswer struct {
 	Error, Message, Detail any // of an error
 	Model                  string
 	Usage                  Usage
 	Choices                []struct {
+		Error        any          // of OpenRouter, beside half of an answer
 		FinishReason string       `json:"finish_reason"`
 		Message      *wireMessage // of a whole answer
 		Delta        *wireMessage // of an event
@@ -38,7 +42,7 @@ type wireMessage struct {
 // isError reports whether the server tells of an error inside an answer. Some servers send an empty
 // error beside a good answer, and a message or a detail beside choices is not an error.
 func (a *wireAnswer) isError() bool {
-	if saysSomething(a.Error) {
+	if saysSomething(a.Error) || len(a.Choices) > 0 && saysSomething(a.Choices[0].Error) {
 		return true
 	}
 	return len(a.Choices) == 0 && (saysSomething(a.Message) || saysSomething(a.Detail))
@@ -54,12 +58,18 @@ func (m *Mistral) readAnswer(
 	in *bufio.Reader,
 	onText func(string),
 ) (*ChatResponse, error) {
+	// A stream may begin with a byte order mark (WHATWG HTML, 9.2.6), and JSON of Windows often
+	// does. Where there are no three bytes, the reading below fails.
+	beginning, _ := in.Peek(len(byteOrderMark))
+	if string(beginning) == byteOrderMark {
+		_, _ = in.Discard(len(byteOrderMark))
+	}
 	parts := &answerParts{host: host, byIndex: make(map[looseText]int)}
 	kind := strings.ToLower(resp.Header.Get("Content-Type"))
 	if !strings.HasPrefix(kind, "text/event-stream") {
 		data, err := io.ReadAll(in)
 		if err == nil {
-			err = m.addData(parts, resp, data, onText)
+			err = m.addEvent(parts, resp, streamEvent{data: data}, onText)
 		}
 		if err == nil && parts.Message.Role == "" {
 			err = m.refusal(resp, data)
@@ -67,59 +77,77 @@ func (m *Mistral) readAnswer(
 		return parts.end(err)
 	}
 	for {
-		data, err := nextData(in)
-		if err != nil || string(data) == "[DONE]" {
+		event, err := nextEvent(in)
+		if err != nil || string(event.data) == "[DONE]" {
 			return parts.end(err)
 		}
-		err = m.addData(parts, resp, data, onText)
+		err = m.addEvent(parts, resp, event, onText)
 		if err != nil {
 			return parts.end(err)
 		}
 	}
 }
 
-// addData adds an event of a stream, or a whole answer. The error is the server's.
+// addEvent adds an event of a stream, or a whole answer. The error is the server's.
 // It comes after what else the event has: some servers send an error behind half of an answer, and
 // that half counts as what arrived.
-func (m *Mistral) addData(
+func (m *Mistral) addEvent(
 	parts *answerParts,
 	resp *http.Response,
-	data []byte,
+	event streamEvent,
 	onText func(string),
 ) error {
 	var answer wireAnswer
-	if json.Unmarshal(data, &answer) != nil {
-		return m.refusal(resp, data)
+	if json.Unmarshal(event.data, &answer) != nil {
+		return m.refusal(resp, event.data)
 	}
 	text := parts.add(&answer)
 	if text != "" && onText != nil {
 		onText(text)
 	}
-	if answer.isError() {
-		return m.refusal(resp, data)
+	if event.isError || answer.isError() {
+		return m.refusal(resp, event.data)
 	}
 	return nil
 }
 
-// nextData returns the data of a stream's next event (WHATWG HTML, 9.2.6). Each line is taken for
-// an event, since some servers omit the empty line after it. A line ends with CR, LF or CRLF. The
-// LF of a CRLF counts as an empty line: to look ahead for it could wait for what the server sends
-// only later. A line without an end is dropped.
-func nextData(in *bufio.Reader) ([]byte, error) {
+// streamEvent is an event of a stream.
+type streamEvent struct {
+	data    []byte
+	isError bool // the server calls it an error, so it is one, whatever its data looks like
+}
+
+// nextEvent returns a stream's next event that has data (WHATWG HTML, 9.2.6). Each line of data is
+// taken for an event, since some servers omit the empty line after it. A line ends with CR, LF or
+// CRLF. The LF of a CRLF counts as an empty line: to look ahead for it could wait for what the
+// server sends only later. A line without an end is dropped.
+//
+// Until late 2025 llama.cpp sent its errors in a field called error, which the standard does not
+// have, and then [DONE].
+func nextEvent(in *bufio.Reader) (streamEvent, error) {
+	var event streamEvent
 	var line []byte
 	for {
 		c, err := in.ReadByte()
 		if err != nil {
-			return nil, err
+			return streamEvent{}, err
 		}
 		if c != '\r' && c != '\n' {
 			line = append(line, c)
 			continue
 		}
-		data, isData := bytes.CutPrefix(line, []byte("data:"))
-		data = bytes.TrimSpace(data)
-		if isData && len(data) > 0 {
-			return data, nil
+		field, value, _ := bytes.Cut(line, []byte(":"))
+		value = bytes.TrimSpace(value)
+		switch string(field) {
+		case "event":
+			event.isError = string(value) == "error"
+		case "data":
+			event.data = value
+		case "error":
+			event = streamEvent{value, true}
+		}
+		if len(event.data) > 0 {
+			return event, nil
 		}
 		line = nil
 	}
@@ -226,9 +254,10 @@ func (p *answerParts) end(err error) (*ChatResponse, error) {
 	return &p.ChatResponse, err
 }
 
-// endError returns why the answer is not complete, nil if it is. Not every server sends [DONE], but
-// every one sends a finish_reason, so a stream that ends after that is complete. The finish_reason
-// itself can be an error.
+// endError returns why the answer is not complete, nil if it is, or if nobody can know. A stream
+// that ends with neither a finish_reason nor [DONE] was cut off on its way. With one of the two it
+// counts as complete: not every server sends [DONE], and after [DONE] the server itself has ended
+// the answer. The finish_reason can be an error.
 func (p *answerParts) endError(err error) error {
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
@@ -237,7 +266,7 @@ func (p *answerParts) endError(err error) error {
 		return io.ErrUnexpectedEOF
 	case err != nil && err != io.EOF:
 		return err
-	case p.FinishReason == "error", p.FinishReason == "content_filter":
+	case endingOf(p.FinishReason) == endFailed:
 		return fmt.Errorf("the server ended it with finish_reason %q", p.FinishReason)
 	}
 	return nil

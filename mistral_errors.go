@@ -24,6 +24,9 @@ type APIError struct {
 
 func (e *APIError) Error() string {
 	text := fmt.Sprintf("%d %s", e.Status, http.StatusText(e.Status))
+	if e.Status == http.StatusProxyAuthRequired {
+		text = "a proxy on the way: " + text
+	}
 	if e.Message != "" {
 		text += ": " + e.Message
 	}

@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -103,25 +104,63 @@ type ChatRequest struct {
 	Tools      []Function `json:"tools,omitempty"`
 	ToolChoice string     `json:"tool_choice,omitempty"`
 
-	// Temperature is 0 to 1.5, and MaxTokens bounds the answer. Nil and 0 leave them to the server.
+	// Temperature is 0 to MaxTemperature, and MaxTokens bounds the answer. Nil and 0 leave them to
+	// the server.
 	Temperature *float64 `json:"temperature,omitempty"`
 	MaxTokens   int      `json:"max_tokens,omitempty"`
 }
+
+// MaxTemperature is the highest temperature of Mistral's chat completions, as its OpenAPI document
+// has it. The requests of its package mistral-common and of its agents end at 1, those of other
+// servers at 2.
+const MaxTemperature = 1.5
 
 // ChatResponse is the model's answer. Its ToolCalls alone say whether tools are to be called:
 // servers say "stop" beside calls and "tool_calls" beside none. Each call has an id of its own, if
 // necessary made here.
 type ChatResponse struct {
 	Message      ChatMessage // can go into the history as it is
-	FinishReason string      // the server's: stop, tool_calls, length, error, …, or ""
+	FinishReason string      // the server's: stop, tool_calls, length, error, …, or "" for none
 	Model        string      // the name that the server gives to the model that answered
 	Usage        Usage       // zero if the server does not say
 }
 
 // CutOff reports whether the answer ended at a length limit. Its last call may then be cut off,
 // too, even if its arguments are valid.
-func (r *ChatResponse) CutOff() bool {
-	return r.FinishReason == "length" || r.FinishReason == "model_length"
+func (r *ChatResponse) CutOff() bool { return endingOf(r.FinishReason) == endCutOff }
+
+// SaysWhole reports whether the server says that the answer is whole. Some servers never say it of
+// an answer that is, and some gateways do not say that their own server broke off: a text without
+// it may be whole or not. Arguments of calls show it themselves.
+func (r *ChatResponse) SaysWhole() bool { return endingOf(r.FinishReason) == endWhole }
+
+// ending is what a finish_reason says of an answer.
+type ending int
+
+const (
+	endUnknown ending = iota // the server says nothing, or a word that is not known
+	endWhole
+	endCutOff
+	endFailed
+)
+
+// endingOf returns what a finish_reason says. Mistral has stop, tool_calls, length, model_length
+// and error. The other words are those of OpenAI, Anthropic, Gemini, DeepSeek, Zhipu, vLLM, SGLang
+// and Text Generation Inference, which gateways pass on as they are.
+func endingOf(finishReason string) ending {
+	switch strings.ToLower(finishReason) {
+	case "stop", "tool_calls", "function_call", "tool_use", "end_turn", "stop_sequence", "eos",
+		"eos_token":
+		return endWhole
+	case "length", "model_length", "max_tokens", "max_output_tokens",
+		"model_context_window_exceeded":
+		return endCutOff
+	case "error", "content_filter", "abort", "network_error", "insufficient_system_resource",
+		"sensitive", "refusal", "safety", "recitation", "blocklist", "prohibited_content", "spii",
+		"malformed_function_call":
+		return endFailed
+	}
+	return endUnknown
 }
 
 // Usage counts tokens.
@@ -132,7 +171,7 @@ type Usage struct {
 }
 
 // UnmarshalJSON takes counts in the forms 12, 12.0 and "12". A count in another form is 0: it does
-// not make an answer invalid.
+// not make an answer invalid. Some servers leave the total to be added up.
 func (u *Usage) UnmarshalJSON(b []byte) error {
 	var members map[string]any
 	_ = json.Unmarshal(b, &members)
@@ -145,6 +184,7 @@ func (u *Usage) UnmarshalJSON(b []byte) error {
 		CompletionTokens: count("completion_tokens"),
 		TotalTokens:      count("total_tokens"),
 	}
+	u.TotalTokens = cmp.Or(u.TotalTokens, u.PromptTokens+u.CompletionTokens)
 	return nil
 }
 

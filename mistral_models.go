@@ -5,6 +5,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -77,8 +78,8 @@ func (m *Mistral) listModels(ctx context.Context, address *url.URL) ([]ModelInfo
 	return m.parseModels(text)
 }
 
-// parseModels reads a list. Only Mistral documents its members, and other servers may have some of
-// the same name and another type: what cannot be decoded counts as absent, and the rest counts.
+// parseModels reads a list. Servers have different members, some of the same name and another type:
+// what cannot be decoded counts as absent, and the rest counts.
 func (m *Mistral) parseModels(text []byte) ([]ModelInfo, error) {
 	var list struct {
 		Data []struct {
@@ -89,11 +90,18 @@ func (m *Mistral) parseModels(text []byte) ([]ModelInfo, error) {
 				Vision bool
 				Chat   *bool `json:"completion_chat"`
 			}
+			// How many tokens the model takes, in Mistral's words and in those of vLLM and SGLang,
+			// OpenRouter and Together, Groq, and llama.cpp.
 			MaxContextLength int `json:"max_context_length"`
-			MaxModelLen      int `json:"max_model_len"` // the name that vLLM has for it
+			MaxModelLen      int `json:"max_model_len"`
+			ContextLength    int `json:"context_length"`
+			ContextWindow    int `json:"context_window"`
+			Meta             struct {
+				NCtx int `json:"n_ctx"`
+			}
 		}
 	}
-	_ = json.Unmarshal(text, &list)
+	_ = json.Unmarshal(bytes.TrimPrefix(text, []byte(byteOrderMark)), &list)
 	if list.Data == nil {
 		return nil, errors.New("the answer is not a list of models")
 	}
@@ -107,8 +115,9 @@ func (m *Mistral) parseModels(text []byte) ([]ModelInfo, error) {
 			ID:      m.withoutKey(entry.ID),
 			Aliases: entry.Aliases,
 			Vision:  entry.Capabilities.Vision,
-			Context: cmp.Or(entry.MaxContextLength, entry.MaxModelLen),
-			Hidden:  entry.Deprecation != nil || chat != nil && !*chat,
+			Context: cmp.Or(entry.MaxContextLength, entry.MaxModelLen, entry.ContextLength,
+				entry.ContextWindow, entry.Meta.NCtx),
+			Hidden: entry.Deprecation != nil || chat != nil && !*chat,
 		})
 	}
 	slices.SortFunc(models, func(a, b ModelInfo) int { return strings.Compare(a.ID, b.ID) })

@@ -72,9 +72,17 @@ func TestModels(t *testing.T) {
 			"small", ModelInfo{ID: "small:latest"}, ""},
 		{text(200, `{"object":"list","data":[{"id":"/m","max_model_len":4096,"root":"/m","permission":[{}]}]}`),
 			"/m", ModelInfo{ID: "/m", Context: 4096}, ""},
+		{text(200, `{"data":[{"id":"a/b","context_length":8192},{"id":"c","context_window":131072}]}`),
+			"a/b", ModelInfo{ID: "a/b", Context: 8192}, ""},
+		{text(200, `{"data":[{"id":"a/b","context_length":8192},{"id":"c","context_window":131072}]}`),
+			"c", ModelInfo{ID: "c", Context: 131072}, ""},
+		{text(200, `{"object":"list","data":[{"id":"m.gguf","object":"model","created":1,"owned_by":"llamacpp",`+
+			`"meta":{"vocab_type":2,"n_vocab":32000,"n_ctx_train":131072,"n_ctx":4096,"n_embd":64}}]}`),
+			"m.gguf", ModelInfo{ID: "m.gguf", Context: 4096}, ""},
 		{text(200, `{"data":[{"id":"x","capabilities":["completion"],"aliases":"x","max_context_length":"8k"}]}`),
 			"x", ModelInfo{ID: "x"}, ""},
 		{text(200, `{"data":[]}`), "x", ModelInfo{}, ""},
+		{text(200, "\ufeff"+`{"data":[{"id":"x"}]}`), "x", ModelInfo{ID: "x"}, ""},
 		{text(200, `{"models":[]}`), "x", ModelInfo{}, "the answer is not a list of models"},
 		{text(200, `<html>`), "x", ModelInfo{}, "the answer is not a list of models"},
 		{text(401, `{"detail": "Unauthorized"}`), "x", ModelInfo{}, `401 Unauthorized: Unauthorized`},
@@ -107,6 +115,9 @@ func TestModels(t *testing.T) {
 		assert.DeepEqual(t, choice.info(t.Context()), large)
 	}
 	assert.Equal(t, len(requests()), 1)
+	answers(text(200, `{"data":[{"id":"m.gguf","meta":{"n_ctx":4096}}]}`))
+	only := &modelChoice{settings: &modelSettings{baseURL: server.URL + "/v1", name: "any"}}
+	assert.DeepEqual(t, only.info(t.Context()), ModelInfo{ID: "m.gguf", Context: 4096})
 	stand := &modelChoice{settings: &modelSettings{name: "chosen"}}
 	assert.DeepEqual(t, stand.info(t.Context()), ModelInfo{})
 	plain := &modelChoice{settings: &modelSettings{baseURL: "http://api.test/v1", key: "k", name: "chosen"}}

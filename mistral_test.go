@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -14,11 +15,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -183,7 +186,8 @@ func TestMistralRequest(t *testing.T) {
 			whole, stream := sent[len(sent)-2], sent[len(sent)-1]
 			want := `{"model":"mistral-test",` + test.want
 			assert.Equal(t, string(whole.Body), want)
-			assert.Equal(t, string(stream.Body), strings.TrimSuffix(want, "}")+`,"stream":true}`)
+			assert.Equal(t, string(stream.Body), strings.TrimSuffix(want, "}")+
+				`,"stream":true,"stream_options":{"include_usage":true}}`)
 			assert.Equal(t, whole.Header.Get("Authorization"), "Bearer secret")
 			assert.Equal(t, whole.Header.Get("Accept"), chatJSON)
 			assert.Equal(t, stream.Header.Get("Accept"), chatSSE)
@@ -202,6 +206,57 @@ func TestMistralRequest(t *testing.T) {
 	assert.ErrorContains(t, err, "401 Unauthorized")
 	_, sent := s.Requests()[before].Header["Authorization"]
 	assert.Assert(t, !sent)
+}
+
+// Servers other than Mistral's are asked for the tokens of a stream: once where they refuse that, and always where they
+// have taken it. What is refused for another reason is refused again.
+func TestMistralStreamUsage(t *testing.T) {
+	const asking = `"stream":true,"stream_options":{"include_usage":true}}`
+	m := newChatModel()
+	var sent []string
+	answer := func(takes, refusesUsage int) {
+		m.Client = &http.Client{Transport: chatTransport(func(r *http.Request) (*http.Response, error) {
+			body, err := io.ReadAll(r.Body)
+			assert.NilError(t, err)
+			_, options, _ := strings.Cut(string(body), `}],`)
+			sent = append(sent, options)
+			if strings.Contains(options, "stream_options") && refusesUsage > 0 {
+				return chatStatus(refusesUsage)(r)
+			}
+			return chatSays(takes, cmp.Or(map[int]string{200: chatSSE}[takes], chatJSON), chatToken+chatDone)(r)
+		})}
+	}
+	ask := func(want ...string) error {
+		t.Helper()
+		sent = nil
+		_, err := m.Complete(t.Context(), chatHello, func(string) {})
+		assert.DeepEqual(t, sent, want)
+		return err
+	}
+	const plain = `"stream":true}`
+
+	for _, base := range []string{"", "https://api.mistral.ai/v1", "https://CODESTRAL.mistral.ai/v1"} {
+		m.Mistral = &Mistral{BaseURL: base, Model: "m"}
+		answer(200, 422)
+		assert.NilError(t, ask(plain))
+	}
+	for _, status := range []int{400, 422} {
+		m.Mistral = &Mistral{BaseURL: "https://notmistral.ai/v1", Model: "m"}
+		answer(400, 0) // for another reason
+		assert.ErrorContains(t, ask(asking, plain), "400")
+		answer(200, status)
+		assert.NilError(t, ask(asking, plain))
+		assert.NilError(t, ask(plain))
+		answer(400, 0)
+		assert.ErrorContains(t, ask(plain), "400")
+	}
+	m.Mistral = &Mistral{BaseURL: "https://model.test/v1", Model: "m"}
+	answer(401, 0)
+	assert.ErrorContains(t, ask(asking), "401")
+	answer(200, 0)
+	assert.NilError(t, ask(asking))
+	answer(400, 0)
+	assert.ErrorContains(t, ask(asking), "400")
 }
 
 func TestCallID(t *testing.T) {
@@ -252,6 +307,7 @@ func chatForm(t *testing.T, reply chatReply, body string) (outcome []string) {
 	var text strings.Builder
 	m := newChatModel(reply)
 	m.Tries = 1
+	m.streamUsage.Store(usageTaken) // else a refusal would be asked for twice
 	answer, err := m.Complete(t.Context(), chatHello, func(piece string) {
 		assert.Assert(t, piece != "")
 		text.WriteString(piece)
@@ -297,8 +353,10 @@ func TestMistralForms(t *testing.T) {
 		status, kind, body := 200, chatSSE, ""
 		for _, line := range given {
 			text := strings.TrimPrefix(line, "<- ")
-			if data, ok := strings.CutPrefix(text, "data: "); ok {
-				body += "data: " + data + "\n\n"
+			if strings.HasPrefix(text, "data: ") || strings.HasPrefix(text, "error: ") {
+				body += text + "\n\n"
+			} else if strings.HasPrefix(text, "event: ") {
+				body += text + "\n"
 			} else if number, err := strconv.Atoi(text); err == nil && kind == chatSSE {
 				status, kind = number, chatJSON
 			} else {
@@ -325,12 +383,17 @@ func TestMistralLines(t *testing.T) {
 		"CR":                        strings.ReplaceAll(stream, "\n", "\r"),
 		"comments and other fields": ": hello\n\nevent: message\nid: 1\nretry: 5\ndata\n\ndata: \n\n" + stream,
 		"no empty lines":            strings.ReplaceAll(stream, "\n\n", "\n"),
+		"a byte order mark":         "\ufeff" + stream,
 	} {
 		m := newChatModel(chatSays(200, "text/event-stream; charset=utf-8", stream))
 		answer, err := m.Complete(t.Context(), chatHello, nil)
 		assert.NilError(t, err, name)
 		assert.Equal(t, answer.Message.Content.Text(), long)
 	}
+	whole := newChatModel(chatSays(200, chatJSON, "\ufeff"+chatFine))
+	answer, err := whole.Complete(t.Context(), chatHello, nil)
+	assert.NilError(t, err)
+	assert.Equal(t, answer.Message.Content.Text(), "fine")
 }
 
 // Time grows as the answer does, in however small pieces it comes: 100,000 of them, which copied each time would be
@@ -494,7 +557,46 @@ func TestMistralBrokenConnection(t *testing.T) {
 	l.Close()
 	m.BaseURL = "http://" + l.Addr().String()
 	_, err = m.Complete(t.Context(), chatHello, nil)
-	assert.ErrorContains(t, err, "refused; check the base URL, and that the server can be reached")
+	assert.ErrorContains(t, err, "refused; nothing listens at "+l.Addr().String()+": is the model's server running?")
+}
+
+// A connection that cannot come about is not tried again, and the error says what to do.
+func TestMistralNoConnection(t *testing.T) {
+	refused := func(ip string, number syscall.Errno) error {
+		return &net.OpError{Op: "dial", Addr: &net.TCPAddr{IP: net.ParseIP(ip)}, Err: os.NewSyscallError("connect", number)}
+	}
+	const check = "; check the base URL, and that the server can be reached"
+	for name, test := range map[string]struct {
+		err   error
+		tries int
+		end   string
+	}{
+		"another machine refuses": {refused("10.0.0.1", syscall.ECONNREFUSED), 2, check + " (gave up"},
+		"this machine refuses": {refused("::1", syscall.ECONNREFUSED), 1,
+			"; nothing listens at localhost:11434: is Ollama running?"},
+		"Windows refuses":          {refused("127.0.0.1", 10061), 1, "is Ollama running?"},
+		"this machine resets":      {refused("127.0.0.1", syscall.ECONNRESET), 2, check + " (gave up"},
+		"no such name":             {&net.DNSError{Err: "no such host", IsNotFound: true}, 1, check},
+		"no answer about the name": {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, 2, check + " (gave up"},
+		"no trust":                 {&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, 1, check},
+		"a proxy refuses": {&ProxyError{Proxy: "p:1", Target: "t:443", Status: 403, Reason: "Forbidden"}, 1,
+			"t:443: 403 Forbidden"},
+		"lost on the way": {errLost{}, 2, "lost (gave up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newChatModel(func(*http.Request) (*http.Response, error) { return nil, test.err })
+				m.BaseURL, m.Tries = "http://localhost:11434/v1", 2
+				_, err := m.Complete(t.Context(), chatHello, nil)
+				assert.ErrorContains(t, err, test.end)
+				assert.ErrorIs(t, err, test.err)
+				assert.Equal(t, len(m.at), test.tries)
+				if test.tries == 1 {
+					assert.Assert(t, strings.HasSuffix(err.Error(), test.end), "%v", err)
+				}
+			})
+		})
+	}
 }
 
 // chatErrorTree returns err and everything that it wraps.
@@ -740,16 +842,17 @@ func FuzzModelStream(f *testing.F) {
 		var want []string
 		lines := regexp.MustCompile(`\r\n|\r|\n`).Split(string(body), -1)
 		for _, line := range lines[:len(lines)-1] { // the last one has no end
-			data, ok := strings.CutPrefix(line, "data:")
-			if data = string(bytes.TrimSpace([]byte(data))); ok && data != "" {
+			field, data, _ := strings.Cut(line, ":")
+			data = string(bytes.TrimSpace([]byte(data)))
+			if (field == "data" || field == "error") && data != "" {
 				want = append(want, data)
 			}
 		}
 		var got []string
 		reader := bufio.NewReader(iotest.DataErrReader(bytes.NewReader(body)))
-		data, err := nextData(reader)
-		for ; err == nil; data, err = nextData(reader) {
-			got = append(got, string(data))
+		event, err := nextEvent(reader)
+		for ; err == nil; event, err = nextEvent(reader) {
+			got = append(got, string(event.data))
 		}
 		assert.Equal(t, err, io.EOF)
 		assert.DeepEqual(t, got, want)
@@ -794,6 +897,7 @@ type modelServer struct {
 	Key    string     // refuse requests without it
 	Models string     // the list of models; without one there is no such address, as at some other servers
 	Gemini bool       // take extra_content on calls, as Gemini's server does and Mistral's does not
+	Strict bool       // refuse stream_options, as Mistral's does and most others do not
 	Rest   modelReply // answers when the script is at its end; nil fails the test instead
 
 	t        testing.TB
@@ -948,8 +1052,9 @@ func modelCall(id, name, arguments string) ToolCall {
 type modelAnswer struct {
 	Content any // string, nil (null) or a list of chunks; a stream sends a string word by word and a list chunk by chunk
 	Calls   []ToolCall
-	Finish  string // "" means stop, or tool_calls
+	Finish  string // "" means stop, or tool_calls; null that the server does not say it
 	Usage   Usage  // the zero value means 10, 5, 15
+	NoUsage bool   // the server does not count tokens
 }
 
 func (a modelAnswer) reply(w http.ResponseWriter, r *modelRequest) {
@@ -965,6 +1070,9 @@ func (a modelAnswer) reply(w http.ResponseWriter, r *modelRequest) {
 	}
 	envelope := func(object string, choice map[string]any) map[string]any {
 		choice["index"] = 0
+		if choice["finish_reason"] == "null" {
+			choice["finish_reason"] = nil
+		}
 		return map[string]any{"id": "c0ffee", "object": object, "created": 1, "model": r.Model, "choices": []any{choice}}
 	}
 	if !r.Stream {
@@ -977,7 +1085,9 @@ func (a modelAnswer) reply(w http.ResponseWriter, r *modelRequest) {
 			message["tool_calls"] = calls
 		}
 		whole := envelope("chat.completion", map[string]any{"message": message, "finish_reason": finish})
-		whole["usage"] = usage
+		if !a.NoUsage {
+			whole["usage"] = usage
+		}
 		body := modelJSON(whole)
 		w.Header().Set("Content-Type", "application/json")
 		w.Write(body)
@@ -993,7 +1103,9 @@ func (a modelAnswer) reply(w http.ResponseWriter, r *modelRequest) {
 	}
 	end := map[string]any{"delta": map[string]any{"content": ""}, "finish_reason": finish}
 	last := envelope("chat.completion.chunk", end)
-	last["usage"] = usage
+	if !a.NoUsage {
+		last["usage"] = usage
+	}
 	event(modelJSON(last))
 	event([]byte("[DONE]"))
 }
@@ -1057,6 +1169,9 @@ func (s *modelServer) refuse(r *modelRequest, httpRequest *http.Request) modelRe
 		check.bad("JSON decode error", nil, "body", 0)
 	} else {
 		check.value(body, "request", "body")
+	}
+	if s.Strict && strings.Contains(string(r.Body), `"stream_options":`) {
+		check.bad("Extra inputs are not permitted", nil, "body", "stream_options")
 	}
 	if len(check.details) > 0 {
 		return refuse(modelError(422, "invalid_request_error", "", map[string]any{"detail": check.details}))
@@ -1142,13 +1257,15 @@ func (s *modelServer) images(r *modelRequest) *modelFailure {
 // object of members that are not named here. An object with … may have other members too.
 var modelForms = map[string]string{
 	"request": "model=string messages=*message temperature?=number|null max_tokens?=number|null stream?=boolean " +
+		"stream_options?=streaming " + // which Mistral refuses, and others take: see TestMistralStreamUsage
 		"random_seed?=number|null tools?=*tool|null tool_choice?=choices|choice parallel_tool_calls?=boolean " +
 		"top_p?=any stop?=any metadata?=any response_format?=any presence_penalty?=any frequency_penalty?=any n?=any " +
 		"prediction?=any prompt_mode?=any reasoning_effort?=any guardrails?=any safe_prompt?=any",
-	"tool":     "function=function type?=functions",
-	"function": "name=string parameters=object description?=string strict?=any",
-	"choice":   "function=chosen type?=functions",
-	"chosen":   "name=string",
+	"streaming": "include_usage=boolean",
+	"tool":      "function=function type?=functions",
+	"function":  "name=string parameters=object description?=string strict?=any",
+	"choice":    "function=chosen type?=functions",
+	"chosen":    "name=string",
 
 	"message system": "role=any content=string|array",
 	"message user":   "role=any content=string|*chunk",
@@ -1162,12 +1279,13 @@ var modelForms = map[string]string{
 	"image":             "url=string detail?=string|null",
 
 	// JSON Schema, draft 7: the keywords that tools use.
-	"schema": "… minimum?=number maximum?=number exclusiveMinimum?=number exclusiveMaximum?=number multipleOf?=number " +
-		"minLength?=number maxLength?=number minItems?=number maxItems?=number title?=string description?=string " +
-		"pattern?=string format?=string $ref?=string $id?=string $schema?=string type?=types|*types required?=array " +
-		"enum?=array examples?=array properties?=:schema|:boolean patternProperties?=:schema $defs?=:schema " +
-		"definitions?=:schema anyOf?=*schema oneOf?=*schema allOf?=*schema items?=schema|*schema not?=schema " +
-		"additionalProperties?=schema",
+	"schema": "… minimum?=number maximum?=number exclusiveMinimum?=number exclusiveMaximum?=number multipleOf?=factor " +
+		"minLength?=count maxLength?=count minItems?=count maxItems?=count minProperties?=count maxProperties?=count " +
+		"title?=string description?=string $comment?=string contentEncoding?=string contentMediaType?=string " +
+		"pattern?=pattern format?=string $ref?=string $id?=string $schema?=string type?=types|typeList " +
+		"required?=distinct enum?=array examples?=array properties?=:schema|:boolean patternProperties?=:schema " +
+		"$defs?=:schema definitions?=:schema dependencies?=:dependency readOnly?=boolean uniqueItems?=boolean " +
+		"anyOf?=*schema oneOf?=*schema allOf?=*schema items?=schema|*schema not?=schema additionalProperties?=schema",
 }
 
 var modelWords = map[string]string{
@@ -1198,7 +1316,9 @@ func (c *modelCheck) value(v any, types string, loc ...any) {
 		member, ofObject := strings.CutPrefix(want, ":")
 		word, isWord := v.(string)
 		switch {
-		case want == "any", want == kind, want == "schema" && kind == "boolean":
+		case want == "any", want == kind, want == "schema" && kind == "boolean", modelJudges(want, v):
+		case want == "dependency":
+			c.value(v, "schema|distinct", loc...)
 		case isWord && slices.Contains(strings.Fields(modelWords[want]), word):
 		case ofList && isList:
 			for i := range list {
@@ -1228,6 +1348,34 @@ func (c *modelCheck) value(v any, types string, loc ...any) {
 		return
 	}
 	c.bad("Input should be a valid "+types, v, loc...)
+}
+
+// modelJudges reports whether draft 7 allows a value: of a count, multipleOf, a pattern as Python has them, required,
+// or type.
+func modelJudges(want string, v any) bool {
+	number, isNumber := v.(float64)
+	text, isText := v.(string)
+	list, isList := v.([]any)
+	switch want {
+	case "count":
+		return isNumber && number >= 0 && number == float64(int(number))
+	case "factor":
+		return isNumber && number > 0
+	case "pattern":
+		_, err := regexp.Compile(strings.NewReplacer("(?=", "(?:", "(?!", "(?:").Replace(text))
+		return isText && err == nil && !strings.Contains(text, `\p`) && !strings.Contains(text, `(?<`)
+	case "distinct", "typeList":
+		seen := make(map[any]bool)
+		for _, v := range list {
+			word, isText := v.(string)
+			if seen[word] || !isText || want == "typeList" && !slices.Contains(strings.Fields(modelWords["types"]), word) {
+				return false
+			}
+			seen[word] = true
+		}
+		return isList && (want == "distinct" || len(list) > 0)
+	}
+	return false
 }
 
 // object checks that an object has the members of the form, and no others.
@@ -1420,7 +1568,7 @@ func TestModelServerRefuses(t *testing.T) {
 		{good, `{"model":"m"}`, `422 ["body","messages"]`},
 		{good, `{"model":"m","messages":[]}`, "400 at least one message"},
 		{`"max_tokens"`, `"max_completion_tokens"`, `422 max_completion_tokens"],"msg":"Extra inputs are not permitted"`},
-		{`"max_tokens":5`, `"stream_options":{}`, `422 ["body","stream_options"]`},
+		{`"max_tokens":5`, `"stream_options":{}`, `422 ["body","stream_options"`},
 		{`"max_tokens":5`, `"max_tokens":"5"`, `422 ["body","max_tokens"]`},
 		{`"temperature":0`, `"temperature":1.6`, `422 temperature`},
 

@@ -40,7 +40,7 @@ import (
 //  7. The token endpoint gives a token for the code. Chapter 1 sends the request with it.
 //  8. A token that expires is refreshed, without a person.
 //  9. One flow runs at a time, and what it gets is stored.
-//  10. A program logs in without a request, and closes.
+//  10. A program logs in without a request, logs out, and closes.
 //
 // Set the exported fields before the first request.
 type OAuth struct {
@@ -68,13 +68,12 @@ type OAuth struct {
 	// secrets of clients.
 	Secret func(text string)
 
-	memory OAuthState // used in place of a Store, by flows alone
-
 	mu         sync.Mutex  // guards the following; never held across I/O or a callback
 	loaded     bool        // the token comes from the store, or is newer
 	token      *OAuthToken // nil if there is none; what it points to never changes
-	loginToken *OAuthToken // the token of the last login of this process; nil before the first
+	loginToken *OAuthToken // the token of the last login, until the resource accepts it, or nil
 	flow       *oauthFlow  // the running flow, or nil
+	memory     OAuthStore  // in place of a Store; nil before the first flow
 	closed     bool
 }
 
@@ -104,6 +103,7 @@ const (
 	oauthEarly    = 30 * time.Second // a token is refreshed so long before it expires
 	oauthAttempts = 3                // of one request, each with another token
 	offlineAccess = "offline_access" // the scope that requests a refresh token
+	accessDenied  = "access_denied"  // the error of a login that the person has denied
 )
 
 // 1. The server refuses a request with a challenge.
@@ -164,30 +164,42 @@ func (o *OAuth) send(r *http.Request, token *OAuthToken, isRepeated bool) (*http
 // returns nil if the response is no refusal, or if another token is of no use.
 //
 // A request is sent at most three times: with the token at hand; with a refreshed token; with the
-// token of a new login. If the token of a new login is refused, there is no second login, unless
-// the server asks for more scopes.
+// token of a new login. If a server refuses the token of a new login, another login is of no use,
+// to this request and to later ones, unless the server asks for more scopes.
 func (f *oauthFlow) afterRefusal(response *http.Response, token *OAuthToken) *oauthFlow {
-	isSecond := f.purpose == toReplace
-	isOfNewLogin := isSecond && f.OAuth.isOfLogin(token)
 	next := &oauthFlow{
 		OAuth:           f.OAuth,
 		purpose:         toReplace,
 		refused:         token,
-		isSecondRefusal: isSecond,
+		isSecondRefusal: f.purpose == toReplace,
 	}
 	isRefusal := next.readChallenge(response)
 	if !isRefusal {
+		f.OAuth.noteAccepted(response, token)
 		return nil
 	}
-	if isOfNewLogin && !next.isStepUp {
+	if f.OAuth.isOfNewLogin(token) && !next.isStepUp {
 		return nil
 	}
 	return next
 }
 
-// isOfLogin reports whether this very token came from the last login of this process. Another
-// request may have begun that login.
-func (o *OAuth) isOfLogin(token *OAuthToken) bool {
+// noteAccepted notes that the resource has accepted a token, unless the response refuses the
+// request for another reason.
+func (o *OAuth) noteAccepted(response *http.Response, token *OAuthToken) {
+	if response.StatusCode/100 != 2 {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if token == o.loginToken {
+		o.loginToken = nil
+	}
+}
+
+// isOfNewLogin reports whether this very token came from the last login, and was never accepted.
+// Another request may have begun that login.
+func (o *OAuth) isOfNewLogin(token *OAuthToken) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return token != nil && token == o.loginToken
@@ -210,12 +222,8 @@ func (f *oauthFlow) readChallenge(response *http.Response) bool {
 	}
 	if code == "insufficient_scope" && f.refused != nil {
 		// It is of no use to ask a person for the same scopes again: a server that is never content
-		// would cause endless logins. If nobody can be asked here, the scopes are stored for the
-		// process in which somebody logs in.
-		requested := f.refused.RequestedScopes
-		hasNew := len(union(requested, f.neededScopes)) > len(requested)
-		isNobodyAsked := f.Grant == nil && f.Listen == nil
-		f.isStepUp = hasNew || isNobodyAsked
+		// would cause endless logins.
+		f.isStepUp = !containsAll(f.refused.RequestedScopes, f.neededScopes)
 	}
 	switch response.StatusCode {
 	case http.StatusUnauthorized:
@@ -242,13 +250,11 @@ const (
 // a flow sets the first fields, and gives the flow to awaitToken. From then on the fields belong to
 // the goroutine of the flow. Others wait until done is closed, and read result and err then.
 type oauthFlow struct {
-	*OAuth          // its unexported fields are written with its name, such as f.OAuth.memory
+	*OAuth          // its unexported fields are written with its name, such as f.OAuth.token
+	oauthDemand     // of the resource
 	purpose         oauthPurpose
 	refused         *OAuthToken // by the resource; nil if there was no token
 	isSecondRefusal bool        // of the same request: another refresh is of no use
-	metadataURL     string      // in the challenge: of the protected resource metadata
-	neededScopes    []string    // in the challenge
-	isStepUp        bool        // the refused token does not have the needed scopes
 
 	end    context.CancelFunc
 	done   chan struct{} // closed at the end
@@ -264,11 +270,19 @@ type oauthFlow struct {
 	secrets   []string       // for strings.NewReplacer: each secret, followed by its mark
 }
 
+// oauthDemand is what a resource demands with a challenge.
+type oauthDemand struct {
+	metadataURL  string // of the protected resource metadata; empty: at a well-known address
+	neededScopes []string
+	isStepUp     bool // the refused token does not have the needed scopes
+}
+
 // oauthMetadata has the metadata of the resource and of its authorization server.
 type oauthMetadata struct {
 	AuthorizationServer
 	resource       string   // the identifier of the resource, as its metadata has it
 	resourceScopes []string // the scopes that the resource supports
+	isAssumed      bool     // there is no metadata: the endpoints are those of revision 2025-03-26
 }
 
 // logIn gets a token from the beginning, by Grant or from a person, and stores it.
@@ -304,8 +318,8 @@ func (f *oauthFlow) scopesToRequest() []string {
 		scopes = f.metadata.resourceScopes
 	}
 	old := f.state.Token
-	if old != nil && old.Issuer == f.metadata.Issuer {
-		scopes = union(old.RequestedScopes, scopes)
+	if old != nil && isSameIssuer(old.Issuer, f.metadata.Issuer) {
+		scopes = union(old.RequestedScopes, old.NeededScopes, scopes)
 	}
 	scopes = union(f.ExtraScopes, scopes)
 	if f.Grant == nil && slices.Contains(f.metadata.ScopesSupported, offlineAccess) {
@@ -316,6 +330,13 @@ func (f *oauthFlow) scopesToRequest() []string {
 
 // 3. The metadata of the resource names the authorization server (RFC 9728).
 
+// protectedResource is the metadata of a resource (RFC 9728, 2), as far as a flow uses it.
+type protectedResource struct {
+	Resource string   `json:"resource"`
+	Issuers  []string `json:"authorization_servers"`
+	Scopes   []string `json:"scopes_supported"`
+}
+
 // readMetadata reads the metadata of the resource, and then the metadata of the authorization
 // server that it names. Both documents are read anew for each flow: after a refusal the resource
 // may name another authorization server.
@@ -324,38 +345,20 @@ func (f *oauthFlow) readMetadata(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A 401 may name the address of the metadata. Where it does not, the well-known address with
-	// the path of the resource is tried first, then the one of the whole origin (RFC 9728, 3.1).
-	origin, path := splitURL(f.Resource)
-	wellKnown := origin + "/.well-known/oauth-protected-resource"
-	urls := slices.Compact([]string{wellKnown + path, wellKnown})
-	if f.metadataURL != "" {
-		urls = []string{f.metadataURL}
+	protected, err := f.readResource(ctx)
+	if isMissing(err) {
+		return f.readMetadataWithout(ctx, err)
 	}
-	var protected struct {
-		Resource string   `json:"resource"`
-		Issuers  []string `json:"authorization_servers"`
-		Scopes   []string `json:"scopes_supported"`
-	}
-	err = f.getMetadata(ctx, urls, &protected)
 	if err != nil {
 		return fmt.Errorf("%s does not say where to log in: %w", shownURL(f.Resource), err)
 	}
-	// The document may be about a folder in which the resource is. A document about another
-	// resource would make the person give away a token for that other resource.
-	itsOrigin, itsPath := splitURL(protected.Resource)
-	isOurs := itsOrigin == origin && strings.HasPrefix(path+"/", itsPath+"/") &&
-		checkOAuthURL(protected.Resource) == nil
-	if !isOurs || len(protected.Issuers) == 0 {
-		return fmt.Errorf("the protected resource metadata of %s is for %.200q, "+
-			"and names %d authorization servers",
-			shownURL(f.Resource), protected.Resource, len(protected.Issuers))
+	err = f.checkResource(protected)
+	if err != nil {
+		return err
 	}
-	// The client chooses among several authorization servers (RFC 9728, 7.6). It prefers the
-	// server where it is registered.
-	issuer := protected.Issuers[0]
-	if slices.Contains(protected.Issuers, f.Client.Issuer) {
-		issuer = f.Client.Issuer
+	issuer, err := f.chooseIssuer(protected.Issuers)
+	if err != nil {
+		return err
 	}
 	server, err := f.readServer(ctx, issuer)
 	if err != nil {
@@ -365,6 +368,107 @@ func (f *oauthFlow) readMetadata(ctx context.Context) error {
 		AuthorizationServer: server,
 		resource:            protected.Resource,
 		resourceScopes:      protected.Scopes,
+	}
+	return nil
+}
+
+// readResource reads the metadata of the resource. A 401 may name its address. Where it does not,
+// or names an address where nothing is, the well-known address with the path of the resource is
+// tried, then the one of the whole origin (RFC 9728, 3.1).
+func (f *oauthFlow) readResource(ctx context.Context) (*protectedResource, error) {
+	origin, path := splitURL(f.Resource)
+	wellKnown := origin + "/.well-known/oauth-protected-resource"
+	urls := []string{wellKnown + path, wellKnown}
+	if f.metadataURL != "" {
+		urls = slices.Insert(urls, 0, f.metadataURL)
+	}
+	protected := new(protectedResource)
+	err := f.getMetadata(ctx, slices.Compact(urls), protected)
+	if err != nil {
+		return nil, err
+	}
+	return protected, nil
+}
+
+// checkResource refuses metadata that is not about the resource. The document may be about a folder
+// in which the resource is. A document about another resource would make the person give away a
+// token for that other resource.
+func (f *oauthFlow) checkResource(protected *protectedResource) error {
+	origin, path := splitURL(f.Resource)
+	itsOrigin, itsPath := splitURL(protected.Resource)
+	isOurs := itsOrigin == origin && strings.HasPrefix(path+"/", itsPath+"/") &&
+		checkOAuthURL(protected.Resource) == nil
+	if isOurs && len(protected.Issuers) > 0 {
+		return nil
+	}
+	advice := ""
+	if isSameMachine(protected.Resource, f.Resource) && !isOurs {
+		advice = ": use that URL"
+	}
+	return fmt.Errorf("the protected resource metadata of %s is for %.200q, "+
+		"and names %d authorization servers%s",
+		shownURL(f.Resource), protected.Resource, len(protected.Issuers), advice)
+}
+
+// chooseIssuer returns the authorization server to use of those that the resource names. The choice
+// is the client's (RFC 9728, 7.6). An issuer that is configured is the only one that may be used:
+// the configuration would be of no use if the resource could name another one.
+func (f *oauthFlow) chooseIssuer(issuers []string) (string, error) {
+	if f.Client.Issuer == "" {
+		return issuers[0], nil
+	}
+	for _, issuer := range issuers {
+		if isSameIssuer(issuer, f.Client.Issuer) {
+			return issuer, nil
+		}
+	}
+	return "", f.otherIssuer(f.Client.Issuer, issuers[0])
+}
+
+// otherIssuer is the error for a resource that names another authorization server than the one at
+// which the client is registered.
+func (f *oauthFlow) otherIssuer(ours, named string) error {
+	return fmt.Errorf("the client %.200q is registered with %.200q, but the server names %.200q "+
+		"now: register a client there, and configure its issuer", f.Client.ID, ours, named)
+}
+
+// readMetadataWithout finds the authorization server of a resource that has no metadata, where
+// missing is the error of their search. The issuer that is configured takes their place, or the
+// issuer of the stored token: perhaps the metadata are missing only now. Without either, the
+// resource is taken for a server of revision 2025-03-26: it is its own authorization server, whose
+// metadata are at its origin. If they are missing as well, the endpoints are those that this
+// revision assumes (MCP 2025-03-26, authorization, 2.3).
+func (f *oauthFlow) readMetadataWithout(ctx context.Context, missing error) error {
+	origin := originOf(f.Resource)
+	issuer := cmp.Or(f.Client.Issuer, origin)
+	if f.Client.Issuer == "" && f.state.Token != nil {
+		issuer = f.state.Token.Issuer
+	}
+	server, err := f.readServer(ctx, issuer)
+	isItsOwn := isSameIssuer(issuer, origin)
+	isAssumed := isMissing(err) && isItsOwn
+	if isAssumed {
+		err = nil
+		server = AuthorizationServer{
+			Issuer:                origin,
+			AuthorizationEndpoint: origin + "/authorize",
+			TokenEndpoint:         origin + "/token",
+			RegistrationEndpoint:  origin + "/register",
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not say where to log in (%w), and the metadata of %.200q "+
+			"cannot be used: %w", shownURL(f.Resource), missing, issuer, err)
+	}
+	f.metadata = &oauthMetadata{
+		AuthorizationServer: server,
+		resource:            f.Resource,
+		isAssumed:           isAssumed,
+	}
+	if isItsOwn {
+		// The scopes of such a server are those of the resource. Some refuse a token without them,
+		// and do not say which they want.
+		f.metadata.resourceScopes = server.ScopesSupported
 	}
 	return nil
 }
@@ -394,11 +498,16 @@ func (f *oauthFlow) readServer(ctx context.Context, issuer string) (Authorizatio
 }
 
 // checkServer refuses metadata with which a token or a code could come into other hands. The issuer
-// is compared letter for letter (RFC 8414, 3.3): otherwise a server could speak for another one.
+// is compared letter for letter (RFC 8414, 3.3), but for a slash at its end: otherwise a server
+// could speak for another one.
 func (f *oauthFlow) checkServer(server *AuthorizationServer, issuer string) error {
-	if server.Issuer != issuer {
-		return fmt.Errorf("the metadata of %.200q is of another issuer, %.200q",
-			issuer, server.Issuer)
+	if !isSameIssuer(server.Issuer, issuer) {
+		advice := ""
+		if isSameMachine(server.Issuer, issuer) {
+			advice = ": use that name in the URL of the server"
+		}
+		return fmt.Errorf("the metadata of %.200q is of another issuer, %.200q%s",
+			issuer, server.Issuer, advice)
 	}
 	if f.Grant == nil {
 		if !slices.Contains(server.ChallengeMethods, "S256") {
@@ -419,59 +528,110 @@ func (f *oauthFlow) checkServer(server *AuthorizationServer, issuer string) erro
 // with a metadata document, or the client that was registered earlier. The zero client stands for a
 // client that is to be registered.
 func (f *oauthFlow) findClient() (OAuthClient, error) {
-	// A configured client may name no issuer. Then it belongs to the issuer that has given it a
-	// token before.
-	issuer := f.Client.Issuer
-	if f.state.Token != nil {
-		issuer = cmp.Or(issuer, f.state.Token.Issuer)
-	}
+	issuer := f.issuerOfClient()
 	here := f.metadata.Issuer
 	isFixed := f.Client.ID != "" || f.Grant != nil
 	switch {
-	case isFixed && issuer != "" && issuer != here:
+	case isFixed && issuer != "" && !isSameIssuer(issuer, here):
 		// The client's secret is for the server that gave the secret, and for no other server.
-		return OAuthClient{}, fmt.Errorf("the client %.200q is registered with %.200q, but the "+
-			"server names %.200q now: register a client there, and configure its issuer",
-			f.Client.ID, issuer, here)
+		return OAuthClient{}, f.otherIssuer(issuer, here)
+	case f.Grant != nil && issuer == "":
+		// No person sees where the secret goes, and the resource would choose.
+		return OAuthClient{}, fmt.Errorf("a login without a person needs the issuer of its client "+
+			"(oauth.issuer): the server names %.200q, which may be anybody", here)
 	case isFixed:
 		return f.Client, nil
 	case f.MetadataURL != "" && f.metadata.ClientMetadataSupported:
 		return OAuthClient{ID: f.MetadataURL, RedirectURI: f.Client.RedirectURI}, nil
-	case f.metadata.RegistrationEndpoint == "":
-		return OAuthClient{}, fmt.Errorf("%.200q registers no clients: "+
-			"register one there, and configure its ID", here)
 	}
 	f.isDynamic = true
-	needsNewClient := f.forgetClient(nil)
-	if needsNewClient {
-		return OAuthClient{}, nil
-	}
 	return f.state.Clients[here], nil
 }
 
-// forgetClient reports whether another client is to be registered in place of the client that was
-// registered earlier. err is the error of a token request, or nil before the first token request.
+// issuerOfClient returns the authorization server at which the configured client is registered. A
+// client that is configured without its issuer belongs to the authorization server of its first
+// login by a person, which keepLogin stores. It returns "" before this login.
+func (f *oauthFlow) issuerOfClient() string {
+	if f.Client.Issuer != "" || f.Grant != nil {
+		return f.Client.Issuer
+	}
+	for issuer, client := range f.state.Clients {
+		if client.ID == f.Client.ID {
+			return issuer
+		}
+	}
+	// Earlier versions stored the token alone.
+	if f.state.Token != nil {
+		return f.state.Token.Issuer
+	}
+	return ""
+}
+
+// forgetClient answers the question: has the authorization server forgotten the client that was
+// registered earlier? It reports whether another client is to be registered in its place. err is
+// the refusal of a token request or of an authorization request, or nil before the first of them.
 //
 // An authorization server that keeps its clients in memory has forgotten them when it starts again.
-// The token endpoint then answers invalid_client: the client goes, and with it the refresh token,
-// which was issued to it. The authorization endpoint shows the error to the person, and the browser
-// never comes back. The program does not learn of this, so a person who asks for a login gets a new
-// client in any case. The old client stays stored until that login has succeeded.
+// Its token endpoint then answers invalid_client, or unauthorized_client: the client goes, and with
+// it the refresh token, which was issued to it. Its authorization endpoint shows the error to the
+// person, and the browser never comes back. The program does not learn of this. So a person is sent
+// there with a new client, unless the resource takes a token of the old one and wants more scopes.
+// That a refresh token is not valid does not show that the client is known: some servers look for
+// the token first, and only then for the client. The old client stays stored until the login with
+// another one has succeeded.
 func (f *oauthFlow) forgetClient(err error) bool {
+	code := refusalOf(err)
 	switch {
 	case !f.isDynamic:
 		return false
-	case refusalOf(err) == "invalid_client":
+	case code == "invalid_client" || code == "unauthorized_client":
 		delete(f.state.Clients, f.metadata.Issuer)
 		f.forgetRefreshToken()
 		return true
 	}
-	return f.purpose == toLogin
+	return err == nil && !f.isStepUp
 }
 
-// register registers a client whose browser is sent back to redirectURI. The request names no
-// scopes: some servers know only their own scopes here, and not those of the resource.
-func (f *oauthFlow) register(ctx context.Context, redirectURI string) (OAuthClient, error) {
+// register registers a client whose browser is sent back to redirectURI. The request names the
+// scopes that are then requested: some servers grant a client no others. It names none in a second
+// attempt, as some servers know only their own scopes here, and not those of the resource.
+func (f *oauthFlow) register(
+	ctx context.Context,
+	redirectURI string,
+	requested []string,
+) (OAuthClient, error) {
+	if f.metadata.RegistrationEndpoint == "" {
+		return OAuthClient{}, fmt.Errorf("%.200q registers no clients: %s",
+			f.metadata.Issuer, f.howToConfigure())
+	}
+	client, err := f.registerWith(ctx, redirectURI, requested)
+	code := refusalOf(err)
+	mayBeOfScopes := code == "invalid_scope" || code == "invalid_client_metadata"
+	if mayBeOfScopes && len(requested) > 0 {
+		client, err = f.registerWith(ctx, redirectURI, nil)
+		client.AnyScope = true
+	}
+	switch {
+	case err != nil && f.metadata.isAssumed:
+		return OAuthClient{}, fmt.Errorf("%s does not say where to log in, and is not itself an "+
+			"authorization server: %w: if it wants a key, configure a header Authorization",
+			shownURL(f.Resource), err)
+	case err != nil:
+		return OAuthClient{}, fmt.Errorf("the client is not registered: %w: %s",
+			err, f.howToConfigure())
+	}
+	client.Issuer = f.metadata.Issuer
+	client.RedirectURI = redirectURI
+	client.Scopes = requested
+	return client, nil
+}
+
+// registerWith sends one registration request (RFC 7591, 3.1).
+func (f *oauthFlow) registerWith(
+	ctx context.Context,
+	redirectURI string,
+	scopes []string,
+) (OAuthClient, error) {
 	// A program on a person's machine cannot keep a secret (RFC 8252, 8.4). So the client is a
 	// public client, which has no secret, where the server permits it.
 	method := "none"
@@ -479,14 +639,18 @@ func (f *oauthFlow) register(ctx context.Context, redirectURI string) (OAuthClie
 		!slices.Contains(f.metadata.TokenAuthMethods, method) {
 		method = f.authMethod()
 	}
-	request, err := json.Marshal(map[string]any{
+	fields := map[string]any{
 		"client_name":                f.ClientName,
 		"application_type":           "native",
 		"redirect_uris":              []string{redirectURI},
 		"grant_types":                []string{"authorization_code", "refresh_token"},
 		"response_types":             []string{"code"},
 		"token_endpoint_auth_method": method,
-	})
+	}
+	if len(scopes) > 0 {
+		fields["scope"] = strings.Join(scopes, " ")
+	}
+	request, err := json.Marshal(fields)
 	if err != nil {
 		return OAuthClient{}, err
 	}
@@ -496,26 +660,36 @@ func (f *oauthFlow) register(ctx context.Context, redirectURI string) (OAuthClie
 	if err == nil && client.ID == "" {
 		err = errors.New("the answer has no client_id")
 	}
-	if err != nil {
-		return OAuthClient{}, fmt.Errorf("the client is not registered: %w: "+
-			"register one there, and configure its ID", err)
+	return client, err
+}
+
+// howToConfigure says what helps where a client cannot be registered dynamically.
+func (f *oauthFlow) howToConfigure() string {
+	text := "register a client there, and configure its ID (oauth.clientId)"
+	if f.metadata.ClientMetadataSupported {
+		text += ", or the address of a Client ID Metadata Document (oauth.clientMetadataUrl)"
 	}
-	client.Issuer = f.metadata.Issuer
-	client.RedirectURI = redirectURI
-	return client, nil
+	return text
 }
 
 // 6. The person agrees, and the browser brings back a code (RFC 6749, 4.1; RFC 7636; RFC 8707;
 // RFC 9207).
 
-// askPerson asks the person to agree, and keeps the token. It registers the client if the server
-// does not know it. If the server has forgotten a client that was registered earlier, the person is
-// asked once more, with a new client.
+// askPerson asks the person to agree, and keeps the token. It registers a client where there is
+// none that can be used for this login. If the server turns out to have forgotten a client that was
+// registered earlier, the person is asked once more, with a new client.
 func (f *oauthFlow) askPerson(
 	ctx context.Context,
 	client OAuthClient,
 	requested []string,
 ) (err error) {
+	err = f.tryStore(ctx)
+	if err != nil {
+		return err
+	}
+	if f.forgetClient(nil) {
+		client = OAuthClient{}
+	}
 	redirect, err := f.Listen(ctx, client.RedirectURI)
 	if err != nil {
 		return err
@@ -523,11 +697,9 @@ func (f *oauthFlow) askPerson(
 	// The browser learns how the login has ended when the token is stored.
 	defer func() { redirect.Close(f.withoutSecrets(err)) }()
 	for {
-		// A client that is to be registered has no redirect URI. A client that was registered
-		// earlier cannot be used if the port of its redirect URI is taken.
-		mustRegister := f.isDynamic && client.RedirectURI != redirect.URI()
+		mustRegister := f.isDynamic && !client.isFor(redirect.URI(), requested)
 		if mustRegister {
-			client, err = f.register(ctx, redirect.URI())
+			client, err = f.register(ctx, redirect.URI(), requested)
 			if err != nil {
 				return err
 			}
@@ -542,6 +714,13 @@ func (f *oauthFlow) askPerson(
 		}
 		client = OAuthClient{}
 	}
+}
+
+// isFor reports whether a client that was registered earlier can be used for a login: it may ask
+// for the scopes, and the port of its redirect URI could be had.
+func (c *OAuthClient) isFor(redirectURI string, requested []string) bool {
+	mayAsk := c.AnyScope || containsAll(c.Scopes, requested)
+	return c.RedirectURI == redirectURI && mayAsk
 }
 
 // authorize sends the person to the authorization server, and gets a token for the code that the
@@ -614,6 +793,10 @@ func (f *oauthFlow) checkResponse(response url.Values, state string) error {
 		return fmt.Errorf("the response of %s has another state: it is not to this login", at)
 	case len(iss) > 0 && !slices.Equal(iss, []string{f.metadata.Issuer}):
 		return fmt.Errorf("the response of %s has another iss: it comes from another issuer", at)
+	case len(iss) == 0 && f.metadata.ResponseIssSupported && response.Get("error") == accessDenied:
+		// Some servers leave the iss out of a denial. If the denial comes from somebody else, this
+		// login fails, as it would without it.
+		return &OAuthError{Endpoint: at, Code: accessDenied}
 	case len(iss) == 0 && f.metadata.ResponseIssSupported:
 		return fmt.Errorf("the response of %s has no iss, which its metadata promises", at)
 	case response.Has("error"):
@@ -657,11 +840,11 @@ func (f *oauthFlow) requestToken(
 		Access    string      `json:"access_token"`
 		Refresh   string      `json:"refresh_token"`
 		ExpiresIn json.Number `json:"expires_in"` // seconds
-		Scope     string      `json:"scope"`
+		Scope     scopeList   `json:"scope"`
 	}
 	// The token is for this resource, so it cannot be used at another resource (RFC 8707, 2.2).
 	form.Set("resource", f.metadata.resource)
-	err := f.post(ctx, client, form, &answer)
+	err := f.post(ctx, f.metadata.TokenEndpoint, client, form, &answer)
 	if err != nil {
 		return nil, err
 	}
@@ -672,6 +855,10 @@ func (f *oauthFlow) requestToken(
 		return nil, fmt.Errorf("%s answers without a token of a known type",
 			shownURL(f.metadata.TokenEndpoint))
 	}
+	if !isHeaderWord(answer.Access) {
+		return nil, fmt.Errorf("%s answers with a token that cannot be sent in a header",
+			shownURL(f.metadata.TokenEndpoint))
+	}
 	token := &OAuthToken{
 		Issuer:          f.metadata.Issuer,
 		Type:            scheme,
@@ -680,39 +867,41 @@ func (f *oauthFlow) requestToken(
 		RequestedScopes: requested,
 		GrantedScopes:   requested,
 	}
-	if answer.Scope != "" {
-		token.GrantedScopes = strings.Fields(answer.Scope)
+	if len(answer.Scope) > 0 {
+		token.GrantedScopes = answer.Scope
 	}
 	// Some servers send the seconds as a text or with a fraction. A life of centuries does not fit
 	// into a time.Duration.
 	seconds, _ := answer.ExpiresIn.Float64()
 	if seconds > 0 {
-		life := time.Duration(min(seconds, math.MaxInt32)) * time.Second
-		token.Expiry = time.Now().Add(life)
+		token.ExpiresIn = int(min(max(seconds, 1), math.MaxInt32))
+		token.Expiry = time.Now().Add(time.Duration(token.ExpiresIn) * time.Second)
 	}
 	return token, nil
 }
 
-// keepLogin stores the token of a login, and the client that it was issued to.
+// keepLogin stores the token of a login, and the client that it was issued to. Of a configured
+// client only its ID is stored, with the issuer to which it belongs from now on.
 func (f *oauthFlow) keepLogin(ctx context.Context, token *OAuthToken, client OAuthClient) error {
 	f.obtained = token
 	f.loggedIn = true
 	return f.updateStore(ctx, func() error {
 		f.state.Token = token
-		if f.isDynamic {
-			if f.state.Clients == nil {
-				f.state.Clients = make(map[string]OAuthClient)
-			}
-			f.state.Clients[client.Issuer] = client
+		if f.state.Clients == nil {
+			f.state.Clients = make(map[string]OAuthClient)
 		}
+		if !f.isDynamic {
+			client = OAuthClient{Issuer: token.Issuer, ID: client.ID}
+		}
+		f.state.Clients[client.Issuer] = client
 		return nil
 	})
 }
 
 // 8. A token that expires is refreshed, without a person (RFC 6749, 6).
 //
-// A token with a refresh token is refreshed when a request is to be sent less than half a minute
-// before the token expires, and when the resource has refused the token for the first time. The
+// A token with a refresh token is refreshed when a request is to be sent shortly before the token
+// expires, and when the resource has refused the token for the first time. The
 // second of two requests that need a refreshed token at once waits for the flow of the first
 // request, and gets its token. If the requests are of two processes, the flow of the second waits
 // for the lock of the store, and then finds the refreshed token there.
@@ -723,9 +912,16 @@ var errOtherIssuer = errors.New("the resource names another authorization server
 
 // isExpiring reports whether a token is to be refreshed before it is sent. A request may take some
 // time to reach the server, and the clocks of client and server may differ. So a token is refreshed
-// half a minute early.
+// half a minute early; a token with a short life when half of that is over.
 func (t *OAuthToken) isExpiring() bool {
-	return t != nil && t.Refresh != "" && !t.Expiry.IsZero() && time.Until(t.Expiry) < oauthEarly
+	if t == nil || t.Refresh == "" || t.Expiry.IsZero() {
+		return false
+	}
+	early := oauthEarly
+	if t.ExpiresIn > 0 {
+		early = min(early, time.Duration(t.ExpiresIn)*time.Second/2)
+	}
+	return time.Until(t.Expiry) < early
 }
 
 // useStored tries to do without a login. Afterwards
@@ -740,14 +936,20 @@ func (f *oauthFlow) useStored(ctx context.Context) error {
 	}
 	// Another process may have stored a newer token since the refused token was read.
 	isRefused := f.purpose == toReplace && f.refused != nil && old.Access == f.refused.Access
+	isElsewhere := f.Client.Issuer != "" && !isSameIssuer(old.Issuer, f.Client.Issuer)
 	switch {
+	case isElsewhere:
+		// The token stays stored: it is the configuration that may be wrong.
+		f.reason = fmt.Errorf("the token is of %.200q, and %.200q is configured",
+			old.Issuer, f.Client.Issuer)
+		return nil
 	case !isRefused && !old.isExpiring():
 		f.obtained = old
 		return nil
 	case isRefused && f.isStepUp:
 		// The next login requests these scopes, too, also if another process begins it.
 		changed := *old
-		changed.RequestedScopes = union(old.RequestedScopes, f.neededScopes)
+		changed.NeededScopes = union(old.NeededScopes, f.neededScopes)
 		f.state.Token = &changed
 		f.reason = fmt.Errorf("the scopes %.200q are needed", strings.Join(f.neededScopes, " "))
 		return nil
@@ -758,13 +960,12 @@ func (f *oauthFlow) useStored(ctx context.Context) error {
 	return f.refreshStored(ctx, old)
 }
 
-// refreshStored refreshes the token of the store. A login follows if the authorization server says
-// that the refresh token is dead, or if the resource names another authorization server. After any
-// other error the refresh token is kept for the next time: the authorization server may be in
-// trouble.
+// refreshStored refreshes the token of the store. A login follows if the authorization server
+// refuses that, or if the resource names another authorization server. The refresh token is kept
+// for the next time unless the refusal is one of OAuth: the server may be in trouble, or a proxy
+// may answer in its place.
 func (f *oauthFlow) refreshStored(ctx context.Context, old *OAuthToken) error {
 	token, err := f.refresh(ctx, old)
-	code := refusalOf(err)
 	switch {
 	case err == nil:
 		f.obtained = token
@@ -776,10 +977,13 @@ func (f *oauthFlow) refreshStored(ctx context.Context, old *OAuthToken) error {
 	case f.purpose == toRefresh:
 		// The old token is sent all the same: the clock may be wrong, and the resource decides.
 		f.obtained = old
-	case code == "invalid_grant" || code == "invalid_client":
+	case f.metadata != nil && isRefusedForGood(err):
+		// There are metadata, so it is the token endpoint that refuses.
 		f.reason = err
-		f.forgetRefreshToken()
-		f.forgetClient(err)
+		if refusalOf(err) != "" {
+			f.forgetRefreshToken()
+			f.forgetClient(err)
+		}
 	default:
 		return err
 	}
@@ -797,7 +1001,7 @@ func (f *oauthFlow) refresh(ctx context.Context, old *OAuthToken) (*OAuthToken, 
 	if err != nil {
 		return nil, err
 	}
-	if old.Issuer != f.metadata.Issuer {
+	if !isSameIssuer(old.Issuer, f.metadata.Issuer) {
 		return nil, errOtherIssuer
 	}
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {old.Refresh}}
@@ -806,6 +1010,7 @@ func (f *oauthFlow) refresh(ctx context.Context, old *OAuthToken) (*OAuthToken, 
 		return nil, err
 	}
 	token.RequestedScopes = old.RequestedScopes
+	token.NeededScopes = old.NeededScopes
 	// Some servers give another refresh token each time. At other servers the first refresh token
 	// stays valid.
 	if token.Refresh == "" {
@@ -901,8 +1106,13 @@ func (f *oauthFlow) obtain(ctx context.Context) error {
 	if err != nil || f.obtained != nil || f.purpose == toRefresh {
 		return err
 	}
+	// A login that cannot be made is not offered.
+	err = checkOAuthURL(f.Resource)
+	if err != nil {
+		return err
+	}
 	if f.Grant == nil && f.Listen == nil {
-		return &LoginError{f.Resource, f.reason}
+		return &LoginError{f.Resource, f.reason, f.oauthDemand}
 	}
 	return f.logIn(ctx)
 }
@@ -910,42 +1120,117 @@ func (f *oauthFlow) obtain(ctx context.Context) error {
 // updateStore locks the store, reads its state, calls change, and saves the state if change has put
 // another token into it.
 func (f *oauthFlow) updateStore(ctx context.Context, change func() error) error {
-	// Flows run one at a time, so nobody else uses the memory.
-	f.state = &f.OAuth.memory
-	if f.Store != nil {
-		unlock, err := f.Store.Lock(ctx)
-		if err != nil {
-			return fmt.Errorf("the stored tokens: %w", err)
-		}
-		defer unlock()
-		f.state, err = f.Store.Load()
-		if err != nil {
-			return fmt.Errorf("the stored tokens: %w", err)
-		}
+	store := f.OAuth.store()
+	unlock, err := store.Lock(ctx)
+	if err != nil {
+		return fmt.Errorf("the stored tokens: %w", err)
+	}
+	defer unlock()
+	f.state, err = store.Load()
+	if err != nil {
+		return fmt.Errorf("the stored tokens: %w", err)
 	}
 	old := f.state.Token
 	if old != nil {
 		f.tellSecrets(old.Access, old.Refresh)
 	}
-	err := change()
-	if f.Store == nil || f.state.Token == old {
+	err = change()
+	if f.state.Token == old {
 		return err
 	}
 	// A refreshed token is saved before it is used: the old refresh token may be dead by now.
 	f.state.Resource = f.Resource
-	saveErr := f.Store.Save(f.state)
+	saveErr := store.Save(f.state)
 	if saveErr != nil {
 		return saveErr
 	}
 	return err
 }
 
-// 10. A program logs in without a request, and closes.
+// store returns where the state is kept.
+func (o *OAuth) store() OAuthStore {
+	if o.Store != nil {
+		return o.Store
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.memory == nil {
+		o.memory = newOAuthMemory()
+	}
+	return o.memory
+}
 
-// Login runs a flow now, whatever token there is: with a person, or with Grant.
-func (o *OAuth) Login(ctx context.Context) (*OAuthToken, error) {
+// oauthMemory is the OAuthStore of a program that sets none, for one run.
+type oauthMemory struct {
+	turn  chan struct{} // one slot, taken by Lock
+	state OAuthState    // whoever has the turn may use it
+}
+
+func newOAuthMemory() *oauthMemory { return &oauthMemory{turn: make(chan struct{}, 1)} }
+
+// Lock is OAuthStore.Lock.
+func (m *oauthMemory) Lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case m.turn <- struct{}{}:
+		return func() { <-m.turn }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Load is OAuthStore.Load. Its caller changes what it gets, and goes on to read it after unlock.
+func (m *oauthMemory) Load() (*OAuthState, error) {
+	copied := m.state
+	copied.Clients = maps.Clone(m.state.Clients)
+	return &copied, nil
+}
+
+// Save is OAuthStore.Save.
+func (m *oauthMemory) Save(state *OAuthState) error {
+	m.state = *state
+	m.state.Clients = maps.Clone(state.Clients)
+	return nil
+}
+
+// tryStore saves the state as it is: a person should not log in for a token that cannot be stored.
+func (f *oauthFlow) tryStore(ctx context.Context) error {
+	return f.updateStore(ctx, func() error {
+		f.state.Resource = f.Resource
+		return f.OAuth.store().Save(f.state)
+	})
+}
+
+// 10. A program logs in without a request, logs out, and closes.
+
+// WithListen returns an OAuth for logins beside o, with the exported fields of o but for Listen. It
+// has the store of o, where o finds the token of a login when the resource refuses its next
+// request. So a program can log in outside of its requests.
+func (o *OAuth) WithListen(listen func(context.Context, string) (Redirect, error)) *OAuth {
+	return &OAuth{
+		Resource:    o.Resource,
+		Base:        o.Base,
+		Client:      o.Client,
+		MetadataURL: o.MetadataURL,
+		ClientName:  o.ClientName,
+		ExtraScopes: o.ExtraScopes,
+		Grant:       o.Grant,
+		Assert:      o.Assert,
+		Listen:      listen,
+		Store:       o.store(),
+		Secret:      o.Secret,
+	}
+}
+
+// Login runs a flow now, whatever token there is: with a person, or with Grant. needed is the error
+// of the request that needs the login, and knows what the resource demands. If it is nil, Login
+// asks the resource.
+func (o *OAuth) Login(ctx context.Context, needed *LoginError) (*OAuthToken, error) {
 	f := &oauthFlow{OAuth: o, purpose: toLogin}
-	f.requestChallenge(ctx)
+	if needed != nil {
+		f.oauthDemand = needed.demand
+	} else {
+		f.requestChallenge(ctx)
+	}
 	token, err := o.awaitToken(ctx, f)
 	if err != nil {
 		return nil, err
@@ -964,12 +1249,72 @@ func (f *oauthFlow) requestChallenge(ctx context.Context) {
 	if err != nil {
 		return
 	}
+	r.Header.Set("Accept", "application/json, text/event-stream")
 	response, err := f.base().RoundTrip(r)
 	if err != nil {
 		return
 	}
 	f.readChallenge(response)
 	response.Body.Close()
+}
+
+// Revoke makes the authorization server revoke the stored token with its refresh token (RFC 7009).
+// It reports false if there is no token, or if the server revokes none. It returns true and an
+// error if the server has revoked the refresh token alone: the access token then lives until it
+// expires. Both stay in the store, from which the program removes them afterwards, whatever Revoke
+// returns.
+func (o *OAuth) Revoke(ctx context.Context) (bool, error) {
+	f := &oauthFlow{OAuth: o}
+	isRevoked := false
+	err := f.updateStore(ctx, func() (err error) {
+		isRevoked, err = f.revoke(ctx)
+		return err
+	})
+	return isRevoked, f.withoutSecrets(err)
+}
+
+// revoke asks the server that has issued the stored token, whatever the resource names now. The
+// refresh token goes first: with it the server revokes the access tokens as well, if it can.
+func (f *oauthFlow) revoke(ctx context.Context) (bool, error) {
+	token := f.state.Token
+	if token == nil {
+		return false, nil
+	}
+	server, err := f.readServer(ctx, token.Issuer)
+	if err != nil || server.RevocationEndpoint == "" {
+		return false, err
+	}
+	f.metadata = &oauthMetadata{AuthorizationServer: server}
+	client, err := f.findClient()
+	if err != nil {
+		return false, err
+	}
+	if token.Refresh != "" {
+		err = f.revokeToken(ctx, client, token.Refresh, "refresh_token")
+		if err != nil {
+			return false, err
+		}
+	}
+	err = f.revokeToken(ctx, client, token.Access, "access_token")
+	return err == nil || token.Refresh != "", err
+}
+
+// revokeToken asks for the revocation of one token. The official SDK for Python refuses a form
+// without client_secret, also of a client that has no secret or sends it in a header. An empty one
+// says no more than a missing one (RFC 6749, 2.3.1), so the form is sent again with that.
+func (f *oauthFlow) revokeToken(
+	ctx context.Context,
+	client OAuthClient,
+	token string,
+	kind string,
+) error {
+	form := url.Values{"token": {token}, "token_type_hint": {kind}}
+	err := f.post(ctx, f.metadata.RevocationEndpoint, client, form, nil)
+	if refusalOf(err) == "invalid_request" && !form.Has("client_secret") {
+		form.Set("client_secret", "")
+		err = f.post(ctx, f.metadata.RevocationEndpoint, client, form, nil)
+	}
+	return err
 }
 
 // Close ends a flow that is running, and waits for its end.

@@ -149,7 +149,29 @@ func isPrivateAddress(address netip.Addr) bool {
 		last := address.As16()
 		address = netip.AddrFrom4([4]byte(last[12:]))
 	}
-	// Providers share these addresses among customers (RFC 6598).
-	shared := netip.MustParsePrefix("100.64.0.0/10")
-	return !address.IsGlobalUnicast() || address.IsPrivate() || shared.Contains(address)
+	return !address.IsGlobalUnicast() || address.IsPrivate() || isSpecialAddress(address)
+}
+
+// isSpecialAddress reports whether an address is of a range that net/netip takes for public, and
+// that is for other purposes (RFC 6890, and the IANA special-purpose address registries).
+//
+// Two ranges have IPv4 addresses in them, and are refused as a whole. In 6to4 a public IPv4 address
+// would do no harm, but no server has had a reason to be there since RFC 7526 gave 6to4 up. Where
+// an operator puts the IPv4 address into a local NAT64 address is not known here.
+func isSpecialAddress(address netip.Addr) bool {
+	for _, special := range []string{
+		"0.0.0.0/8",      // this network (RFC 791)
+		"100.64.0.0/10",  // of a provider, shared among its customers (RFC 6598)
+		"192.0.0.0/24",   // protocol assignments (RFC 6890)
+		"198.18.0.0/15",  // benchmarks within a network (RFC 2544)
+		"240.0.0.0/4",    // reserved (RFC 1112)
+		"64:ff9b:1::/48", // local NAT64 (RFC 8215)
+		"2002::/16",      // 6to4 (RFC 3056)
+		"fec0::/10",      // site-local (RFC 3879)
+	} {
+		if netip.MustParsePrefix(special).Contains(address) {
+			return true
+		}
+	}
+	return false
 }

@@ -26,7 +26,7 @@ const (
 
 // OAuthListener lets a person log in with a browser. Its method Listen is an OAuth.Listen: for each
 // login it serves one page on this machine, to which the authorization server sends the browser
-// back (RFC 8252, 7.3). Only 127.0.0.1 can reach the page.
+// back (RFC 8252, 7.3). Only this machine can reach the page, and only by its own names.
 //
 // Set the fields before the first login.
 type OAuthListener struct {
@@ -53,7 +53,7 @@ type OAuthQuestion struct {
 	redirect   *loopbackRedirect
 	state      string          // of the authorization request
 	isAnswered atomic.Bool     // set by whoever may send to answer
-	answer     chan url.Values // has one slot; nil values mean that the login is given up
+	answer     chan url.Values // has one slot
 }
 
 // Listen listens at the address of an earlier login, or at another address if the earlier is taken.
@@ -117,9 +117,6 @@ func (r *loopbackRedirect) Ask(ctx context.Context, address string) (url.Values,
 	showing.Go(func() { r.listener.Show(ctx, q) })
 	select {
 	case values := <-q.answer:
-		if values == nil {
-			return nil, errors.New("it was given up")
-		}
 		return values, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
@@ -132,9 +129,6 @@ func (q *OAuthQuestion) Answer(address string) bool {
 	u, err := url.Parse(strings.TrimSpace(address))
 	return err == nil && q.take(u)
 }
-
-// GiveUp ends the login without an answer. It reports false if there was an answer before.
-func (q *OAuthQuestion) GiveUp() bool { return q.end(nil) }
 
 // take ends the login with the address that the browser ended at. Any program on this machine, and
 // any page in the browser, can send a request to the listener. Only the address with the state of
@@ -165,23 +159,30 @@ const oauthPage = `<!DOCTYPE html>
 <meta name="color-scheme" content="light dark"><title>%[1]s – %[3]s</title>
 <h1>%[1]s</h1>
 <p>%[2]s</p>
-<p>You can close this tab.</p></html>
+<p>You can close this tab.%[4]s</p></html>
 `
 
 // ServeHTTP answers the browser. The answer to the right request is the outcome of the login, so
 // it waits for Close, which is called in any case.
 func (r *loopbackRedirect) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if !r.isOwnHost(request.Host) {
+		http.Error(w, "this page has another address", http.StatusForbidden)
+		return
+	}
 	name := r.listener.Name
 	status, title := http.StatusBadRequest, "You are not logged in"
 	text := "This is not the end of the login that " + name + " waits for. That one goes on."
+	next := " Go back to " + name + ": it shows the address of the login."
 	q := r.question.Load()
 	if request.Method == http.MethodGet && q != nil && q.take(request.URL) {
 		<-r.ended
 		if r.err != nil {
 			text = r.err.Error()
+			next = " Go back to " + name + " to log in again."
 		} else {
 			status, title = http.StatusOK, "You are logged in"
 			text = name + " can now use " + r.listener.Resource
+			next = ""
 		}
 	}
 	if r.listener.Mask != nil {
@@ -192,7 +193,20 @@ func (r *loopbackRedirect) ServeHTTP(w http.ResponseWriter, request *http.Reques
 		"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.WriteHeader(status)
-	fmt.Fprintf(w, oauthPage, title, html.EscapeString(text), html.EscapeString(name))
+	fmt.Fprintf(w, oauthPage, title, html.EscapeString(text), html.EscapeString(name),
+		html.EscapeString(next))
+}
+
+// isOwnHost reports whether a header Host is what the browser sends for the redirect URI, or for
+// this machine by another of its names. A page of another site could make the name of its own host
+// lead to this machine (DNS rebinding), and would read what the listener answers: the browser takes
+// both for one site. But it sends the name, and nobody sends that name here for a good reason.
+func (r *loopbackRedirect) isOwnHost(host string) bool {
+	at := url.URL{Host: strings.ToLower(host)}
+	isOwnName := at.Hostname() == strings.ToLower(r.uri.Hostname()) ||
+		at.Hostname() == "localhost" || at.Hostname() == "127.0.0.1"
+	// A browser leaves out the port that http has by itself.
+	return isOwnName && cmp.Or(at.Port(), "80") == cmp.Or(r.uri.Port(), "80")
 }
 
 // Close tells the browser how the login has ended, and stops listening.

@@ -124,7 +124,7 @@ func (p *IdentityProvider) exchange(ctx context.Context, form url.Values) (strin
 		Assertion string `json:"access_token"`
 		Type      string `json:"issued_token_type"`
 	}
-	err := f.post(ctx, p.Client, form, &answer)
+	err := f.post(ctx, p.TokenEndpoint, p.Client, form, &answer)
 	if err != nil {
 		return "", err
 	}

@@ -423,6 +423,7 @@ func TestMachineGrants(t *testing.T) {
 					var told []string
 					o.Secret = func(text string) { told = append(told, text) }
 					row.configure(s, o)
+					o.Client.Issuer = machineIssuer
 					if proof != "" {
 						s.bind()
 						o.Base = &DPoP{Base: htMemory{s}}
@@ -506,6 +507,7 @@ func TestMachineGrantsRefused(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s, o := newMachineServers(), &OAuth{}
 			row.configure(s, o)
+			o.Client.Issuer = machineIssuer
 			_, err := machineCall(s.client(t, o))
 			assert.Assert(t, errors.As(err, new(*AuthorizationError)), "%v", err)
 			want := []string{"api.example POST 401"}
@@ -523,19 +525,24 @@ func TestMachineGrantsRefused(t *testing.T) {
 	}
 }
 
-// An assertion is a credential: it goes only to the authorization server that the configuration names, and where it
-// names none, to the one that has taken it before.
+// TestMachineIssuer: an assertion, and the secret of a client, are credentials. They go only to the authorization
+// server that the configuration names, and nowhere if it names none: the resource may name anybody.
 func TestMachineIssuer(t *testing.T) {
-	for _, token := range []*OAuthToken{nil, {Issuer: "https://another.example", Access: "old", Type: "Bearer"}} {
-		s, o := newMachineServers(), &OAuth{}
-		o.Grant = JWTBearer(func(context.Context) (string, error) {
-			return "", errors.New("the assertion was read")
-		})
-		if o.memory.Token = token; token == nil {
-			o.Client.Issuer = "https://another.example"
+	for issuer, want := range map[string]string{
+		"https://another.example": `the client "basic" is registered with "https://another.example", but`,
+		"": `a login without a person needs the issuer of its client (oauth.issuer): ` +
+			`the server names "https://as.example"`,
+	} {
+		for _, grant := range []func(context.Context, *AuthorizationServer, string) (url.Values, error){
+			ClientCredentials,
+			JWTBearer(func(context.Context) (string, error) { return "", errors.New("the assertion was read") }),
+		} {
+			s, o := newMachineServers(), &OAuth{Grant: grant}
+			o.Client = OAuthClient{Issuer: issuer, ID: "basic", Secret: machineSecret}
+			_, err := machineCall(s.client(t, o))
+			assert.Check(t, is.ErrorContains(err, want))
+			assert.DeepEqual(t, s.requests(), []string{"api.example POST 401"})
 		}
-		_, err := machineCall(s.client(t, o))
-		assert.Check(t, is.ErrorContains(err, `the client "" is registered with "https://another.example", but`))
 	}
 }
 

@@ -34,6 +34,10 @@ type OAuthClient struct {
 	AuthMethod string `json:"token_endpoint_auth_method,omitempty"`
 	// RedirectURI is the redirect URI of the registration. If it is empty, any URI will do.
 	RedirectURI string `json:"redirect_uri,omitempty"`
+	// Scopes are those for which the client was registered dynamically. A server that takes no
+	// scopes in a registration grants any scope, and then AnyScope is true.
+	Scopes   []string `json:"scopes,omitempty"`
+	AnyScope bool     `json:"any_scope,omitempty"`
 }
 
 // OAuthToken is an access token with its refresh token (RFC 6749, 5.1). Nobody changes a token once
@@ -44,19 +48,35 @@ type OAuthToken struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token,omitempty"`
 
-	GrantedScopes []string `json:"scopes,omitempty"`
-	// RequestedScopes are the scopes that were requested at the login, and the scopes that a
-	// challenge has named since then. The next login requests all of them again.
+	// The next login requests the RequestedScopes of this login again, and the NeededScopes.
+	GrantedScopes   []string `json:"scopes,omitempty"`
 	RequestedScopes []string `json:"asked,omitempty"`
+	NeededScopes    []string `json:"needed,omitempty"` // named by a challenge since then
 
-	Expiry time.Time `json:"expiry,omitzero"` // zero: not known
+	Expiry    time.Time `json:"expiry,omitzero"`      // zero: not known
+	ExpiresIn int       `json:"expires_in,omitempty"` // seconds of its life; 0: not known
 }
 
-// OAuthState is kept for a resource from one run to the next. A client outlives its tokens: the
-// next login uses the same client, which the person may have allowed for longer.
+// scopeList is a list of scopes: a text with spaces between them (RFC 6749, 3.3), or an array of
+// texts, which some servers send.
+type scopeList []string
+
+// UnmarshalJSON is json.Unmarshaler.
+func (l *scopeList) UnmarshalJSON(raw []byte) error {
+	var text string
+	err := json.Unmarshal(raw, &text)
+	if err == nil {
+		*l = strings.Fields(text)
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]string)(l))
+}
+
+// OAuthState is kept for a resource from one run to the next. A client outlives its tokens: it is
+// used again where the resource demands more scopes.
 type OAuthState struct {
 	Resource string                 `json:"resource"`
-	Clients  map[string]OAuthClient `json:"clients,omitempty"` // registered ones, by issuer
+	Clients  map[string]OAuthClient `json:"clients,omitempty"` // by issuer
 	Token    *OAuthToken            `json:"token,omitempty"`
 }
 
@@ -67,6 +87,7 @@ type AuthorizationServer struct {
 	AuthorizationEndpoint   string   `json:"authorization_endpoint"`
 	TokenEndpoint           string   `json:"token_endpoint"`
 	RegistrationEndpoint    string   `json:"registration_endpoint"`
+	RevocationEndpoint      string   `json:"revocation_endpoint"`
 	ScopesSupported         []string `json:"scopes_supported"`
 	TokenAuthMethods        []string `json:"token_endpoint_auth_methods_supported"`
 	ChallengeMethods        []string `json:"code_challenge_methods_supported"`
@@ -87,8 +108,9 @@ func (e *AuthorizationError) Status() int { return http.StatusUnauthorized }
 // LoginError reports that a person has to log in, and nobody could be asked. A program can tell the
 // person how to log in, by OAuth.Login for example, and then send the request again.
 type LoginError struct {
-	Resource string // OAuth.Resource
-	Reason   error  // why the kept token cannot be used; nil if none was kept
+	Resource string      // OAuth.Resource
+	Reason   error       // why the kept token cannot be used; nil if none was kept
+	demand   oauthDemand // for OAuth.Login
 }
 
 func (e *LoginError) Error() string {
@@ -99,6 +121,9 @@ func (e *LoginError) Error() string {
 }
 
 func (e *LoginError) Unwrap() error { return e.Reason }
+
+// IsStepUp reports whether a login was made, and the resource demands more scopes than it has.
+func (e *LoginError) IsStepUp() bool { return e.demand.isStepUp }
 
 // OAuthError is a refusal by an authorization server (RFC 6749, 4.1.2.1 and 5.2), or by the server
 // of metadata.
@@ -115,6 +140,9 @@ func (e *OAuthError) Error() string {
 		code = fmt.Sprint(e.Status)
 	}
 	text := e.Endpoint + " answers " + code
+	if code == accessDenied {
+		text = "the login was denied at " + e.Endpoint
+	}
 	if e.Description != "" {
 		text += ": " + e.Description
 	}
@@ -128,6 +156,27 @@ func refusalOf(err error) string {
 		return refusal.Code
 	}
 	return ""
+}
+
+// isOfTrouble reports whether the same request may succeed later: the server is in trouble, or has
+// too many requests.
+func (e *OAuthError) isOfTrouble() bool {
+	return e.Status >= 500 || e.Status == http.StatusRequestTimeout ||
+		e.Status == http.StatusTooManyRequests
+}
+
+// isRefusedForGood reports whether an authorization server refuses a request in such a way that the
+// same request can never succeed.
+func isRefusedForGood(err error) bool {
+	refusal := new(OAuthError)
+	return errors.As(err, &refusal) && refusal.Status/100 == 4 && !refusal.isOfTrouble()
+}
+
+// isMissing reports whether a server answers that it has no such document, in one way or another: a
+// page of HTML is no metadata. A server in trouble does not say that.
+func isMissing(err error) bool {
+	refusal := new(OAuthError)
+	return errors.As(err, &refusal) && !refusal.isOfTrouble()
 }
 
 const (
@@ -198,9 +247,7 @@ func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) e
 	var first error
 	for _, at := range urls {
 		err := f.call(ctx, at, make(http.Header), nil, value)
-		refusal := new(OAuthError)
-		isMissing := errors.As(err, &refusal) && refusal.Status < 500
-		if !isMissing {
+		if !isMissing(err) {
 			return err
 		}
 		first = cmp.Or(first, err)
@@ -208,24 +255,27 @@ func (f *oauthFlow) getMetadata(ctx context.Context, urls []string, value any) e
 	return first
 }
 
-// post sends a form of a client to the token endpoint, and decodes the answer. Where DPoP is used,
-// the server may refuse the form for a nonce. The DPoP below keeps the nonce, and the form is sent
-// again from here: it needs another client assertion as well, since each is used once.
+// post sends a form of a client to the token endpoint or another endpoint, and decodes the answer.
+// Where DPoP is used, the server may refuse the form for a nonce. The DPoP below keeps the nonce,
+// and the form is sent again from here: it needs another client assertion as well, since each is
+// used once.
 func (f *oauthFlow) post(
 	ctx context.Context,
+	endpoint string,
 	client OAuthClient,
 	form url.Values,
 	answer any,
 ) error {
-	err := f.postOnce(ctx, client, form, answer)
+	err := f.postOnce(ctx, endpoint, client, form, answer)
 	if refusalOf(err) == "use_dpop_nonce" {
-		err = f.postOnce(ctx, client, form, answer)
+		err = f.postOnce(ctx, endpoint, client, form, answer)
 	}
 	return err
 }
 
 func (f *oauthFlow) postOnce(
 	ctx context.Context,
+	endpoint string,
 	client OAuthClient,
 	form url.Values,
 	answer any,
@@ -236,16 +286,17 @@ func (f *oauthFlow) postOnce(
 		return err
 	}
 	for _, name := range []string{
-		"assertion", "client_assertion", "code", "refresh_token", "subject_token",
+		"assertion", "client_assertion", "code", "refresh_token", "subject_token", "token",
 	} {
 		f.tellSecrets(form.Get(name))
 	}
-	return f.call(ctx, f.metadata.TokenEndpoint, header, []byte(form.Encode()), answer)
+	return f.call(ctx, endpoint, header, []byte(form.Encode()), answer)
 }
 
 // authenticate puts the client's ID and credentials into a token request (RFC 6749, 2.3; RFC 7523,
 // 2.2). With basic authentication ID and secret are encoded like a form first: some servers issue
-// secrets with a colon or a percent sign (RFC 6749, 2.3.1).
+// secrets with a colon or a percent sign (RFC 6749, 2.3.1). The form has the ID as well: the
+// official Python SDK looks for it there.
 func (f *oauthFlow) authenticate(client OAuthClient, header http.Header, form url.Values) error {
 	method := client.AuthMethod
 	if method == "" && client.Secret != "" {
@@ -260,7 +311,6 @@ func (f *oauthFlow) authenticate(client OAuthClient, header http.Header, form ur
 			form.Del("client_id")
 		}
 	case "client_secret_basic":
-		form.Del("client_id")
 		login := url.QueryEscape(client.ID) + ":" + url.QueryEscape(client.Secret)
 		encoded := base64.StdEncoding.EncodeToString([]byte(login))
 		f.tellSecrets(encoded)
@@ -293,8 +343,9 @@ func (f *oauthFlow) authMethod() string {
 	return "client_secret_basic"
 }
 
-// call sends a request of a flow, and decodes the JSON object of the answer. Without a body the
-// request is a GET. A refusal is an *OAuthError. No error holds a secret, or a whole URL.
+// call sends a request of a flow, and decodes the JSON object of the answer, or ignores the content
+// if answer is nil. Without a body the request is a GET. A refusal is an *OAuthError. No error
+// holds a secret, or a whole URL.
 func (f *oauthFlow) call(
 	ctx context.Context,
 	to string,
@@ -378,6 +429,9 @@ func (f *oauthFlow) decode(refusal *OAuthError, text []byte, answer any) error {
 		refusal.Description = f.shown(fields.Description)
 		return refusal
 	}
+	if answer == nil {
+		return nil
+	}
 	if !isJSON {
 		refusal.Description = "the answer is not JSON"
 		return refusal
@@ -412,6 +466,34 @@ func IsLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
+// isSameMachine reports whether two URLs name the same port of this machine, by different names: a
+// server on 127.0.0.1 may call itself localhost.
+func isSameMachine(a, b string) bool {
+	first, err := url.Parse(a)
+	if err != nil {
+		return false
+	}
+	second, err := url.Parse(b)
+	if err != nil {
+		return false
+	}
+	return IsLoopback(first.Hostname()) && IsLoopback(second.Hostname()) &&
+		first.Port() == second.Port()
+}
+
+// isSameIssuer reports whether two issuers are the same, with or without a slash at the end: many
+// configurations and some libraries add one.
+func isSameIssuer(a, b string) bool {
+	return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/")
+}
+
+// isHeaderWord reports whether a text can be one word of a header. A token with the end of a line
+// in it could not be sent, and would fail every request.
+func isHeaderWord(text string) bool {
+	isOther := func(r rune) bool { return r <= ' ' || r > '~' }
+	return !strings.ContainsFunc(text, isOther)
+}
+
 // splitURL returns the origin of a URL in its shortest form, and its path without a slash at the
 // end.
 func splitURL(text string) (origin, path string) {
@@ -419,10 +501,14 @@ func splitURL(text string) (origin, path string) {
 	if err != nil {
 		return "an invalid URL", ""
 	}
-	scheme := strings.ToLower(u.Scheme)
-	defaultPort := map[string]string{"http": ":80", "https": ":443"}[scheme]
-	host := strings.TrimSuffix(strings.ToLower(u.Host), defaultPort)
-	return scheme + "://" + host, strings.TrimSuffix(u.EscapedPath(), "/")
+	return u.Scheme + "://" + shortHost(u), strings.TrimSuffix(u.EscapedPath(), "/")
+}
+
+// shortHost returns the host of a URL in lower case, and its port unless that is the default port.
+// Parse has put the scheme into lower case.
+func shortHost(u *url.URL) string {
+	defaultPort := map[string]string{"http": ":80", "https": ":443"}[u.Scheme]
+	return strings.TrimSuffix(strings.ToLower(u.Host), defaultPort)
 }
 
 // originOf returns the origin of a URL. A token, a nonce and a redirect are good for one origin.
@@ -452,6 +538,11 @@ func union(lists ...[]string) (texts []string) {
 		}
 	}
 	return texts
+}
+
+// containsAll reports whether a list has all texts of another list.
+func containsAll(list, texts []string) bool {
+	return len(union(list, texts)) == len(union(list))
 }
 
 // tellSecrets notes secrets before they are used, and hands each to OAuth.Secret.

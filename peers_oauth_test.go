@@ -38,32 +38,41 @@ import (
 // These tests log in at an authorization server that was not written here, oidc-provider, for an MCP server on the
 // official Python SDK that it protects: testdata/peers/authorization/server.mjs, testdata/peers/protected_server.py.
 
-// peerProtected are the two servers.
+// peerProtected are the two servers, which may be one.
 type peerProtected struct {
-	authorization *peerHTTP // its url is the issuer
+	authorization *peerHTTP // if it is not the server, too, its url is the issuer
 	server        *peerHTTP
+	upstream      *peerHTTP // where the authorization server sends people to; nil if they stay
 }
 
 // startPeerProtected runs both until the end of the test. The variables are those of the authorization server, the
 // arguments those of the other one.
 func startPeerProtected(t *testing.T, variables []string, args ...string) (p peerProtected) {
 	t.Helper()
-	requirePeers(t, "conformance/node_modules")
-	requirePeers(t, "authorization/node_modules")
-	p.authorization = startPeerHTTP(t, Command{
-		Path: peerFile(t, "conformance/node_modules/.bin/node"),
-		Args: []string{peerFile(t, "authorization/server.mjs")},
-		Env:  variables,
-	})
+	p.authorization = startPeerAuthorization(t, "server.mjs", variables)
 	p.server = startPeerHTTP(t, peerScript(t, "protected_server.py", append([]string{p.authorization.url}, args...)...))
 	return p
 }
 
-// peerPerson is a person who logs in, without a browser.
+// startPeerAuthorization runs a server on Node of testdata/peers/authorization.
+func startPeerAuthorization(t *testing.T, file string, variables []string) *peerHTTP {
+	t.Helper()
+	requirePeers(t, "conformance/node_modules")
+	requirePeers(t, "authorization/node_modules")
+	return startPeerHTTP(t, Command{
+		Path: peerFile(t, "conformance/node_modules/.bin/node"),
+		Args: []string{peerFile(t, "authorization", file)},
+		Env:  variables,
+	})
+}
+
+// peerPerson is a person who logs in, or declines to, without a browser.
 type peerPerson struct {
-	t      *testing.T
-	client *http.Client // has the cookies
-	pages  []string     // the titles of what it saw
+	t        *testing.T
+	client   *http.Client // has the cookies
+	declines bool
+	pages    []string // the titles of what it saw
+	forms    int      // that it was asked to fill in
 }
 
 func newPeerPerson(t *testing.T) *peerPerson {
@@ -75,9 +84,11 @@ func newPeerPerson(t *testing.T) *peerPerson {
 }
 
 var (
-	peerForm  = regexp.MustCompile(`(?s)<form[^>]* action="([^"]*)"(.*?)</form>`)
-	peerInput = regexp.MustCompile(`<input[^>]* name="([^"]*)"(?: value="([^"]*)")?`)
-	peerTitle = regexp.MustCompile(`(?s)<h1>\s*(.*?)\s*</h1>`)
+	peerForm      = regexp.MustCompile(`(?s)<form([^>]*)>(.*?)</form>`)
+	peerControl   = regexp.MustCompile(`<(input|button)\b([^>]*)>`)
+	peerAttribute = regexp.MustCompile(`([\w-]+)="([^"]*)"`)
+	peerTitle     = regexp.MustCompile(`(?s)<h1>\s*(.*?)\s*</h1>`)
+	peerAbort     = regexp.MustCompile(`<a[^>]* href="([^"]*abort)"`)
 )
 
 // visit opens an address, and fills in and sends each form that it gets, until a page has none. It returns that page.
@@ -96,19 +107,47 @@ func (p *peerPerson) visit(address string) (page string, answer *http.Response) 
 		if form == nil {
 			return string(text), answer
 		}
-		fields := make(url.Values)
-		for _, input := range peerInput.FindAllSubmatch(form[2], -1) {
-			value := html.UnescapeString(string(input[2]))
-			if value == "" {
-				value = "heron"
-			}
-			fields.Set(string(input[1]), value)
+		p.forms++
+		abort := peerAbort.FindSubmatch(text)
+		if p.declines && abort != nil {
+			answer, err = p.client.Get(html.UnescapeString(string(abort[1])))
+			continue
 		}
-		answer, err = p.client.PostForm(html.UnescapeString(string(form[1])), fields)
-		assert.NilError(p.t, err)
+		action, bad := answer.Request.URL.Parse(peerAttributes(form[1])["action"])
+		assert.NilError(p.t, bad)
+		answer, err = p.client.PostForm(action.String(), p.fillIn(form[2]))
 	}
 	p.t.Fatal("the forms do not end")
 	return "", nil
+}
+
+// fillIn returns the fields of a form, and of its buttons the one that agrees, which comes first, or that declines.
+func (p *peerPerson) fillIn(form []byte) url.Values {
+	fields := make(url.Values)
+	var button map[string]string
+	for _, control := range peerControl.FindAllSubmatch(form, -1) {
+		attributes := peerAttributes(control[2])
+		isDenial := strings.Contains(attributes["name"]+attributes["value"], "deny")
+		switch {
+		case string(control[1]) != "button":
+			fields.Set(attributes["name"], cmp.Or(attributes["value"], "heron"))
+		case button == nil || p.declines && isDenial:
+			button = attributes
+		}
+	}
+	if button["name"] != "" {
+		fields.Set(button["name"], button["value"])
+	}
+	return fields
+}
+
+// peerAttributes returns the attributes of a tag.
+func peerAttributes(tag []byte) map[string]string {
+	attributes := make(map[string]string)
+	for _, found := range peerAttribute.FindAllSubmatch(tag, -1) {
+		attributes[string(found[1])] = html.UnescapeString(string(found[2]))
+	}
+	return attributes
 }
 
 // chromium is a headless Chromium that shows one page. Its DevTools protocol has requests and answers as JSON, each
@@ -455,6 +494,19 @@ func (u *peerUser) start(args ...string) *programRun {
 	return p
 }
 
+// startOnTerminal runs the program where a person watches it, on a terminal so wide that no address is folded.
+func (u *peerUser) startOnTerminal(args ...string) *programRun {
+	u.t.Helper()
+	p := newProgram(u.t, u.home, programEnvironment(u.home), args...)
+	terminal, ok := any(p).(interface{ openTerminal(columns uint16) error })
+	if !ok {
+		u.t.Skip("a terminal for the program is made on Linux alone")
+	}
+	assert.NilError(u.t, terminal.openTerminal(4000))
+	assert.NilError(u.t, p.start())
+	return p
+}
+
 // finish waits for the end of a run, and returns what it has printed. No token is in that, nor in any file but the one
 // where the login is kept.
 func (u *peerUser) finish(p *programRun, status int) (stdout string) {
@@ -489,14 +541,21 @@ func (u *peerUser) run(status int, args ...string) (stdout, stderr string) {
 func (u *peerUser) logIn() (page string) {
 	u.t.Helper()
 	p := u.start("login", "notes")
-	address, err := p.expect(peerLoginAddress)
-	assert.NilError(u.t, err)
-	page, _ = u.person.visit(address[0])
+	page = u.visit(p)
 	u.finish(p, 0)
 	return page
 }
 
-var peerLoginAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/auth\?\S+`)
+// visit has the person open the address that a run shows, and returns the page that this ends at.
+func (u *peerUser) visit(p *programRun) (page string) {
+	u.t.Helper()
+	address, err := p.expect(peerLoginAddress)
+	assert.NilError(u.t, err)
+	page, _ = u.person.visit(address[0])
+	return page
+}
+
+var peerLoginAddress = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\S+[?&]code_challenge=\S+`)
 
 // state is what the program keeps of the login.
 func (u *peerUser) state() (state OAuthState) {
@@ -515,11 +574,24 @@ func (u *peerUser) state() (state OAuthState) {
 	return state
 }
 
-// TestPeersLogin: a user of the program logs in, and is logged in from then on, though a token lives for less time than
-// that before which it is refreshed: each request gets another one, and each refresh token works once.
+// change changes the token that is kept.
+func (u *peerUser) change(change func(token *OAuthToken)) {
+	u.t.Helper()
+	file, err := filepath.Glob(filepath.Join(u.home, peerLogins+"*.json"))
+	assert.NilError(u.t, err)
+	assert.Equal(u.t, len(file), 1)
+	kept := &OAuthFile{Path: file[0]}
+	state, err := kept.Load()
+	assert.NilError(u.t, err)
+	change(state.Token)
+	assert.NilError(u.t, kept.Save(state))
+}
+
+// TestPeersLogin: a user of the program logs in, and is logged in from then on, though tokens end: the next run gets
+// another one, and each refresh token works once.
 func TestPeersLogin(t *testing.T) {
 	checkLeaks(t)
-	u := newPeerUser(t, startPeerProtected(t, []string{"TOKEN_SECONDS=20"}), "")
+	u := newPeerUser(t, startPeerProtected(t, nil), "")
 	_, stderr := u.run(1, "tools")
 	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
 	_, stderr = u.run(1, "-server", u.server.url+"/", "tools") // which the server redirects
@@ -531,17 +603,17 @@ func TestPeersLogin(t *testing.T) {
 	assert.Assert(t, is.Contains(stdout, "notes:read"))
 
 	grants := u.authorization.stderr
-	grants.mark()
-	stdout, _ = u.run(0, "tools")
-	assert.Assert(t, is.Contains(stdout, "list_notes"))
-	assert.Assert(t, len(grants.with("granted refresh_token", "")) > 1, "it was not refreshed within a run")
-	grants.mark()
-	stdout, stderr = u.run(0, "-trace", "1", "call", "who")
-	assert.Equal(t, stdout, "heron: notes:read (Bearer)\n")
-	assert.Assert(t, is.Contains(stderr, "tools/call"))
-	assert.Assert(t, len(grants.with("granted refresh_token", "")) > 1, "it was not refreshed from run to run")
+	for range 2 {
+		grants.mark()
+		u.end(t, u.state().Token.Access)
+		stdout, stderr = u.run(0, "-trace", "1", "call", "who")
+		assert.Equal(t, stdout, "heron: notes:read (Bearer)\n")
+		assert.Assert(t, is.Contains(stderr, "tools/call"))
+		assert.Equal(t, len(grants.with("granted refresh_token", "")), 1)
+	}
 
 	// Several at once: the second use of a refresh token would end the login of all.
+	u.end(t, u.state().Token.Access)
 	var runs []*programRun
 	for range 4 {
 		runs = append(runs, u.start("call", "list_notes"))
@@ -601,8 +673,10 @@ func TestPeersClients(t *testing.T) {
 	_, stderr := u.run(1, "login", "notes")
 	assert.Assert(t, is.Contains(stderr, "https://login.example.com"))
 	assert.Assert(t, is.Contains(stderr, p.authorization.url))
-	_, stderr = u.run(1, "login", p.authorization.url) // which is none that asks for a login
-	assert.Assert(t, is.Contains(stderr, p.authorization.url+" does not say where to log in: "))
+	elsewhere := p.server.url + "/elsewhere" // which is none that asks for a login
+	_, stderr = u.run(1, "login", elsewhere)
+	assert.Assert(t, is.Contains(stderr,
+		elsewhere+" does not say where to log in, and is not itself an authorization server"))
 	assert.Equal(t, len(log.with("", "")), 0)
 	assert.Equal(t, strings.Count(log.String(), "registered a client"), 0)
 }
@@ -619,7 +693,7 @@ func TestLoginInChromium(t *testing.T) {
 		status              int
 	}{
 		{"[type=submit]", "You are logged in", "mcpagent can now use " + p.server.url, 0},
-		{"a[href$=abort]", "You are not logged in", "access_denied: End-User aborted interaction", 1},
+		{"a[href$=abort]", "You are not logged in", "End-User aborted interaction", 1},
 	} {
 		u := newPeerUser(t, p, "")
 		program := u.start("login", "notes")
@@ -656,10 +730,11 @@ func (c *chromium) click(selector string) {
 func TestPeersLoginBound(t *testing.T) {
 	checkLeaks(t)
 	file, _ := newPeerKey(t)
-	p := startPeerProtected(t, []string{"TOKEN_SECONDS=20"}, "dpop")
+	p := startPeerProtected(t, nil, "dpop")
 	u := newPeerUser(t, p, fmt.Sprintf(`, "oauth": {"dpop": true, "privateKeyFile": %q}`, file))
 	u.logIn()
 	for range 2 {
+		p.end(t, u.state().Token.Access)
 		stdout, _ := u.run(0, "call", "who")
 		assert.Equal(t, stdout, "heron: notes:read (DPoP)\n")
 	}
@@ -701,7 +776,8 @@ func TestPeersMachine(t *testing.T) {
 		{bound, secret + `, "dpop": true`, "machine: notes:read (DPoP)\n", 2, 2},
 		{bound, private + `, "dpop": true`, "machine-key: notes:read (DPoP)\n", 1, 1},
 	} {
-		u := newPeerUser(t, test.peerProtected, `, "oauth": {"grant": "client_credentials", `+test.settings+`}`)
+		issuer := fmt.Sprintf(`, "issuer": %q}`, test.authorization.url)
+		u := newPeerUser(t, test.peerProtected, `, "oauth": {"grant": "client_credentials", `+test.settings+issuer)
 		for range 2 {
 			stdout, _ := u.run(0, "call", "who")
 			assert.Equal(t, stdout, test.want)

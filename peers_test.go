@@ -128,7 +128,9 @@ func peerNpx(t testing.TB) Command {
 func peerScript(t testing.TB, file string, args ...string) Command {
 	t.Helper()
 	program, folder := "node", map[string]string{"library_rag.py": "venv", "modern_server.py": "venv-modern",
-		"fastmcp_server.py": "venv-old", "protected_server.py": "venv-modern"}[file]
+		"fastmcp_server.py": "venv-old", "protected_server.py": "venv-modern",
+		"authorization/sdk1_server.py": "venv", "authorization/sdk2_server.py": "venv-modern",
+		"authorization/fastmcp_server.py": "venv-fastmcp", "authorization/authlib_server.py": "venv-authlib"}[file]
 	requirePeers(t, cmp.Or(folder, "node_modules"))
 	if folder != "" {
 		program = peerFile(t, folder, "bin/python")
@@ -969,8 +971,9 @@ func TestPeersUpsetByProbe(t *testing.T) {
 // testProbe checks that the connection began with one request that was refused, and then the handshake.
 func (s *peerSession) testProbe() {
 	s.t.Helper()
+	lines := s.wire.with("", "")
 	for i, want := range []string{`> *"server/discover"`, `< *"error":`, `> *"initialize"`} {
-		assert.Assert(s.t, peerLike(want+"*", s.wire.lines[i]), s.wire.lines[i])
+		assert.Assert(s.t, peerLike(want+"*", lines[i]), lines[i])
 	}
 }
 
@@ -1469,6 +1472,7 @@ type peerHTTP struct {
 	// Set by start.
 	url, port string
 	stderr    *peerLog
+	stdin     io.Writer
 	process   *exec.Cmd
 	group     processGroup
 	ended     chan struct{} // closed when the process has
@@ -1491,6 +1495,9 @@ func (p *peerHTTP) start(port string) {
 	p.process = exec.Command(p.command.Path, p.command.Args...)
 	p.process.Env = slices.Concat(safeEnvironment(os.Environ()), p.command.Env, []string{"PORT=" + port})
 	p.process.Stderr = p.stderr
+	var err error
+	p.stdin, err = p.process.StdinPipe()
+	assert.NilError(p.t, err)
 	p.group.prepare(p.process)
 	assert.NilError(p.t, p.process.Start())
 	p.group.add(p.process.Process)
@@ -2359,16 +2366,16 @@ func conformanceClient() (scenarios []conformanceScenario) {
 		{"auth/scope-from-www-authenticate", 15, 14, ""},
 		{"auth/scope-from-scopes-supported", 15, 14, ""},
 		{"auth/scope-omitted-when-undefined", 15, 14, ""},
-		{"auth/scope-step-up", 23, 25, ""},
+		{"auth/scope-step-up", 24, 27, ""},
 		{"auth/scope-retry-limit", 10, 11, "mcp:admin"},
 		{"auth/token-endpoint-auth-basic", 20, 19, ""},
 		{"auth/token-endpoint-auth-post", 20, 19, ""},
 		{"auth/token-endpoint-auth-none", 20, 19, ""},
 		{"auth/pre-registration", 14, 12, ""},
-		{"auth/client-credentials-basic", 9, 7, ""},
-		{"auth/client-credentials-jwt", 9, 7, ""},
-		{"auth/enterprise-managed-authorization", 10, 8, ""},
-		{"auth/wif-jwt-bearer", 9, 7, ""},
+		{"auth/client-credentials-basic", 10, 8, ""},
+		{"auth/client-credentials-jwt", 10, 8, ""},
+		{"auth/enterprise-managed-authorization", 11, 9, ""},
+		{"auth/wif-jwt-bearer", 10, 8, ""},
 		{"auth/dpop", 12, 13, ""},
 		{"auth/dpop-nonce", 14, 15, ""},
 		{"auth/authorization-server-migration", 0, 27, ""},
@@ -2390,6 +2397,15 @@ func conformanceClient() (scenarios []conformanceScenario) {
 		}
 	}
 	return scenarios
+}
+
+// conformanceLegacy returns the scenarios for servers of 2025-03-26 that name no authorization server, which later
+// revisions do not have.
+func conformanceLegacy() []conformanceScenario {
+	return []conformanceScenario{
+		{"2025-03-26", "auth/2025-03-26-oauth-metadata-backcompat", 13, ""},
+		{"2025-03-26", "auth/2025-03-26-oauth-endpoint-fallback", 8, ""},
+	}
 }
 
 // TestConformanceList: every scenario that the suite has for clients is run here.
@@ -2440,7 +2456,7 @@ func TestConformance(t *testing.T) {
 	requirePeers(t, conformanceFolder)
 	self, err := os.Executable()
 	assert.NilError(t, err)
-	for _, scenario := range conformanceClient() {
+	for _, scenario := range append(conformanceClient(), conformanceLegacy()...) {
 		t.Run(scenario.String(), func(t *testing.T) {
 			t.Parallel()
 			// A shell runs this, with the URL after it, in its own place: who ends the shell ends the client.
@@ -2620,6 +2636,12 @@ func conformanceLogin(resource, scenario, given string) (*login, error) {
 	} {
 		oauth[field] = values[name] // null has no effect
 	}
+	if grant != "" && oauth["issuer"] == nil {
+		var err error
+		if oauth["issuer"], err = conformanceIssuer(resource); err != nil {
+			return nil, err
+		}
+	}
 	server := map[string]any{"suite": map[string]any{"url": resource, "oauth": oauth}}
 	text, err := json.Marshal(map[string]any{"mcpServers": server})
 	if err != nil {
@@ -2641,6 +2663,29 @@ func conformanceLogin(resource, scenario, given string) (*login, error) {
 		l.oauth.Listen = listenOAuth(http.DefaultTransport)
 	}
 	return l, nil
+}
+
+// conformanceIssuer is what a user would configure who trusts the server: without an issuer no secret is sent where
+// nobody is asked, and the suite names none.
+func conformanceIssuer(resource string) (string, error) {
+	u, err := url.Parse(resource)
+	if err != nil {
+		return "", err
+	}
+	u.Path = protectedPath + u.Path
+	response, err := http.Get(u.String())
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	var document struct {
+		Issuers []string `json:"authorization_servers"`
+	}
+	err = json.NewDecoder(response.Body).Decode(&document)
+	if err != nil || len(document.Issuers) == 0 {
+		return "", fmt.Errorf("the issuer of %s is not known: %w", resource, err)
+	}
+	return document.Issuers[0], nil
 }
 
 // conformanceSession makes the calls that a scenario waits for: of every tool, unless it says which.

@@ -147,7 +147,8 @@ type Handler struct {
 	Notification func(c *Conn, method string, params json.RawMessage)
 
 	// Skipped receives each message that is not JSON-RPC, or that answers no request of ours, and
-	// the reason. The connection goes on without the message. It is called concurrently.
+	// the reason. The connection goes on without the message. It also receives what comes after the
+	// end of the connection, with ErrClosed. It is called concurrently.
 	Skipped func(message []byte, reason error)
 
 	// Trace receives every message before it is sent and after it was read. It is called
@@ -502,6 +503,8 @@ func (c *Conn) readMessages() error {
 		c.trace(false, message)
 		if c.Err() == nil {
 			c.dispatch(message)
+		} else {
+			c.skip(message, ErrClosed)
 		}
 	}
 }
@@ -537,11 +540,15 @@ func (c *Conn) dispatchOne(message []byte) {
 		}
 		return w.result
 	})
+	if w == nil && in.hasOutcome() {
+		w = c.takeAnswered(&in, err)
+	}
 	switch {
 	case w != nil:
 		err = c.answer(w, &in, err)
-	case in.IsResponse():
-		err = c.dispatchAnswer(&in, err)
+	case in.IsResponse() && err == nil:
+		shown := cmp.Or(string(in.ID), "null")
+		err = fmt.Errorf("no request waits for a response with the id %s", shown)
 	case err != nil:
 		// It is reported below.
 	case in.ID != nil:
@@ -549,30 +556,43 @@ func (c *Conn) dispatchOne(message []byte) {
 	case c.handler.Notification != nil:
 		c.handler.Notification(c, in.Method, in.Params)
 	}
-	if err != nil && c.handler.Skipped != nil {
-		c.handler.Skipped(message, err)
+	if in.otherID != nil && in.hasOutcome() {
+		c.endBoth(&in, err)
+	}
+	if err != nil {
+		c.skip(message, err)
 	}
 }
 
-// dispatchAnswer delivers an answer to its call, even if it is invalid: no other message will
-// end the call. The error says why it is invalid, or that no call waits for it.
-func (c *Conn) dispatchAnswer(in *Incoming, invalid error) error {
+func (c *Conn) skip(message []byte, reason error) {
+	if c.handler.Skipped != nil {
+		c.handler.Skipped(message, reason)
+	}
+}
+
+// takeAnswered takes the waiter of the call that a message answers, nil if none waits. It reads the
+// result for it: the id stood behind the result, so that nobody has read the result yet.
+func (c *Conn) takeAnswered(in *Incoming, invalid error) *waiter {
 	w := c.waiterOf(in.ID)
-	if w != nil {
-		// The id stood behind the result, so that nobody has read the result yet.
-		if invalid == nil && in.Error == nil && w.result != nil {
-			w.result.ReadResult(&scanner{text: in.Result})
-		}
-		return c.answer(w, in, invalid)
+	if w != nil && invalid == nil && in.Error == nil && w.result != nil {
+		w.result.ReadResult(&scanner{text: in.Result})
 	}
-	if invalid != nil {
-		return invalid
-	}
-	shown := cmp.Or(string(in.ID), "null")
-	return fmt.Errorf("no request waits for a response with the id %s", shown)
+	return w
 }
 
-// answer delivers an answer to its call, and returns the error that says why it is invalid.
+// endBoth ends the calls of both ids of an answer: nobody can say which of them it answers, and no
+// other message may end them.
+func (c *Conn) endBoth(in *Incoming, invalid error) {
+	for _, id := range []json.RawMessage{in.ID, in.otherID} {
+		w := c.waiterOf(id)
+		if w != nil {
+			w.deliver(in.outcome(invalid))
+		}
+	}
+}
+
+// answer delivers an answer to its call, even if it is invalid: no other message will end the call.
+// It returns the error that says why it is invalid.
 func (c *Conn) answer(w *waiter, in *Incoming, invalid error) error {
 	if invalid == nil && in.Method != "" {
 		invalid = errors.New("it has a method")

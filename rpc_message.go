@@ -66,7 +66,8 @@ func EncodeResponse(id json.RawMessage, result any, err error) ([]byte, error) {
 type Incoming struct {
 	Method                    string
 	ID, Params, Result, Error json.RawMessage
-	text                      []byte // the message
+	otherID                   json.RawMessage // an id before ID, if it is another one
+	text                      []byte          // the message
 }
 
 // Parse takes a message apart, in one pass that also proves the whole of it to be valid JSON. The
@@ -97,6 +98,9 @@ func (in *Incoming) parse(
 	}
 	if !in.IsResponse() {
 		return errors.New("neither a method nor a result nor an error")
+	}
+	if in.otherID != nil {
+		return errors.New("it has two ids")
 	}
 	// Some peers write both members always.
 	isNoError := string(in.Error) == "null" || string(in.Error) == "false"
@@ -146,8 +150,14 @@ func isID(raw []byte) bool {
 // IDNumber returns the whole number that the id of a response holds, or a progress token, so that
 // it finds the call that it is about. The JSON-RPC 2.0 ids that this side gives to its requests
 // count from 1. A peer must send them back as they are, but one whose language has a single type
-// for numbers sends 1.0 for 1, and one that keeps ids as text sends "1". All three are the id 1.
+// for numbers sends 1.0 or 1e0 for 1, and one that keeps ids as text sends "1". All four are the
+// id 1.
 func IDNumber(raw []byte) (id int64, ok bool) {
+	if bytes.ContainsAny(raw, "eE") {
+		// Every whole number below 2^53 is exact.
+		f, err := strconv.ParseFloat(string(raw), 64)
+		return int64(f), err == nil && 0 <= f && f < 1<<53 && f == math.Trunc(f)
+	}
 	whole, fraction, _ := strings.Cut(string(bytes.Trim(raw, `"`)), ".")
 	n, err := strconv.ParseUint(whole, 10, 63)
 	return int64(n), err == nil && strings.Trim(fraction, "0") == ""
@@ -163,14 +173,20 @@ func (in *Incoming) readMembers(
 		case "jsonrpc":
 			isVersion2 = string(s.value()) == `"2.0"`
 		case "id":
-			in.ID = s.value()
+			id := s.value()
+			if in.ID != nil && !bytes.Equal(in.ID, id) {
+				in.otherID = in.ID
+			}
+			in.ID = id
 		case "method":
 			in.Method = s.string()
 		case "params":
 			in.Params = s.value()
 		case "result":
 			var reader ResultReader
-			if resultOf != nil && in.ID != nil {
+			// A request may have all members, too, with null for those that it does not use.
+			isNull := s.peek() == 'n'
+			if resultOf != nil && in.ID != nil && !isNull {
 				reader = resultOf(in.ID)
 			}
 			in.Result = readResult(s, reader)
@@ -203,6 +219,15 @@ func readResult(s *scanner, reader ResultReader) json.RawMessage {
 // IsResponse reports whether a message is a response, be it an invalid one.
 func (in *Incoming) IsResponse() bool {
 	return in.Method == "" && (in.Result != nil || in.Error != nil)
+}
+
+// hasOutcome reports whether a message has what only a response has. A message with a method is a
+// request all the same, unless a call with its id waits.
+func (in *Incoming) hasOutcome() bool {
+	isGiven := func(member json.RawMessage) bool {
+		return member != nil && string(member) != "null" && string(member) != "false"
+	}
+	return in.IsResponse() || isGiven(in.Result) || isGiven(in.Error)
 }
 
 // outcome returns what an answer means for its call. The error says why the answer is invalid.

@@ -78,11 +78,13 @@ func TestWire(t *testing.T) {
 
 // TestIDNumber: the one rule for ids and tokens, which servers change between numbers and texts.
 func TestIDNumber(t *testing.T) {
-	for text, want := range map[string]int64{`0`: 0, `"1"`: 1, `1.0`: 1, `"1.0"`: 1, `9007199254740993`: 1<<53 + 1} {
+	for text, want := range map[string]int64{`0`: 0, `"1"`: 1, `1.0`: 1, `"1.0"`: 1, `9007199254740993`: 1<<53 + 1,
+		`1e0`: 1, `2.5E1`: 25, `10e-1`: 1, `9007199254740991e0`: 1<<53 - 1} {
 		got, ok := IDNumber([]byte(text))
 		assert.Assert(t, ok && got == want, "%s: %d", text, got)
 	}
-	for _, text := range []string{``, `null`, `""`, `"x"`, `1.5`, `-1`, `1e0`, `"0x1"`, `[1]`, `true`, `1.0.0`, `" 1"`} {
+	for _, text := range []string{``, `null`, `""`, `"x"`, `1.5`, `-1`, `1e-1`, `-1e0`, `1e16`, `1e999`, `"1e0"`,
+		`"0x1"`, `[1]`, `true`, `1.0.0`, `" 1"`} {
 		got, ok := IDNumber([]byte(text))
 		assert.Assert(t, !ok, "%s: %d", text, got)
 	}
@@ -522,7 +524,9 @@ func TestResultReader(t *testing.T) {
 		{answer: `{"jsonrpc":"2.0","id":1,"result":"a"}`, result: `"a"`, text: "a"},
 		{answer: `{"jsonrpc":"2.0","result":"a","id":1}`, result: `"a"`, text: "a"},
 		{answer: `{"jsonrpc":"2.0","id":"1","result": ["a"] }`, result: `["a"]`},
-		{answer: `{"jsonrpc":"2.0","id":1,"result":"a","id":2}`, result: `"a"`, text: "a"},
+		{answer: `{"jsonrpc":"2.0","id":1e0,"result":"a"}`, result: `"a"`, text: "a"},
+		{answer: `{"jsonrpc":"2.0","id":1,"result":"a","id":1}`, result: `"a"`, text: "a"},
+		{answer: `{"jsonrpc":"2.0","id":1,"result":"a","id":2}`, err: "it has two ids", text: "a", skipped: 1},
 		{answer: `{"jsonrpc":"2.0","id":1,"result":"a","method":"m"}`, err: "it has a method", text: "a", skipped: 1},
 		{answer: `{"jsonrpc":"2.0","id":1,"result":"a","x":NaN}`, err: "not a JSON-RPC object", text: "a", skipped: 1},
 		{answer: `{"jsonrpc":"2.0","id":1,"result":"a` + "\n" + `{"jsonrpc":"2.0","id":1,"result":"b"}`,
@@ -556,6 +560,53 @@ func TestResultReader(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestOddAnswers: an answer that has a method or two ids, in whatever order, ends its call, and a request with the id
+// of a call and a null for each other member does not.
+func TestOddAnswers(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"jsonrpc":"2.0","method":"m","result":"a","id":1}`:                           "it has a method",
+		`{"jsonrpc":"2.0","id":1,"method":"m","result":"a"}`:                           "it has a method",
+		`{"jsonrpc":"2.0","id":"1","result":"a","method":"m"}`:                         "it has a method",
+		`{"jsonrpc":"2.0","method":"m","error":{"code":1,"message":"no"},"id":1}`:      "it has a method",
+		`{"jsonrpc":"2.0","id":99,"result":"a","id":1}`:                                "it has two ids",
+		`{"jsonrpc":"2.0","id":1,"id":99,"result":"a"}`:                                "it has two ids",
+		`{"jsonrpc":"2.0","result":"a","id":1,"id":99}`:                                "it has two ids",
+		`{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"no"},"id":2}`:            "it has two ids",
+		`{"result":"a","id":1,"id":99}`:                                                "no \"jsonrpc\":\"2.0\"",
+		`{"jsonrpc":"2.0","result":"a","id":1e0}`:                                      "",
+		`{"jsonrpc":"2.0","id":1,"method":"m","params":{},"result":null,"error":null}`: "no answer",
+		`{"jsonrpc":"2.0","result":null,"error":false,"id":1,"method":"m"}`:            "no answer",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c, peer := newRawPeer(t, Handler{})
+			ended := make(chan error, 2)
+			for id := 1; id <= 2; id++ {
+				go func() { ended <- c.Call(t.Context(), "x", nil, nil) }()
+				peer.expect(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"x"}`, id))
+			}
+			peer.send(answer)
+			if want == "no answer" {
+				peer.expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found: m"}}`)
+				peer.send(htResult("1"))
+				assert.NilError(t, <-ended, answer)
+			} else if want == "" {
+				assert.NilError(t, <-ended, answer)
+			} else {
+				assert.ErrorContains(t, <-ended, "the answer is invalid: "+want, answer)
+			}
+			if strings.HasSuffix(answer, `"id":2}`) {
+				assert.ErrorContains(t, <-ended, "the answer is invalid: "+want, answer)
+			}
+			synctest.Wait()
+			assert.Equal(t, len(ended), 0)
+		})
+	}
+	// Where no call waits, it is a request.
+	_, peer := newRawPeer(t, Handler{})
+	peer.send(`{"jsonrpc":"2.0","id":1,"method":"m","result":"a"}`)
+	peer.expect(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"method not found: m"}}`)
 }
 
 // TestHalfClose: the requests of a peer that has closed its own side are answered all the same.

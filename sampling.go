@@ -166,7 +166,7 @@ func newSampling(r *SampleRequest) (*sampling, error) {
 	}
 	s.chat.MaxTokens = min(max(r.MaxTokens, 1), maxSampleTokens)
 	if r.Temperature != nil {
-		temperature := min(max(*r.Temperature, 0), 1.5)
+		temperature := min(max(*r.Temperature, 0), MaxTemperature)
 		s.chat.Temperature = &temperature
 	}
 	if err := s.offerTools(r); err != nil {
@@ -212,6 +212,11 @@ func (s *sampling) offerTools(r *SampleRequest) error {
 		s.functions[tool.Name] = name
 		s.tools[name] = tool.Name
 		s.chat.Tools = append(s.chat.Tools, function)
+	}
+	_, leftOut := FitOffer(s.chat.Tools)
+	if len(leftOut) > 0 {
+		return fmt.Errorf("the tools have more than the %d bytes that a model can be offered",
+			MaxOffer)
 	}
 	switch r.ToolChoice.Mode {
 	case "", "auto", "required", "none":
@@ -408,10 +413,14 @@ func (s *sampling) endOfAnswer(
 		// Not every server of models knows the word, and such a one sends calls all the same.
 		calls = nil
 	}
-	if len(calls) > 0 {
+	switch {
+	case len(calls) > 0:
 		return text, calls, "toolUse"
+	case answer.SaysWhole():
+		return text, nil, "endTurn"
 	}
-	return text, nil, "endTurn"
+	// MCP lets the reason out where it is not known.
+	return text, nil, ""
 }
 
 // cutAtFirst returns the text before the first of the sequences in it, and whether there is one. An

@@ -77,6 +77,10 @@ func TestSampleFails(t *testing.T) {
 	var refusal *Error
 	assert.Assert(t, errors.As(err, &refusal) && refusal.Code == CodeInvalidParams)
 	assert.Equal(t, refusal.Message, "129 tools are more than the 128 that a model can be offered")
+	large := Tool{Name: "t", Description: strings.Repeat("x", MaxOffer)}
+	_, err = sample(t.Context(), &SampleRequest{Tools: []Tool{large}})
+	assert.Assert(t, errors.As(err, &refusal) && refusal.Code == CodeInvalidParams)
+	assert.Equal(t, refusal.Message, "the tools have more than the 262144 bytes that a model can be offered")
 	_, err = sample(t.Context(), &SampleRequest{})
 	var failure *APIError
 	assert.Assert(t, errors.As(err, &failure) && failure.Status == 401)
@@ -99,7 +103,7 @@ func FuzzSample(f *testing.F) {
 		if err != nil {
 			return
 		}
-		request, err := (&Mistral{Model: "m"}).request(&s.chat, false)
+		request, err := (&Mistral{Model: "m"}).request(&s.chat, formWhole)
 		assert.NilError(t, err)
 		sent, err := request.GetBody()
 		assert.NilError(t, err)

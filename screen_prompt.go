@@ -65,6 +65,10 @@ type Question struct {
 	About  []Paragraph // stands above, page by page where the window is too small
 	Text   string      // stands below each page. If it is "", the last row of About is the question
 	Hidden bool        // the answer is not shown, where the keys are read
+
+	// Early, if set, reports whether an answer counts above the last page. Any other one shows the
+	// next page, as if it were empty.
+	Early func(answer string) bool
 }
 
 // NewPrompter asks on the screen and reads the answers from in.
@@ -162,10 +166,15 @@ func (p *Prompter) Ask(ctx context.Context, q Question) (string, error) {
 	// Where the window has no room for all rows, an empty answer shows more.
 	size := p.screen.pageSize(question)
 	for ; len(rows) > size; rows = rows[size:] {
-		more := "(" + Plural(len(rows)-size, "more row") + ": Enter shows more)"
+		more := Plural(len(rows)-size, "more row") + ": Enter shows more"
+		if q.Early != nil {
+			more += "; yes counts below the last one"
+		}
+		more = "(" + more + ")"
 		shown := append(slices.Clip(rows[:size]), string(p.screen.render(Look{Style: Bold}, more)))
 		answer, err := p.askOnce(ctx, above(shown, question), q.Hidden)
-		if err != nil || answer != "" {
+		counts := answer != "" && (q.Early == nil || q.Early(answer))
+		if err != nil || counts {
 			return answer, err
 		}
 	}

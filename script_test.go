@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -48,7 +49,11 @@ import (
 //	protected                   the same at $PROTECTED for those who have logged in; its tokens are hidden, as by hide
 //	visit URL FILE              open an address as a browser does, and keep the page that it ends at
 //	consent URL NAME            open it, and keep the address that the browser is then sent to
-//	refuse                      the person says no from now on
+//	refuse                      the person says no from now on, or after another refuse yes again
+//	forget                      no token, and no refresh token, is valid any longer
+//	demand SCOPE METHOD         the server wants this scope for requests of this method
+//	reject                      the server refuses every token
+//	agree                       neither does the server want scopes, nor does it refuse a token
 //	stdin FILE|TEXT             for the next run
 //	[!?] mcpagent ARG...        run the program to its end, which is a failure with !, and may be with ?
 //	start mcpagent ARG...       start it
@@ -315,6 +320,7 @@ func (s *script) do(line string) error {
 		"mkdir": "1 1", "cp": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
 		"reached": "1 1", "release": "1 1", "gossip": "0 0", "expire": "0 0", "stdin": "1 1",
 		"protected": "0 0", "visit": "2 2", "consent": "2 2", "refuse": "0 0",
+		"forget": "0 0", "demand": "2 2", "reject": "0 0", "agree": "0 0",
 		"mcpagent": "0 99 !", "start": "1 99", "back": "0 0",
 		"terminal": "2 99", "expect": "1 2", "type": "1 1", "key": "1 1", "say": "1 1", "signal": "1 2", "wait": "0 0",
 		"status": "1 1", "fails": "2 2", "stdout": "1 2 !", "stderr": "1 2 !", "grep": "2 3 !", "cmp": "2 2", "json": "1 3",
@@ -381,7 +387,27 @@ func (s *script) do(line string) error {
 		s.env[words[1]] = address
 		return err
 	case "refuse":
-		s.oauth.set(func() { s.oauth.Respond = refuseLogin })
+		s.oauth.set(func() {
+			if s.oauth.Respond == nil {
+				s.oauth.Respond = refuseLogin
+			} else {
+				s.oauth.Respond = nil
+			}
+		})
+		return nil
+	case "forget":
+		s.oauth.set(func() { clear(s.oauth.access); clear(s.oauth.refresh) })
+		return nil
+	case "demand":
+		s.oauth.set(func() {
+			s.oauth.NeedsMore = func(r *http.Request) string { return scopeIfMethod(r, words[0], words[1]) }
+		})
+		return nil
+	case "agree":
+		s.oauth.set(func() { s.oauth.NeedsMore, s.oauth.Answer = nil, nil })
+		return nil
+	case "reject":
+		s.oauth.set(func() { s.oauth.Answer = refuseTokens })
 		return nil
 	case "stdin":
 		s.stdin = words[0] + "\n"
@@ -497,6 +523,16 @@ func (s *script) path(name string) string {
 		return name
 	}
 	return filepath.Join(s.work, name)
+}
+
+// scopeIfMethod returns the scope that a request needs if only those of one method need it.
+func scopeIfMethod(r *http.Request, scope, method string) string {
+	text, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(text))
+	if bytes.Contains(text, []byte(`"`+method+`"`)) {
+		return scope
+	}
+	return ""
 }
 
 // patience is how long something is waited for. The scripts that must fail have less of it.
@@ -855,7 +891,7 @@ func (s *script) endModel() error {
 //	text TEXT           the answer, or a line of it; a JSON string if it begins with a quotation mark
 //	call NAME JSON      the model wants a call
 //	calls N NAME JSON   the same, N times, with its number for $N
-//	finish REASON       why it ended
+//	finish REASON       why it ended; null if the server does not say it
 //	notools TEXT        the answer instead, if the request forbids calls
 //	hold NAME           answer when the script releases NAME
 //	stall               stream the text and do not end

@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"net/url"
 	"regexp"
 	"slices"
@@ -21,9 +22,12 @@ const serverSecret = "[secret]"
 
 // The rules of what is secret:
 //
-//   - The password of a URL is always secret.
+//   - The password of a URL is always secret. A short one is masked in its place there alone.
 //   - The value of a header is secret unless publicName matches the header's name.
-//   - The value of a variable or a flag is secret if secretName matches its name, and publicName
+//   - The value of a variable is secret if secretName matches its name, and also if neither
+//     settingName matches its name nor publicValue the value, which is no URL. If publicName
+//     matches the name, the value is not secret.
+//   - The value of a flag, or of a query, is secret if secretName matches its name, and publicName
 //     does not.
 //   - In other values, a word that looks like a key is secret; keyWord and keyRun find it.
 //
@@ -37,17 +41,39 @@ var (
 		`username|version|zone)$|` +
 		`^(accept(_.*)?|content_type|user_agent|logname|(old)?pwd|shell|tmpdir)$`)
 
+	// settingName matches other names of variables that are settings, in which a key is rare.
+	settingName = regexp.MustCompile(`(^|_)(account|address|app|backend|branch|browser|bucket|` +
+		`channel|charset|cluster|collection|country|currency|database|domain|driver|email|` +
+		`encoding|engine|environment|format|image|index|interval|label|language|location|` +
+		`namespace|network|org|organization|owner|platform|profile|project|protocol|provider|` +
+		`registry|repo|repository|role|schema|scope|server|service|stage|table|team|tenant|theme|` +
+		`timezone|toolset|topic|transport|workspace|` +
+		`(account|app|channel|client|org|page|project|team|tenant|user|workspace)_?id)s?$`)
+
 	secretName = regexp.MustCompile(`(^|_)(` +
-		`[a-z0-9]*(auth|key|passphrase|passw(or)?d|pwd|secret|token)|` +
-		`authorization|bearer|cookie|cred|credential|dsn|header|jwt|pass|pat|session` +
+		`[a-z0-9]*(auth|cred|key|pass|passcode|passphrase|passw(or)?d|pwd?|secret|token)|` +
+		`authorization|bearer|conn(ection)?_?str(ing)?|cookie|credential|dsn|(gh|gl)?pat|header|` +
+		`jwt|mnemonic|otp|pin|salt|seed_?phrase|session(_?id)?|sig|signature` +
 		`)s?[0-9]*(_|$)`)
+
+	// publicValue matches a number, also with the signs of dates, times and addresses; a path from
+	// the root, the home, or this folder; and the lines around a key in a file.
+	publicValue = regexp.MustCompile(`^([0-9.,:+-]+|(~|\.{1,2})?[/\\].*|[A-Za-z]:[/\\].*|` +
+		`-----(BEGIN|END).*)$`)
+
+	// variableName matches the names that NAME=VALUE has where it sets a variable.
+	variableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]*$`)
+
+	// pairInValue matches a part of a connection string: password=… between blanks or semicolons.
+	pairInValue = regexp.MustCompile(`([A-Za-z_]+) *= *([^\s;]+)`)
 
 	// A key is a long run of letters and digits in a word. Words and dates have shorter runs.
 	keyWord = regexp.MustCompile(`[A-Za-z0-9_.~+-]*[A-Za-z0-9]{20}[A-Za-z0-9_.~+-]*`)
 	keyRun  = regexp.MustCompile(`[A-Za-z0-9]{20,}`)
 
 	urlInText = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
-	// wildPassword matches a URL whose password has characters that should be escaped there.
+	// wildPassword matches a URL whose password has characters that should be escaped there: the
+	// host that url.Parse finds, if any, is then a part of what stands before the @.
 	wildPassword = regexp.MustCompile(`://[^/?#:@]*:(.+)@`)
 
 	// humps matches where a word begins inside a name such as apiKey.
@@ -80,17 +106,36 @@ func (s *Secrets) Add(mark string, texts ...string) {
 		if len(text) < minSecret {
 			continue
 		}
-		if s.marks == nil {
-			s.marks = make(map[string]string)
-		}
 		for _, form := range secretForms(text) {
-			_, isKnown := s.marks[form]
-			if !isKnown && len(form) >= minSecret {
-				s.marks[form] = mark
-				s.table = nil
+			if len(form) >= minSecret {
+				s.addForm(mark, form)
 			}
 		}
 	}
+}
+
+// addInPlace masks a secret, however short, where it stands between two texts that show what it is.
+func (s *Secrets) addInPlace(before, secret, after string) {
+	if secret == "" {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text, mark := before+secret+after, before+serverSecret+after
+	s.addForm(mark, text)
+	s.addForm(mark, withoutEscapes(text))
+}
+
+// addForm makes a mark stand for one form of a secret. The caller holds mu.
+func (s *Secrets) addForm(mark, form string) {
+	if _, isKnown := s.marks[form]; isKnown {
+		return
+	}
+	if s.marks == nil {
+		s.marks = make(map[string]string)
+	}
+	s.marks[form] = mark
+	s.table = nil
 }
 
 // currentTable returns the table of all secrets that are known now, nil if there are none. Many
@@ -104,28 +149,50 @@ func (s *Secrets) currentTable() *secretTable {
 	return s.table
 }
 
-// AddVariable adds the secrets in a variable's value: all its lines if the name says that the value
-// is secret, and otherwise the passwords of URLs and the words that look like keys.
+// AddVariable adds the secrets in the value of an environment variable: most values are secret.
+// Where the value is a JSON object, its members are variables, too.
 func (s *Secrets) AddVariable(name, value string) {
-	s.addValue(name, value, secretName.MatchString(wordsOf(name)))
+	words := wordsOf(name)
+	isSecret, isSetting := secretName.MatchString(words), settingName.MatchString(words)
+	s.addValue(name, value, func(line string) bool {
+		isURL := strings.TrimPrefix(line, "jdbc:") == urlInText.FindString(line)
+		return isSecret || !isSetting && !isURL && !publicValue.MatchString(line)
+	})
+	var members map[string]any
+	if json.Unmarshal([]byte(value), &members) == nil {
+		for name, member := range members {
+			text, _ := member.(string)
+			s.AddVariable(name, text)
+		}
+	}
 }
 
 // AddHeader adds a header's value, unless the header's name shows that the value is not secret.
-func (s *Secrets) AddHeader(name, value string) { s.addValue(name, value, true) }
+func (s *Secrets) AddHeader(name, value string) {
+	s.addValue(name, value, func(string) bool { return true })
+}
 
-// AddArguments adds the secrets in a command's arguments. It reads --name=value, --name value and
-// NAME=value as a variable, and --header "NAME: VALUE" and -H "NAME: VALUE" as a header.
+// AddOption adds the secrets in a value that is secret only if its name says so: that of a flag, or
+// of a query.
+func (s *Secrets) AddOption(name, value string) {
+	isSecret := secretName.MatchString(wordsOf(name))
+	s.addValue(name, value, func(string) bool { return isSecret })
+}
+
+// AddArguments adds the secrets in a command's arguments. It reads --name=value and --name value as
+// a flag, NAME=VALUE as a variable, also after a flag such as -e, and --header "NAME: VALUE" and
+// -H "NAME: VALUE" as a header.
 func (s *Secrets) AddArguments(arguments []string) {
 	// flag is the argument before text, if the argument before is a flag without a value.
 	flag := ""
 	for _, text := range arguments {
 		name, value, isPair := strings.Cut(text, "=")
 		isFlag := strings.HasPrefix(text, "-")
-		if isPair {
-			s.addFlag(name, value)
-		}
-		if !isFlag {
+		switch {
+		case !isFlag:
 			s.addFlag(flag, text)
+		case isPair:
+			s.addFlag(name, value)
 		}
 		flag = ""
 		if isFlag && !isPair {
@@ -138,14 +205,20 @@ func (s *Secrets) AddArguments(arguments []string) {
 // no flag.
 func (s *Secrets) addFlag(name, value string) {
 	name = strings.TrimLeft(name, "-")
-	if name == "header" || name == "H" {
-		header, text, isHeader := strings.Cut(value, ":")
-		if isHeader {
-			s.AddHeader(header, strings.TrimSpace(text))
-			return
-		}
+	header, text, isPair := strings.Cut(value, ":")
+	isHeader := isPair && (name == "header" || name == "H")
+	if isHeader {
+		s.AddHeader(header, strings.TrimSpace(text))
+		return
 	}
-	s.AddVariable(name, value)
+	s.AddOption(name, value)
+	variable, text, isPair := strings.Cut(value, "=")
+	switch {
+	case isPair && variableName.MatchString(variable):
+		s.AddVariable(variable, text)
+	case isPair:
+		s.AddOption(variable, text)
+	}
 }
 
 // AddURL adds a URL's password, also in the form that goes into a header (RFC 7617), and the keys
@@ -157,20 +230,24 @@ func (s *Secrets) AddURL(u *url.URL) {
 	if hasPassword {
 		basic := base64.StdEncoding.EncodeToString([]byte(user + ":" + password))
 		s.Add(serverSecret, password, basic)
+		s.addInPlace(":", password, "@")
 	}
 	for name, values := range u.Query() {
 		for _, value := range values {
-			s.AddVariable(name, value)
+			s.AddOption(name, value)
+			if secretName.MatchString(wordsOf(name)) {
+				s.addInPlace(name+"=", value, "")
+			}
 		}
 	}
 }
 
 // addValue adds the secrets in a value. Logs show a text line by line, so each line is added by
 // itself. The secrets in a URL are added whatever the name is: HOOK_ENDPOINT may have a key. If the
-// name is public, nothing else is added. Otherwise the keys of a line are added. If the value is
-// secret, the whole line is added, too, and the line without its first word, which may be Bearer or
-// Basic.
-func (s *Secrets) addValue(name, value string, isSecret bool) {
+// name is public, nothing else is added. Otherwise the keys of a line are added, and what its parts
+// name=value call a secret. If the line is secret, all of it is added, too, unless it is a URL, and
+// the line without its first word, which may be Bearer or Basic.
+func (s *Secrets) addValue(name, value string, isSecret func(line string) bool) {
 	isPublic := publicName.MatchString(wordsOf(name))
 	for line := range strings.Lines(value) {
 		line = strings.TrimSpace(line)
@@ -179,10 +256,21 @@ func (s *Secrets) addValue(name, value string, isSecret bool) {
 			continue
 		}
 		s.addKeys(line)
+		s.addPairs(line)
 		isURL := lastURL == line
-		if isSecret && !isURL {
+		if isSecret(line) && !isURL {
 			_, token, _ := strings.Cut(line, " ")
 			s.Add(serverSecret, line, token)
+		}
+	}
+}
+
+// addPairs adds what the parts of a connection string call a secret.
+func (s *Secrets) addPairs(line string) {
+	for _, pair := range pairInValue.FindAllStringSubmatch(line, -1) {
+		name, value := pair[1], pair[2]
+		if secretName.MatchString(wordsOf(name)) {
+			s.Add(serverSecret, value)
 		}
 	}
 }
@@ -194,11 +282,15 @@ func (s *Secrets) addURLs(line string) (last string) {
 		u, err := url.Parse(address)
 		if err == nil {
 			s.AddURL(u)
+		}
+		isWhole := err == nil && (u.User != nil || strings.HasPrefix(u.Scheme, "http"))
+		if isWhole {
 			continue
 		}
 		match := wildPassword.FindStringSubmatch(address)
 		if match != nil {
 			s.Add(serverSecret, match[1])
+			s.addInPlace(":", match[1], "@")
 		}
 	}
 	return last

@@ -149,7 +149,8 @@ func LoadSession(path string) (*Session, error) {
 		text, err = os.ReadFile(path)
 	}
 	if err == nil {
-		err = json.Unmarshal(text, s)
+		// An editor may have added the byte order mark.
+		err = json.Unmarshal(withoutBOM(text), s)
 	}
 	switch {
 	case s.Version > sessionVersion:

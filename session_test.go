@@ -54,6 +54,14 @@ func TestSession(t *testing.T) {
 		assert.Equal(t, len(got.History), 0)
 	}
 
+	// An editor on Windows may add a byte order mark.
+	saved, err := os.ReadFile(path)
+	assert.NilError(t, err)
+	assert.NilError(t, os.WriteFile(path, append([]byte("\ufeff"), saved...), 0o600))
+	marked, err := LoadSession(path)
+	assert.NilError(t, err)
+	assert.DeepEqual(t, marked, got)
+
 	assert.NilError(t, os.WriteFile(path, []byte("a diary"), 0o644))
 	assert.ErrorContains(t, SaveSession(path, s), "save session: it would replace what is no session: ")
 	text, err := os.ReadFile(path)
@@ -149,7 +157,7 @@ func FuzzLoadSession(f *testing.F) {
 		assert.NilError(t, err)
 		have, _ := plainJSON(got)
 		assert.Equal(t, string(have), string(want))
-		_, err = (&Mistral{Model: "m"}).request(&ChatRequest{Messages: s.History}, false)
+		_, err = (&Mistral{Model: "m"}).request(&ChatRequest{Messages: s.History}, formWhole)
 		assert.NilError(t, err)
 	})
 }

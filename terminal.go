@@ -60,10 +60,11 @@ func (t *Terminal) separate(ctx context.Context) {
 	}
 }
 
-// confirm asks a question that only a clear yes allows: else the error is ErrDeclined, or that of
-// Prompter.Ask.
+// confirm asks a question that only a clear yes allows, below all that it is about: else the error
+// is ErrDeclined, or that of Prompter.Ask.
 func (t *Terminal) confirm(ctx context.Context, about []Paragraph, question string) error {
-	line, err := t.Ask(ctx, Question{About: about, Text: question + " [y/n]"})
+	isNo := func(answer string) bool { return !isYes(answer) }
+	line, err := t.Ask(ctx, Question{About: about, Text: question + " [y/n]", Early: isNo})
 	if err == nil && !isYes(line) {
 		return ErrDeclined
 	}

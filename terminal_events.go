@@ -19,8 +19,8 @@ func (v *View) Observe(e Event) {
 	case TurnEnded:
 		v.endText()
 		v.wait.began = time.Time{}
-		if e.Err == nil && e.Response.CutOff() {
-			v.line(0, "the model's message was cut off at its length limit")
+		if e.Err == nil {
+			v.showEnding(e.Response)
 		}
 	case CallStarted:
 		if !v.Screen.Live {
@@ -39,6 +39,19 @@ func (v *View) Observe(e Event) {
 		v.line(0, "the tools could not be listed again: %v", e.Err)
 	case LastTurn:
 		v.line(0, "%v: asking for an answer without tools", e.Err)
+	}
+}
+
+// showEnding tells where a message of the model is not whole, or may not be. Of calls their
+// arguments show it. It needs the lock.
+func (v *View) showEnding(r *ChatResponse) {
+	hasCalls := len(r.Message.ToolCalls) > 0
+	switch {
+	case r.CutOff():
+		v.line(0, "the model's message was cut off at its length limit")
+	case !r.SaysWhole() && !hasCalls:
+		v.line(0, "the model's server did not say that this answer is whole (finish_reason %q)",
+			r.FinishReason)
 	}
 }
 

@@ -187,7 +187,7 @@ func TestViewText(t *testing.T) {
 			for rest := test.text; rest != ""; rest = rest[min(size, len(rest)):] {
 				v.Text(rest[:min(size, len(rest))])
 			}
-			v.Observe(Event{Kind: TurnEnded, Response: &ChatResponse{}})
+			v.Observe(Event{Kind: TurnEnded, Response: &ChatResponse{FinishReason: "stop"}})
 			v.End()
 			got := regexp.MustCompile("[^\n]*\r\x1b\\[J").ReplaceAllString(out.takes(), "")
 			assert.Equal(t, got, test.want, "in pieces of %d", size)
@@ -414,7 +414,7 @@ func TestTerminalShowsAll(t *testing.T) {
 		{"role":"user","content":{"type":"tool_result","toolUseId":"1","content":[{"type":"text","text":"found"}]}}],
 		"tools":[{"name":"find","description":"Finds it.","inputSchema":{"type":"object"}}]}`), &r))
 	parts := func(r *SampleRequest) string { return strings.Join(r.Parts(), "\n") }
-	terminal := terminalOf(t, "y\n", "\n", "y\n", "\n", "!stop\n", "y\n", "\n", "y\n",
+	terminal := terminalOf(t, "y\n", "\n", "y\n", "\n", "!stop\n", "no\n", "y\n", "n\n", "\n", "y\n",
 		"\n", "\n", "\n", "Ann\n", "y\n")
 	out := terminal.screen.stderr.(*viewBuffer)
 	assert.Assert(t, terminal.Confirm(t.Context(), "the server files asks the model", parts(&r), "let it?"))
@@ -429,10 +429,11 @@ func TestTerminalShowsAll(t *testing.T) {
 	r = SampleRequest{SystemPrompt: "1\n2\n3\n4\n5\n6\n7"}
 	assert.Assert(t, terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"))
 	const begin = "\nthe server asks:\n  │ system: 1\n  │ 2\n  │ 3\n"
-	assert.Equal(t, out.takes(), begin+"(4 more rows: Enter shows more)\nlet it? [y/n] "+
+	assert.Equal(t, out.takes(), begin+"(4 more rows: Enter shows more; yes counts below the last one)\nlet it? [y/n] "+
 		"  │ 4\n  │ 5\n  │ 6\n  │ 7\nlet it? [y/n] ")
 	assert.Assert(t, !terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"))
-	assert.Assert(t, terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"), "before all is shown")
+	assert.Assert(t, !terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"), "before all is shown")
+	assert.Assert(t, !terminal.Confirm(t.Context(), "the server asks", parts(&r), "let it?"), "the last answer counts")
 	out.takes()
 
 	terminal.screen.Rows = func() int { return 8 }

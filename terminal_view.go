@@ -150,6 +150,8 @@ func (v *View) Progress(call ToolCall) func(Progress) {
 	defer v.mu.Unlock()
 	now := time.Now()
 	c := &viewCall{id: call.ID, name: v.Name(call.Name), began: now}
+	// A call is made twice if it needed a login.
+	v.calls = slices.DeleteFunc(v.calls, func(c *viewCall) bool { return c.id == call.ID })
 	v.calls = append(v.calls, c)
 	v.wait.began = time.Time{}
 	lastLine := now

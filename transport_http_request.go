@@ -44,6 +44,9 @@ func (e *HTTPError) Error() string {
 	if e.Status != 0 {
 		text = fmt.Sprintf("%s answers %d %s: ", e.URL, e.Status, http.StatusText(e.Status))
 	}
+	if e.Status == http.StatusProxyAuthRequired {
+		text = "a proxy on the way to " + text
+	}
 	text += e.Err.Error()
 	challenge := e.Header.Get("WWW-Authenticate")
 	if challenge != "" || e.Status == http.StatusUnauthorized {
@@ -59,8 +62,10 @@ func (e *HTTPError) Unwrap() error { return e.Err }
 // proxy says so with the statuses 502 to 504.
 func (e *HTTPError) Lost() bool {
 	if e.Status == 0 {
-		// An answer that is too long is not lost: it would be as long the next time.
-		return !errors.As(e.Err, new(*MessageTooLongError))
+		// An answer that is too long is not lost: it would be as long the next time. And a proxy
+		// that refuses the connection would refuse it again.
+		isTooLong := errors.As(e.Err, new(*MessageTooLongError))
+		return !isTooLong && !errors.As(e.Err, new(*ProxyError))
 	}
 	return e.Status >= http.StatusBadGateway && e.Status <= http.StatusGatewayTimeout
 }
@@ -91,6 +96,7 @@ const maxHTTPMessage = 64 << 20 // bytes, unless HTTP.MaxMessage is set
 func NewHTTPTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
+		OnProxyConnectResponse: checkProxy,
 		DialContext:            (&net.Dialer{Timeout: connectTime}).DialContext,
 		TLSHandshakeTimeout:    connectTime,
 		ForceAttemptHTTP2:      true,
@@ -275,8 +281,9 @@ func contentType(response *http.Response) string {
 	return strings.ToLower(strings.TrimSpace(kind))
 }
 
-// readBody reads a response that is not a stream. A length that the server declares is the size of
-// the buffer from the beginning, so that an answer of megabytes is not copied as the buffer grows.
+// readBody reads a response that is not a stream, without a byte order mark. A length that the
+// server declares is the size of the buffer from the beginning, so that an answer of megabytes is
+// not copied as the buffer grows.
 func readBody(response *http.Response, limit int) ([]byte, error) {
 	// It is -1 if it is not known.
 	declared := response.ContentLength
@@ -295,7 +302,7 @@ func readBody(response *http.Response, limit int) ([]byte, error) {
 			return nil, &MessageTooLongError{limit}
 		}
 		if err == io.EOF {
-			return body, nil
+			return withoutBOM(body), nil
 		}
 		if err != nil {
 			return nil, err
@@ -311,17 +318,4 @@ func readTail(response *http.Response, cancel context.CancelFunc) {
 	late := time.AfterFunc(tailTime, cancel)
 	defer late.Stop()
 	_, _ = io.Copy(io.Discard, response.Body)
-}
-
-// oneLine returns the beginning of a text that a server sent, for an error. It ends between words:
-// half of a secret would not be recognised, and taken out, where the error is shown.
-func oneLine(text []byte) string {
-	line := ""
-	for word := range bytes.FieldsSeq(text) {
-		if len(line)+len(word) > 300 {
-			return line + "…"
-		}
-		line += strings.ToValidUTF8(string(word), "") + " "
-	}
-	return strings.TrimSuffix(line, " ")
 }

@@ -42,7 +42,8 @@ func (e *eventReader) resume(connection io.Reader) {
 }
 
 // next returns the next event that has data, which is the caller's to keep. An event that breaks
-// off is dropped, and so is its id: the server will send it again.
+// off is dropped, and so is its id: the server will send it again. A stream may begin with a byte
+// order mark. Data may not, but some servers make each message with a writer that prints one.
 func (e *eventReader) next() (name string, data []byte, err error) {
 	id := e.lastID
 	for {
@@ -54,7 +55,7 @@ func (e *eventReader) next() (name string, data []byte, err error) {
 			// A blank line ends the event.
 			e.lastID = id
 			if data != nil {
-				return name, data, nil
+				return name, withoutBOM(data), nil
 			}
 			name = ""
 			continue
@@ -120,7 +121,7 @@ func (e *eventReader) nextLine() ([]byte, error) {
 			line := unread[:length]
 			if e.isFirstLine {
 				e.isFirstLine = false
-				line = bytes.TrimPrefix(line, []byte("\ufeff"))
+				line = withoutBOM(line)
 			}
 			return line, nil
 		}

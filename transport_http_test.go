@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"compress/gzip"
 	"context"
@@ -15,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"slices"
 	"strconv"
@@ -1422,6 +1424,52 @@ func TestHTTPAtOnce(t *testing.T) {
 	})
 }
 
+// TestHTTPProxy: what a proxy refuses is told as the proxy's, in its own words, and is not sent again.
+func TestHTTPProxy(t *testing.T) {
+	checkLeaks(t)
+	long := strings.Repeat("x", 1000)
+	for answer, want := range map[string]string{
+		"403 urlblocked":                         "403 urlblocked",
+		"407 Log in\r\nProxy-Authenticate: NTLM": `407 Log in (Proxy-Authenticate: "NTLM")`,
+		"502 " + long:                            "502 " + long[:maxProxyWords],
+		"204 No Content":                         "204 No Content",
+		"500":                                    "500 ",
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		assert.NilError(t, err)
+		var asked atomic.Int32
+		var proxy sync.WaitGroup
+		proxy.Go(func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				asked.Add(1)
+				request, err := http.ReadRequest(bufio.NewReader(conn))
+				if assert.Check(t, err) {
+					assert.Check(t, is.Equal(request.Method, "CONNECT"))
+				}
+				fmt.Fprintf(conn, "HTTP/1.1 %s\r\n\r\n", answer)
+				conn.Close()
+			}
+		})
+		transport := NewHTTPTransport()
+		transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: l.Addr().String()})
+		endpoint := HTTP{URL: "https://mcp.test/mcp", Client: &http.Client{Transport: transport}}
+		p := htOpen(t, endpoint)
+		err = p.write(htModern(1, "tools/call", `"name":"t"`))
+		p.close()
+		var refusal *HTTPError
+		assert.Assert(t, errors.As(err, &refusal) && !refusal.Lost())
+		assert.ErrorContains(t, err, "https://mcp.test/mcp: the proxy "+l.Addr().String()+
+			" refuses the connection to mcp.test:443: "+want)
+		assert.Equal(t, asked.Load(), int32(1))
+		l.Close()
+		proxy.Wait()
+	}
+}
+
 // TestHTTPEarlyAnswer: a server that refuses a message before it has read it keeps nobody, whether its answer comes
 // through or not.
 func TestHTTPEarlyAnswer(t *testing.T) {
@@ -1858,7 +1906,9 @@ func htReference(text, lastID string) (events []htRead, id string, retry time.Du
 		case line == "":
 			lastID = next
 			if data != nil {
-				events = append(events, htRead{name, strings.Join(data, "\n"), lastID})
+				// Not so in the WHATWG's: some servers print a mark before each message.
+				text := strings.TrimPrefix(strings.Join(data, "\n"), "\ufeff")
+				events = append(events, htRead{name, text, lastID})
 			}
 			name, data = "", nil
 		case field == "event":
@@ -1911,6 +1961,7 @@ func FuzzEvents(f *testing.F) {
 		"retry: 5s\nretry: -1\nretry:\nretry: +5\nretry: 0x5\n", "retry: 007\n\n",
 		"retry: 99999999999999999999\nretry: 2147483648\nretry: 2147483647\n", "retry: 1_0\n",
 		"data: {\"a\":\ndata: 1}\n\n", "data: \x00\xff\n\n", "Data: x\n\n", " data: x\n\n", "data:\tx\n\n",
+		"data: \ufeffx\n\n", "data: \ufeff\ndata: \ufeff\n\n", "\ufeffdata:\ufeff\n\n",
 	} {
 		f.Add([]byte(text), []byte{0})
 		f.Add([]byte(text), []byte{255})

@@ -25,8 +25,7 @@ type Command struct {
 	Dir  string   // working directory; ours if empty
 
 	// Env holds variables for the server, as NAME=VALUE. Of our own environment the server gets
-	// only those in unixVariables, with the locale, or in windowsVariables: see
-	// transport_stdio_environment.go.
+	// only what it needs to run and to reach the network: see transport_stdio_environment.go.
 	Env []string
 
 	// Stderr gets what the server writes to stderr, in whole lines; a line over 8 KiB comes in
@@ -133,7 +132,17 @@ func (c Command) startError(err error) error {
 		err = inner
 	}
 	name, _, _ := strings.Cut(c.Path, " ")
-	return fmt.Errorf("start server %s: %w", name, err)
+	hint := ""
+	if err == exec.ErrNotFound || err == exec.ErrDot {
+		// A name without a slash is looked up in PATH alone; cmd.exe looks into the working folder
+		// first, so its users expect that here.
+		const slash = string(os.PathSeparator)
+		_, notThere := exec.LookPath(cmp.Or(c.Dir, ".") + slash + c.Path)
+		if notThere == nil {
+			hint = "; to start the one in the working folder, write ." + slash + name
+		}
+	}
+	return fmt.Errorf("start server %s: %w%s", name, err, hint)
 }
 
 // Read returns the server's next line, and after the last one, when the server has ended, a

@@ -11,8 +11,9 @@ import (
 )
 
 // Our environment may hold keys and passwords that are not meant for a server. So its process gets
-// only these variables, which a program needs to run at all, and which carry no secrets, beside
-// what Command.Env has.
+// only these variables beside what Command.Env has: those that a program needs to run at all, and
+// those without which it does not reach the network. The latter hold one secret, if any: the
+// password of a proxy, which all programs behind it have to know.
 const (
 	// The variables of the locale, whose names begin with LC_, are safe on Unix, too.
 	unixVariables = "HOME LANG LOGNAME PATH SHELL TERM TMPDIR USER"
@@ -21,6 +22,13 @@ const (
 	windowsVariables = `APPDATA COMSPEC HOMEDRIVE HOMEPATH LOCALAPPDATA PATH PATHEXT
 		PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME
 		USERPROFILE WINDIR`
+
+	// Behind a proxy that has a certificate of its own, uvx and npx cannot download a server
+	// without these. Each reads others: OpenSSL and uv, Node.js, Python's requests. Node.js uses a
+	// proxy only where NODE_USE_ENV_PROXY says so.
+	networkVariables = `SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS REQUESTS_CA_BUNDLE
+		CURL_CA_BUNDLE NODE_USE_ENV_PROXY HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY
+		http_proxy https_proxy all_proxy no_proxy`
 )
 
 // safeEnvironment picks the safe variables of an environment, which it may change. A value that
@@ -35,8 +43,11 @@ func safeEnvironment(environ []string) []string {
 // isSafeVariable reports whether the variable with that name is safe on an operating system, which
 // is named as in runtime.GOOS.
 func isSafeVariable(system, name string) bool {
+	safe := strings.Fields(unixVariables + " " + networkVariables)
 	if system == "windows" {
-		return slices.Contains(strings.Fields(windowsVariables), strings.ToUpper(name))
+		safe = strings.Fields(windowsVariables + " " + networkVariables)
+		name = strings.ToUpper(name)
 	}
-	return slices.Contains(strings.Fields(unixVariables), name) || strings.HasPrefix(name, "LC_")
+	isLocale := system != "windows" && strings.HasPrefix(name, "LC_")
+	return isLocale || slices.Contains(safe, name)
 }

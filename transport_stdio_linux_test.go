@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -45,6 +46,22 @@ func TestCloseAsInit(t *testing.T) {
 	group := closeWithOrphan(t)
 	_, err := syscall.Wait4(-group, nil, syscall.WNOHANG, nil)
 	assert.ErrorIs(t, err, syscall.ECHILD) // no zombie is left
+}
+
+// TestZombieWithThreads: a process of which only the first thread has ended is running, and is no zombie to be reaped.
+func TestZombieWithThreads(t *testing.T) {
+	g := &processGroup{leader: &os.Process{Pid: 77}}
+	for stat, want := range map[string]bool{
+		"78 (a) b) S 1 77 77 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 5": true,
+		"78 (a) b) Z 1 77 77 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 5": true,
+		"78 (a) b) Z 1 77 77 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 5": false,
+		"78 (a) b) S 1 76 77 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 5": false,
+		"": false,
+	} {
+		path := filepath.Join(t.TempDir(), "stat")
+		assert.NilError(t, os.WriteFile(path, []byte(stat), 0o600))
+		assert.Check(t, g.runs(path) == want, stat)
+	}
 }
 
 // TestCloseUnderLateParent: where the parent of orphans does not reap them, Close does not wait

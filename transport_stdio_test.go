@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -111,9 +112,40 @@ func TestCannotStart(t *testing.T) {
 	command := childCommand("puppet")
 	command.Dir = filepath.Join(t.TempDir(), "nowhere")
 	client, err := Connect(t.Context(), command.Start, nil)
-	assert.ErrorIs(t, err, os.ErrNotExist)
+	if runtime.GOOS == "windows" {
+		assert.ErrorIs(t, err, syscall.Errno(267)) // ERROR_DIRECTORY
+	} else {
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	}
 	assert.Assert(t, client == nil)
 	assert.Equal(t, resources().files, before.files) // now, not when the garbage is collected
+}
+
+// TestProgramInFolder: a name alone is looked up in PATH. If the program is in the working folder instead, as after go
+// build, the error says how to name it.
+func TestProgramInFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	name := "server-in-folder"
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	assert.NilError(t, os.Mkdir("sub", 0o700))
+	assert.NilError(t, os.WriteFile(filepath.Join("sub", name), nil, 0o700))
+	path := "." + string(os.PathSeparator) + name
+	hint := "; to start the one in the working folder, write " + path
+
+	for _, folders := range []string{"", "."} { // a PATH with this folder does not make Go run it
+		t.Setenv("PATH", folders)
+		_, err := startStdio(Command{Path: name, Dir: "sub"})
+		assert.Check(t, is.ErrorContains(err, hint))
+		_, err = startStdio(Command{Path: name})
+		assert.Check(t, !strings.Contains(err.Error(), "write "), "%v", err)
+
+		assert.NilError(t, os.WriteFile(name, nil, 0o700))
+		_, err = startStdio(Command{Path: name})
+		assert.Check(t, is.ErrorContains(err, hint))
+		assert.NilError(t, os.Remove(name))
+	}
 }
 
 func TestServerExitsAtOnce(t *testing.T) {
@@ -234,7 +266,8 @@ func TestLargeResult(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	checkLeaks(t)
 	for name, value := range map[string]string{"MISTRAL_API_KEY": "secret", "LD_PRELOAD_": "secret", "PATHS": "secret",
-		"LANG": "C.UTF-8", "LC_TIME": "C", "LC_secret": "() { secret; }"} {
+		"LANG": "C.UTF-8", "LC_TIME": "C", "LC_secret": "() { secret; }", "AWS_SECRET": "secret",
+		"SSL_CERT_FILE": "/ca.pem", "NO_PROXY": "h", "HTTPS_PROXY": "http://p:1"} {
 		t.Setenv(name, value)
 	}
 	command := childCommand("puppet")
@@ -246,6 +279,9 @@ func TestEnvironment(t *testing.T) {
 	got := strings.Split(text, "\n")
 	assert.Check(t, is.Contains(got, "ADDED=a=b"))
 	assert.Check(t, is.Contains(got, "PATH=ours")) // what is added wins
+	for _, variable := range []string{"SSL_CERT_FILE=/ca.pem", "NO_PROXY=h", "HTTPS_PROXY=http://p:1"} {
+		assert.Check(t, is.Contains(got, variable))
+	}
 	if runtime.GOOS != "windows" {
 		assert.Check(t, is.Contains(got, "LANG=C.UTF-8"))
 		assert.Check(t, is.Contains(got, "LC_TIME=C"))
@@ -262,6 +298,11 @@ func TestSafeVariables(t *testing.T) {
 	}{
 		{"linux", "TERM", true}, {"linux", "Path", false}, {"linux", "LC_ALL", true}, {"darwin", "TMPDIR", true},
 		{"windows", "Path", true}, {"windows", "WINDIR", true}, {"windows", "TERM", false}, {"windows", "LC_ALL", false},
+		{"linux", "SSL_CERT_DIR", true}, {"windows", "Node_Extra_CA_Certs", true}, {"darwin", "REQUESTS_CA_BUNDLE", true},
+		{"linux", "http_proxy", true}, {"linux", "ALL_PROXY", true}, {"linux", "Http_Proxy", false},
+		{"linux", "X_PROXY", false},
+		{"windows", "Http_Proxy", true}, {"linux", "https_proxy", true}, {"linux", "all_proxy", true},
+		{"linux", "no_proxy", true},
 	} {
 		assert.Check(t, isSafeVariable(test.system, test.name) == test.want, "%s on %s", test.name, test.system)
 	}

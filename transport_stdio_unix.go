@@ -91,14 +91,19 @@ func (g *processGroup) alive() bool {
 // runs reports whether a process is of the group and no zombie. It reads the process's file in
 // /proc, which has its id, its name in brackets, its state, its parent and its group, and then
 // more. The name may hold anything. The file is gone if the process has just ended.
+//
+// The state is that of the process's first thread. A process whose first thread has ended runs as
+// long as it has others, and nobody can wait for it before.
 func (g *processGroup) runs(statFile string) bool {
+	const threads = 17 // the place of their number, counted from the state
 	text, _ := os.ReadFile(statFile)
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 3 || fields[2] != strconv.Itoa(g.leader.Pid) {
+	if len(fields) <= threads || fields[2] != strconv.Itoa(g.leader.Pid) {
 		return false
 	}
-	ended := fields[0] == "Z" || fields[0] == "X"
-	return !ended
+	isZombie := fields[0] == "Z" || fields[0] == "X"
+	hasOthers := fields[threads] != "0" && fields[threads] != "1"
+	return !isZombie || hasOthers
 }
 
 // reap waits for the processes of the group that have ended and are our children.

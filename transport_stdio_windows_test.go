@@ -1,7 +1,11 @@
 package main
 
 import (
+	"errors"
+	"strconv"
+	"syscall"
 	"testing"
+	"unsafe"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -29,4 +33,64 @@ func TestBatchCommandLine(t *testing.T) {
 		_, err := batchCommandLine("npx.cmd", []string{arg})
 		assert.Check(t, is.ErrorContains(err, "line break"))
 	}
+}
+
+// TestCloseEndsTheJob: what a server has started goes with it, though it holds the server's stdout.
+func TestCloseEndsTheJob(t *testing.T) {
+	for _, end := range []string{"close", "crash"} {
+		t.Run(end, func(t *testing.T) {
+			checkLeaks(t)
+			c, _ := connectChild(t, childCommand("puppet"), nil)
+			text, err := c.run(t.Context(), "spawn", "stubborn")
+			assert.NilError(t, err)
+			pid, err := strconv.Atoi(text)
+			assert.NilError(t, err)
+			grandchild, err := syscall.OpenProcess(syscall.SYNCHRONIZE, false, uint32(pid))
+			assert.NilError(t, err)
+			defer syscall.CloseHandle(grandchild)
+			event, err := syscall.WaitForSingleObject(grandchild, 0)
+			assert.NilError(t, err)
+			assert.Equal(t, event, uint32(syscall.WAIT_TIMEOUT), "it runs")
+			if end == "crash" {
+				_, err = c.run(t.Context(), "crash", "")
+				var exit *ServerExitError
+				assert.Assert(t, errors.As(err, &exit), "%v", err)
+			}
+			assert.NilError(t, c.Close())
+			event, err = syscall.WaitForSingleObject(grandchild, 10_000)
+			assert.NilError(t, err)
+			assert.Equal(t, event, uint32(syscall.WAIT_OBJECT_0), "it has ended")
+		})
+	}
+}
+
+// TestCloseLeavesNoHandles: of each server its process, its job and three pipes are closed. The runtime's own threads
+// have handles, too, so a few more may be open than before, but not one for each server.
+func TestCloseLeavesNoHandles(t *testing.T) {
+	const servers = 8
+	startAll := func() {
+		for range servers {
+			c, err := Connect(t.Context(), childCommand("puppet").Start, nil)
+			assert.NilError(t, err)
+			assert.NilError(t, c.Close())
+		}
+	}
+	startAll()
+	before := openHandles()
+	startAll()
+	startAll()
+	now := openHandles()
+	assert.Check(t, now < before+servers, "%d handles, then %d", before, now)
+}
+
+// openHandles counts the handles of this process by trying each number that one may have: wine counts none.
+func openHandles() (n int) {
+	getInformation := kernel32("GetHandleInformation")
+	for handle := uintptr(4); handle < 4<<11; handle += 4 {
+		var flags uint32
+		if ok, _, _ := getInformation.Call(handle, uintptr(unsafe.Pointer(&flags))); ok != 0 {
+			n++
+		}
+	}
+	return n
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # install.sh - installs the MCP servers that the tests talk to, into node_modules and the folders venv* beside this file,
-# the official conformance suite, into conformance/node_modules, and an authorization server, into
+# the official conformance suite, into conformance/node_modules, and authorization servers, into
 # authorization/node_modules. Run it again at any time: what is up to date is left alone. Needs node, npm and Python 3.11 or
-# newer; the suite brings the Node that it needs itself, which runs the authorization server, too.
+# newer; the suite brings the Node that it needs itself, which runs the authorization servers, too.
 # SPDX-License-Identifier: 0BSD
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -64,6 +64,8 @@ make_venv() {
 make_modules . node
 make_venv venv requirements.txt
 make_venv venv-modern requirements-modern.txt
+make_venv venv-fastmcp requirements-fastmcp.txt
+make_venv venv-authlib requirements-authlib.txt
 if python3 -c 'import sys; sys.exit(sys.version_info >= (3, 14))'; then
 	make_venv venv-old requirements-old.txt
 else

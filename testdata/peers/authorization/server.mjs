@@ -3,6 +3,7 @@
 // Run: node server.mjs    (at the address it says on stderr, which is its issuer; the port being PORT or any)
 // SPDX-License-Identifier: 0BSD
 
+import './clock.mjs';
 import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
@@ -45,6 +46,7 @@ server.listen(Number(process.env.PORT ?? 0), '127.0.0.1', () => {
             dPoP: { enabled: true, nonceSecret: randomBytes(32), requireNonce: () => true },
             introspection: { enabled: true, allowedPolicy: (_, client) => client.clientId === 'protected-server' },
             registration: { enabled: true },
+            revocation: { enabled: true },
             resourceIndicators: {
                 enabled: true,
                 getResourceServerInfo: (_, audience) => ({ audience, scope: 'notes:read notes:write', accessTokenFormat: 'opaque' }),
