@@ -276,6 +276,14 @@ var scriptTools = []struct{ name, description, properties, required string }{
 	{"ask", "Asks the client.", `"requests":{"type":"object"}`, `"requests"`},
 }
 
+// oddThings answers each list, with names that look like something else where they are shown as they are.
+const oddThings = `{"tools":[{"name":"read\nwrite()\n    Writes a file.","description":"Reads a file.","inputSchema":` +
+	`{"type":"object","required":["a, b"],"properties":{"a, b":{"enum":["x\u200b","y\nz"]},` +
+	`"c\u001b[2K":{"type":"string\nd: string, required","default":{
+		"e": 1}}}}}],` +
+	`"resources":[{"uri":"note:///a\nnote:///b","name":"a","mimeType":"text/plain\r\nx"}],"resourceTemplates":[],` +
+	`"prompts":[{"name":"greet\u202e","arguments":[{"name":"who)\nplain (all"}]}]}`
+
 // scriptPeer is a server on stdin and stdout, or over HTTP.
 type scriptPeer struct {
 	mode  string
@@ -435,6 +443,8 @@ func (p *scriptPeer) answer(ctx context.Context, c *Conn, method string, params 
 	case p.mode == "sick" && method != "tools/list" || p.mode == "refuses" && method == "tools/list",
 		p.mode == "gossip" && method == "resources/templates/list":
 		return nil, &Error{Code: CodeInternalError, Message: "not today"}
+	case p.mode == "odd":
+		return json.RawMessage(oddThings), nil
 	case p.mode == "none":
 		return map[string]any{"tools": []any{}, "resources": []any{}, "resourceTemplates": []any{}, "prompts": []any{}}, nil
 	case method == "tools/list":

@@ -88,7 +88,7 @@ func (t *toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	// The agent calls only what is in the lists.
 	tool, _ := host.Tool(call.Name)
 	var output ToolOutput
-	name := tool.Server + ":" + tool.Tool.Name
+	name := OneName(tool.Server) + ":" + OneName(tool.Tool.Name)
 	err := t.servers.afterLogin(ctx, tool.Server, name, func() (err error) {
 		output, err = host.Call(ctx, call)
 		return err

@@ -51,9 +51,9 @@ type listedTool struct {
 // shown returns the name of an entry for a user: with its server if there are several servers.
 func (c *catalog) shown(e entry) string {
 	if c.config.hasSeveral() {
-		return e.server + ":" + e.name
+		return OneName(e.server) + ":" + OneName(e.name)
 	}
-	return e.name
+	return OneName(e.name)
 }
 
 // entries asks several servers at the same time for their tools, prompts or resources: the servers
@@ -84,7 +84,7 @@ func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]e
 	if len(failed) == len(lists) {
 		text := c.servers.reason(failed[0])
 		if len(failed) > 1 {
-			text = "server " + failed[0].Name + ": " + text
+			text = "server " + OneName(failed[0].Name) + ": " + text
 		}
 		return nil, errors.New(text)
 	}
@@ -96,7 +96,7 @@ func (c *catalog) entries(ctx context.Context, kind string, names []string) ([]e
 		if isStateOfServer {
 			c.servers.tell([]HostStatus{s})
 		} else {
-			c.output.warn("server %s: %s", s.Name, c.servers.reason(s))
+			c.output.warn("server %s: %s", OneName(s.Name), c.servers.reason(s))
 		}
 	}
 	return slices.Concat(lists...), nil
@@ -138,9 +138,13 @@ func (c *catalog) toolEntry(t *HostTool) entry {
 	isHidden := func(s *Server) bool { return !s.Allows(t.Tool.Name) }
 	isExcluded := t.Unfit != nil || t.Tool.TaskOnly() || c.config.has(t.Server, isHidden)
 	schema := ToolSchema(&t.Tool)
-	names := schema.Names()
-	for i := len(schema.Required); i < len(names); i++ {
-		names[i] += "?"
+	var names []string
+	for i, name := range schema.Names() {
+		name = OneName(name)
+		if i >= len(schema.Required) {
+			name += "?"
+		}
+		names = append(names, name)
 	}
 	detail := "(" + strings.Join(names, ", ") + ")"
 	if isExcluded {
@@ -163,7 +167,7 @@ func promptsOf(ctx context.Context, client *Client, server string) ([]entry, err
 	for _, p := range prompts {
 		var names []string
 		for _, a := range p.Arguments {
-			name := a.Name
+			name := OneName(a.Name)
 			if !a.Required {
 				name += "?"
 			}
@@ -183,12 +187,14 @@ func resourcesOf(ctx context.Context, client *Client, server string) ([]entry, e
 	resources, err := client.ListResources(ctx)
 	for _, r := range resources {
 		about := cmp.Or(r.Description, r.Title, r.Name)
-		entries = append(entries, entry{server, r.URI, inBrackets(r.MIMEType), about, r})
+		detail := inBrackets(EscapeUnseen(r.MIMEType))
+		entries = append(entries, entry{server, r.URI, detail, about, r})
 	}
 	templates, templatesErr := client.ListResourceTemplates(ctx)
 	for _, t := range templates {
 		about := cmp.Or(t.Description, t.Title, t.Name)
-		entries = append(entries, entry{server, t.URITemplate, inBrackets(t.MIMEType), about, t})
+		detail := inBrackets(EscapeUnseen(t.MIMEType))
+		entries = append(entries, entry{server, t.URITemplate, detail, about, t})
 	}
 	if err := unlessUnknown(err); err != nil {
 		return entries, err

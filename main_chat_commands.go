@@ -78,8 +78,8 @@ func (c *chat) complete(ctx context.Context, text string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, word) })
 }
 
-// mentions returns all resources as a question can name them. A template, which has braces, is not
-// the URI of a resource.
+// mentions returns all resources as a question can name them, and none whose name has a character
+// that cannot be seen. A template, which has braces, is not the URI of a resource.
 func (c *chat) mentions(ctx context.Context) []string {
 	soon, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
@@ -91,7 +91,8 @@ func (c *chat) mentions(ctx context.Context) []string {
 		resources, _ := c.catalog.entriesOf(soon, "resources", s.Name)
 		for _, r := range resources {
 			text := "@" + s.Name + ":" + r.name
-			if mention.FindString(text) == text && !strings.Contains(text, "{") {
+			isWord := mention.FindString(text) == text && EscapeUnseen(text) == text
+			if isWord && !strings.Contains(text, "{") {
 				all = append(all, text)
 			}
 		}
@@ -127,7 +128,7 @@ func (c *chat) reconnect(ctx context.Context, name string) error {
 		}
 	}
 	if names == nil {
-		all := strings.Join(ServerNames(c.servers.config.servers), ", ")
+		all := OneNames(ServerNames(c.servers.config.servers))
 		return fmt.Errorf("nothing is to be started again: /reconnect takes the name of a server, "+
 			"one of %s, or starts those that are not running", all)
 	}
@@ -224,14 +225,17 @@ func (c *chat) listModels(models []ModelInfo) {
 			continue
 		}
 		listed = append(listed, m)
-		about := slices.Clone(m.Aliases)
+		var about []string
+		for _, alias := range m.Aliases {
+			about = append(about, OneName(alias))
+		}
 		if m.Context > 0 {
 			about = append(about, Plural(m.Context, "token"))
 		}
 		if m.Vision {
 			about = append(about, "takes images")
 		}
-		line := fmt.Sprintf("  %s  %s", m.ID, strings.Join(about, ", "))
+		line := fmt.Sprintf("  %s  %s", OneName(m.ID), strings.Join(about, ", "))
 		c.output.screen.Show(Look{}, line)
 	}
 }

@@ -69,7 +69,7 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		if err := folder.check(ctx, file, text, config, values.lookup); err != nil {
 			return err
 		}
-		names := strings.Join(ServerNames(config.Servers), ", ")
+		names := OneNames(ServerNames(config.Servers))
 		c.output.note("the servers of %s: %s", file, names)
 	}
 	if c.terminal.Interactive() {
@@ -210,7 +210,7 @@ func (c *configuration) checkNames(names ...string) error {
 		}
 		if !slices.Contains(known, name) {
 			return usageError("there is no server %q; the servers are: %s",
-				name, strings.Join(known, ", "))
+				name, OneNames(known))
 		}
 	}
 	return nil
@@ -222,7 +222,7 @@ func (c *configuration) hasSeveral() bool { return len(c.servers) > 1 }
 // title names a server in a sentence.
 func (c *configuration) title(s *Server) string {
 	if c.hasSeveral() {
-		return "the server " + s.Name
+		return "the server " + OneName(s.Name)
 	}
 	return "the server"
 }

@@ -46,7 +46,7 @@ func (t *folderTrust) check(
 	if !t.terminal.Interactive() {
 		return fmt.Errorf("%s %s; its servers (%s) are not started. Look at it, and allow it: "+
 			"mcpagent asks on a terminal, once; -trust or MCP_TRUST=1 is for one run",
-			word(path), what, strings.Join(ServerNames(config.Servers), ", "))
+			word(path), what, OneNames(ServerNames(config.Servers)))
 	}
 	question := fmt.Sprintf("%s %s. It starts or connects to:", word(path), what)
 	question += describeAll(text, config, lookup)

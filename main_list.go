@@ -102,7 +102,7 @@ func (c *catalog) listServers(ctx context.Context, names ...string) error {
 	list := c.listedServers(names)
 	text, isAnyRunning := "", false
 	for _, s := range list {
-		text += Clip(s.Name+": "+s.State, maxShown) + "\n" + Indent(s.Start, "    ")
+		text += Clip(OneName(s.Name)+": "+s.State, maxShown) + "\n" + Indent(s.Start, "    ")
 		isAnyRunning = isAnyRunning || s.Running
 	}
 	if c.output.inChat {

@@ -193,7 +193,7 @@ func (p *logins) explain(err error) error {
 	}
 	for _, s := range p.config.servers {
 		if l := p.all[s.Name]; l != nil && s.URL == needed.Resource {
-			return fmt.Errorf("server %s: %w", l.name(), l.explain(err))
+			return fmt.Errorf("server %s: %w", OneName(l.name()), l.explain(err))
 		}
 	}
 	return err

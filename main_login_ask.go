@@ -56,7 +56,7 @@ func (l *login) ask(ctx context.Context, needed *LoginError, what string) error 
 		return err
 	}
 	if what != "" {
-		l.logins.output.say("(%s waits for a login to %s)", what, l.name())
+		l.logins.output.say("(%s waits for a login to %s)", what, OneName(l.name()))
 	}
 	defer context.AfterFunc(ctx, func() { a.stop(errGivenUp) })()
 	a.readAddress()
@@ -106,7 +106,7 @@ func (a *loginAttempt) run() {
 	err := a.logIn()
 	a.stop(nil)
 	if err == nil && p.rejoin != nil {
-		p.output.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", l.name()))
+		p.output.screen.Show(Look{}, fmt.Sprintf("(logged in to %s)", OneName(l.name())))
 		err = p.rejoin(p.life, l.server.Name)
 	}
 	a.err = l.endAttempt(err)
@@ -172,9 +172,9 @@ func (l *login) failure(err error) error {
 	}
 	if l.logins.output.inChat {
 		return fmt.Errorf("the login to %s has failed: %w; /reconnect %s begins another",
-			l.name(), err, word(l.server.Name))
+			OneName(l.name()), err, word(l.server.Name))
 	}
-	return fmt.Errorf("the login to %s has failed: %w", l.name(), err)
+	return fmt.Errorf("the login to %s has failed: %w", OneName(l.name()), err)
 }
 
 // show is OAuthListener.Show. A person can log in with a browser of this machine. With a browser
@@ -186,7 +186,7 @@ func (a *loginAttempt) show(_ context.Context, asked *OAuthQuestion) {
 	if u, err := url.Parse(asked.Address); err == nil {
 		host = u.Host
 	}
-	text := fmt.Sprintf("%s asks for a login at %s. Open this address", l.name(), host)
+	text := fmt.Sprintf("%s asks for a login at %s. Open this address", OneName(l.name()), host)
 	if l.logins.isAttended() && browse(asked.Address) {
 		text += ", if a browser does not by itself"
 	}

@@ -44,7 +44,7 @@ func (p *logins) remote(ctx context.Context, command string, args []string) (*Se
 			names = append(names, s.Name)
 		}
 		return nil, usageError("%s is the URL of several servers: give the name of one of them, "+
-			"%s", name, strings.Join(names, ", "))
+			"%s", name, OneNames(names))
 	}
 	return found[0], found[0].Err
 }
@@ -80,14 +80,14 @@ func (p *logins) logIn(ctx context.Context, args []string) error {
 	l := p.all[s.Name]
 	if l == nil {
 		return fmt.Errorf("%s has \"oauth\": false, or a header Authorization: no login is used",
-			s.Name)
+			OneName(s.Name))
 	}
 	if l.unkept != nil {
 		return l.unkept
 	}
 	if l.oauth.Store == nil {
 		return fmt.Errorf("%s has \"dpop\": true, and no privateKey: a login lasts for one run",
-			s.Name)
+			OneName(s.Name))
 	}
 	if err := l.ask(ctx, nil, ""); err != nil {
 		return err

@@ -172,7 +172,7 @@ func (o *output) newView(host *Host, maxResult int) *View {
 		if err != nil {
 			return function
 		}
-		return t.Server + ":" + t.Tool.Name
+		return OneName(t.Server) + ":" + OneName(t.Tool.Name)
 	}
 	return v
 }

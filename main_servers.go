@@ -84,7 +84,7 @@ func (s *servers) prepare(server *Server) {
 	server.StartTimeout = cmp.Or(server.StartTimeout, s.settings.startTimeout)
 	server.OnSlowStart = func(limit time.Duration) {
 		s.output.note("server %s: it is still starting, and may be downloading: "+
-			"waiting up to %s (MCP_START_TIMEOUT)", server.Name, limit)
+			"waiting up to %s (MCP_START_TIMEOUT)", OneName(server.Name), limit)
 	}
 	if server.URL != "" || server.Err != nil {
 		return
@@ -165,7 +165,7 @@ func (s *servers) startCommand(ctx context.Context, server *Server) (Transport, 
 
 // clientOptions returns the options of the connection to a server.
 func (s *servers) clientOptions(server *Server) ClientOptions {
-	warn := func(text string) { s.output.note("server %s: %s", server.Name, text) }
+	warn := func(text string) { s.output.note("server %s: %s", OneName(server.Name), text) }
 	options := ClientOptions{
 		Info:         Implementation{Name: "mcpagent", Version: version},
 		Timeout:      s.settings.timeout,
@@ -192,7 +192,7 @@ func (s *servers) start(ctx context.Context, names ...string) error {
 	err := s.withLogins(ctx, func() error {
 		if awaited := starting(s.host.Status(names...)); len(awaited) > 0 {
 			view := &View{Screen: s.output.screen, Quiet: s.output.settings.quiet}
-			view.Begin("starting " + strings.Join(awaited, ", "))
+			view.Begin("starting " + OneNames(awaited))
 			defer view.End()
 		}
 		s.host.Start(ctx, names...)

@@ -37,7 +37,7 @@ func (s *servers) noneRunning(status []HostStatus) error {
 		if state.Err == nil || isStarting(state) || s.logins.hasAttempt(state.Name) {
 			return nil
 		}
-		reasons = append(reasons, "server "+state.Name+": "+s.reason(state))
+		reasons = append(reasons, "server "+OneName(state.Name)+": "+s.reason(state))
 	}
 	if len(status) > 1 {
 		return fmt.Errorf("none of the %d servers could be started: %s",
@@ -84,13 +84,14 @@ func (s *servers) tell(status []HostStatus) {
 			neededLogin(state.Err) != nil:
 			// The question, or the attempt, has told it.
 		case state.Err != nil:
-			s.output.warn("server %s: %s", state.Name, s.reason(state))
+			s.output.warn("server %s: %s", OneName(state.Name), s.reason(state))
 		case !s.output.settings.quiet:
-			s.output.say("server %s is ready: %s", state.Name, Plural(state.Tools, "tool"))
+			tools := Plural(state.Tools, "tool")
+			s.output.say("server %s is ready: %s", OneName(state.Name), tools)
 		}
 	}
 	if len(late) > 0 {
-		text := "still starting: " + strings.Join(late, ", ")
+		text := "still starting: " + OneNames(late)
 		s.output.screen.Show(Look{Style: Faint, Max: maxShown}, text)
 	}
 }
@@ -111,7 +112,8 @@ func (s *servers) describe(state HostStatus) string {
 		return text
 	}
 	if s.output.inChat {
-		text += "; it is tried again with each question, or now with /reconnect " + state.Name
+		text += "; it is tried again with each question, or now with /reconnect " +
+			OneName(state.Name)
 	}
 	return "not running: " + text
 }
@@ -123,7 +125,8 @@ func describeRunning(s HostStatus) string {
 	}
 	server := s.Info.Implementation
 	text := fmt.Sprintf("%s, MCP %s (%s), %s, started in %s",
-		strings.TrimSpace(server.Name+" "+server.Version), s.Info.ProtocolVersion, era,
+		EscapeUnseen(strings.TrimSpace(server.Name+" "+server.Version)),
+		EscapeUnseen(s.Info.ProtocolVersion), era,
 		Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
 	if s.Restarts > 0 {
 		text += ", restarted " + Plural(s.Restarts, "time")

@@ -75,7 +75,7 @@ func (t *trace) message(s *Server, sent bool, text []byte) {
 // server writes a line about a server.
 func (t *trace) server(s *Server, line string) {
 	if t.withNames {
-		line = s.Name + " " + line
+		line = OneName(s.Name) + " " + line
 	}
 	t.write(line)
 }

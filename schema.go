@@ -103,6 +103,7 @@ func (s *Schema) kind() string {
 	var kinds []string
 	for _, alternative := range s.alternatives() {
 		kind, _ := alternative.Type.(string)
+		kind = EscapeUnseen(kind)
 		if kind == "array" && alternative.Items != nil {
 			kind = "array of " + s.readWithin(alternative.Items).kind()
 		}
@@ -138,9 +139,11 @@ func (s *Schema) Describe(indent string) string {
 				need = "required"
 			}
 			if property.Default != nil {
-				need += ", default " + string(property.Default)
+				var line bytes.Buffer
+				_ = json.Compact(&line, property.Default)
+				need += ", default " + EscapeUnseen(line.String())
 			}
-			text += fmt.Sprintf("%s%s: %s, %s\n", indent, name, property.kind(), need)
+			text += fmt.Sprintf("%s%s: %s, %s\n", indent, OneName(name), property.kind(), need)
 			text += Indent(property.Description, indent+"    ")
 			if len(indent) < maxSchemaIndent {
 				text += property.Describe(indent + "  ")
@@ -178,12 +181,12 @@ func (s *Schema) Object(words map[string]string) (json.RawMessage, error) {
 			// The user sees an array as it is typed to a shell.
 			kind := strings.Replace(property.kind(), "array", `array ('["a", "b"]')`, 1)
 			return nil, fmt.Errorf("%s has the type %s, which %.200q does not fit",
-				name, kind, words[name])
+				OneName(name), kind, words[name])
 		}
 	}
 	for _, name := range s.Required {
 		if object[name] == nil {
-			return nil, fmt.Errorf("%s is missing", name)
+			return nil, fmt.Errorf("%s is missing", OneName(name))
 		}
 	}
 	return plainJSON(object)

@@ -47,6 +47,27 @@ func viewScreen(columns int, live bool, secrets ...string) (*Screen, *viewBuffer
 	return s, out
 }
 
+// What is shown of a name is one name, on one line, and cannot look like what stands around it.
+func TestOneName(t *testing.T) {
+	for name, want := range map[string]string{
+		"read_file":                       "read_file",
+		"größe.日本":                        "größe.日本",
+		"note:///{+path}":                 "note:///{+path}",
+		"":                                `""`,
+		"a\nb()":                          `"a\nb()"`,
+		"a\r\x1b[2K":                      `"a\r\u001b[2K"`,
+		"a\u00a0b\u200b\u202e":            `"a\u00a0b\u200b\u202e"`,
+		`a", "b`:                          `"a\", \"b"`,
+		"a b":                             `"a b"`,
+		"a      b":                        `"a[6 blanks]b"`,
+		"a\\n":                            `"a\\n"`,
+		"e" + strings.Repeat("\u0301", 6): "\"e\u0301\u0301\u0301\u0301\\u0301\\u0301\"",
+		"\xff":                            `"\ufffd"`,
+	} {
+		assert.Check(t, is.Equal(OneName(name), want))
+	}
+}
+
 // Texts, the status and questions do not disturb each other.
 func TestScreen(t *testing.T) {
 	s, out := viewScreen(80, true)

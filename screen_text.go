@@ -58,6 +58,28 @@ func escape(text string, hide func(r rune) bool) string {
 // EscapeUnseen returns a text with an escape, as in JSON, for each character that cannot be seen.
 func EscapeUnseen(text string) string { return escape(text, unseen) }
 
+// OneName returns a peer's name as it stands if it is plain, and else as a JSON string with
+// escapes. So a list shows one name on one line, and nothing that the name has can look like the
+// text around it. A plain name has only characters that can be seen, and none of the signs that
+// stand around names: no blank, comma, bracket or quote.
+func OneName(name string) string {
+	isPlain := name != "" && !strings.ContainsAny(name, ` ,()"\`) && exactly(name) == name
+	if isPlain {
+		return name
+	}
+	quoted, _ := plainJSON(name)
+	return exactly(string(quoted))
+}
+
+// OneNames returns names for a sentence, with commas between them.
+func OneNames(names []string) string {
+	var quoted []string
+	for _, name := range names {
+		quoted = append(quoted, OneName(name))
+	}
+	return strings.Join(quoted, ", ")
+}
+
 // blankRun matches blanks that are easily overlooked: at the two ends of a line, and many in a row.
 var blankRun = regexp.MustCompile(`^ +| {4,}| +$`)
 

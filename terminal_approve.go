@@ -131,10 +131,10 @@ func (a *approval) question() Question {
 	about := []Paragraph{{Look{Style: Bold}, "The model wants to call"}}
 	text := "Call " + a.quote(a.tool)
 	if a.server != "" {
-		about = append(about, Paragraph{Look{Frame: "  server     "}, a.server})
+		about = append(about, Paragraph{Look{Frame: "  server     "}, OneName(a.server)})
 		text += " of " + a.quote(a.server)
 	}
-	about = append(about, Paragraph{Look{Frame: "  tool       "}, a.tool})
+	about = append(about, Paragraph{Look{Frame: "  tool       "}, OneName(a.tool)})
 	// Arguments stand on one line if it has room for them, and else have a line for each value.
 	shown, texts := a.texts(readableJSON(a.arguments, false))
 	if Width("  arguments  "+shown) > a.screen.Columns() {

@@ -126,7 +126,7 @@ func label(f *Field) string {
 		text += " (" + f.Description + ")"
 	}
 	for i, option := range f.Options {
-		text += fmt.Sprintf("\n  %d %s", i+1, cmp.Or(option.Title, option.Value))
+		text += fmt.Sprintf("\n  %d %s", i+1, EscapeUnseen(cmp.Or(option.Title, option.Value)))
 	}
 	switch {
 	case f.Many:

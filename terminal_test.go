@@ -288,14 +288,14 @@ func TestApprovalRows(t *testing.T) {
 		{40, 24, "files", "read", `{"a":1}`, "The model wants to call\n  server     files\n  tool       read\n" +
 			"  arguments  {\"a\":1}\nCall \"read\" of \"files\"? " + ask},
 		{40, 24, "", strings.Repeat(" ", 2400) + "x ", `{}`, "The model wants to call\n" +
-			"  tool       [2400 blanks]x[1 blank]\n  arguments  {}\nCall \"[2400␣blanks…\"? " + ask},
+			"  tool       \"[2400 blanks]x \"\n  arguments  {}\nCall \"[2400␣blanks…\"? " + ask},
 		{40, 24, "", `a" of "b`, `{"a":"` + strings.Repeat(" ", 300) + `rm"}`, "The model wants to call\n" +
-			"  tool       a\" of \"b\n  arguments  {\"a\":(text 1)}\n  text 1     \n" +
+			"  tool       \"a\\\" of \\\"b\"\n  arguments  {\"a\":(text 1)}\n  text 1     \n" +
 			"  │ " + strings.Repeat(" ", 24) + "[276 \n  … blanks]rm\n" +
 			"Call \"a'␣of␣'b\"? [y]es / [n]o / [a]lways\nthis tool / always this [s]erver /\n" +
 			"[e]dit arguments / answer in its\n[p]lace: "},
 		{40, 24, "", "read\n\rCall it? [y]", `{"a":"\u3164\ufe0f\u2800\u034f\u115f\u17b4\ud834\udd59\udb40\udc41\u00ad"}`,
-			"The model wants to call\n  tool       read\n  │ \\u000dCall it? [y]\n  arguments  {\"a\":(text 1)}\n" +
+			"The model wants to call\n  tool       \"read\\n\\rCall it? [y]\"\n  arguments  {\"a\":(text 1)}\n" +
 				"  text 1     \n  │ \\u3164\\ufe0f\\u2800\\u034f\\u115f\\u17b4\n" +
 				"  … \\ud834\\udd59\\udb40\\udc41\\u00ad\n" +
 				"Call \"read\\u000a\\u…\"? " + ask},
@@ -304,7 +304,7 @@ func TestApprovalRows(t *testing.T) {
 			"Call \"read\" of \"files\"? [y]es / [n]o / [a]lways this tool / always this [s]erver\n" +
 			"/ [e]dit arguments / answer in its [p]lace: "},
 		{80, 24, "", "\u1112\u1161\u11ab" + strings.Repeat("\u1161", 5), `{}`, "The model wants to call\n" +
-			"  tool       \u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\n  arguments  {}\n" +
+			"  tool       \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"\n  arguments  {}\n" +
 			"Call \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"? [y]es / [n]o / [a]lways this tool / always this\n" +
 			"[s]erver / [e]dit arguments / answer in its [p]lace: "},
 		{60, 40, "files", "write", `{"path":"/tmp/x.go","content":"package x\n\n\tx \"y\"\r\n          z\u200b    !\n"` +
@@ -317,7 +317,7 @@ func TestApprovalRows(t *testing.T) {
 			"answer in its\n[p]lace: "},
 		{200, 24, "files", "é\u0301\u0301\u0301\u0301\u0301", "no JSON\u200b",
 			"The model wants to call\n  server     files\n" +
-				"  tool       é\u0301\u0301\u0301\u0301\\u0301\n  arguments  no JSON\\u200b\n" +
+				"  tool       \"é\u0301\u0301\u0301\u0301\\u0301\"\n  arguments  no JSON\\u200b\n" +
 				"Call \"é\u0301\u0301\u0301\u0301\\u0301\" of \"files\"? " +
 				"[y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / answer in its [p]lace: "},
 	} {
