@@ -529,6 +529,7 @@ func (p *scriptPeer) tools() []Tool {
 	}
 	if p.mode == "unfit" {
 		tools[0].InputSchema, tools[1].InputSchema = json.RawMessage(`["text"]`), json.RawMessage(`[]`)
+		tools = append(tools, Tool{Description: "Nobody can call this.", InputSchema: json.RawMessage(`{}`)})
 	}
 	if p.mode == "tasks" {
 		for i := range tools[:2] {

@@ -8,6 +8,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -171,6 +173,9 @@ func nameWithHash(name, text string, limit int) string {
 // ToolFunction returns a tool under the given name, as a model is offered it. The error says why it
 // cannot be. Annotations that are invalid say nothing.
 func ToolFunction(name string, t *Tool) (Function, error) {
+	if t.Name == "" {
+		return Function{}, namelessTool(t)
+	}
 	parameters, err := functionParameters(t.InputSchema)
 	if err != nil {
 		return Function{}, err
@@ -183,4 +188,13 @@ func ToolFunction(name string, t *Tool) (Function, error) {
 		Parameters:  parameters,
 		ReadOnly:    hints.ReadOnlyHint,
 	}, nil
+}
+
+// namelessTool returns the error of a tool that nobody can call. Its description, if it has one,
+// shows which tool of the server it is.
+func namelessTool(t *Tool) error {
+	if t.Description == "" {
+		return errors.New("it has no name")
+	}
+	return fmt.Errorf("it has no name, but the description %.80q", t.Description)
 }

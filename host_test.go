@@ -607,6 +607,31 @@ func TestHostUnfitTools(t *testing.T) {
 	other.conn.Close()
 }
 
+// A tool without a name cannot be called: it is not offered, and named by what the server says of it.
+func TestHostNamelessTools(t *testing.T) {
+	checkLeaks(t)
+	peer := newHostPeer("one")
+	peer.answer = func(_ context.Context, method string) any {
+		if method != "tools/list" {
+			return nil
+		}
+		return json.RawMessage(`{"tools":[{"name":null,"inputSchema":{}},` +
+			`{"name":"","description":"Adds two.","inputSchema":{}},{"description":"Adds\nthree.","inputSchema":{}},` +
+			`{"name":"a","inputSchema":{}},{"name":"a","inputSchema":{}}]}`)
+	}
+	var warnings []string // by the goroutine of a list, and there is one at a time
+	options := func(*Server) ClientOptions {
+		return ClientOptions{Warn: func(text string) { warnings = append(warnings, text) }}
+	}
+	host := NewHost([]Server{peer.Server}, options)
+	defer host.Close()
+	assert.Equal(t, hostFunctions(t.Context(), host), "a a_ca9781")
+	assert.DeepEqual(t, warnings, []string{`the tool "" is not offered to the model: it has no name; the tool "" is not ` +
+		`offered to the model: it has no name, but the description "Adds two."; the tool "" is not offered to the model: ` +
+		`it has no name, but the description "Adds\nthree."`})
+	peer.conn.Close()
+}
+
 // A server of several pages whose second fails has no list at all, rather than half of one.
 func TestHostListHalf(t *testing.T) {
 	checkLeaks(t)

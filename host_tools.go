@@ -156,7 +156,8 @@ func (s *hosted) describe(tools []Tool) []HostTool {
 			server:   s,
 		}
 		if err != nil && s.Allows(tool.Name) {
-			reason := fmt.Sprintf("the tool %s is not offered to the model: %v", tool.Name, err)
+			shown := cmp.Or(tool.Name, `""`)
+			reason := fmt.Sprintf("the tool %s is not offered to the model: %v", shown, err)
 			reasons = append(reasons, reason)
 		}
 	}

@@ -48,12 +48,14 @@ type listedTool struct {
 	Tool
 }
 
-// shown returns the name of an entry for a user: with its server if there are several servers.
+// shown returns the name of an entry for a user: with its server if there are several servers, and
+// "" for one that the server gave no name.
 func (c *catalog) shown(e entry) string {
+	name := cmp.Or(OneName(e.name), `""`)
 	if c.config.hasSeveral() {
-		return OneName(e.server) + ":" + OneName(e.name)
+		return OneName(e.server) + ":" + name
 	}
-	return OneName(e.name)
+	return name
 }
 
 // entries asks several servers at the same time for their tools, prompts or resources: the servers

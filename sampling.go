@@ -207,7 +207,7 @@ func (s *sampling) offerTools(r *SampleRequest) error {
 		tool := &r.Tools[i]
 		function, err := ToolFunction(name, tool)
 		if err != nil {
-			return fmt.Errorf("tool %s: %w", tool.Name, err)
+			return fmt.Errorf("tool %s: %w", cmp.Or(tool.Name, `""`), err)
 		}
 		s.functions[tool.Name] = name
 		s.tools[name] = tool.Name

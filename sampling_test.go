@@ -69,7 +69,7 @@ func TestSample(t *testing.T) {
 	})
 }
 
-// TestSampleFails: a request with too many tools costs nobody a token, and the server is told why the model failed.
+// TestSampleFails: a request with too many or nameless tools costs nobody a token, and the server is told why the model failed.
 func TestSampleFails(t *testing.T) {
 	server := newModelServer(t, modelUnauthorized())
 	sample := SampleWith(&Mistral{BaseURL: server.URL, Model: "mistral-test", Tries: 1})
@@ -81,6 +81,9 @@ func TestSampleFails(t *testing.T) {
 	_, err = sample(t.Context(), &SampleRequest{Tools: []Tool{large}})
 	assert.Assert(t, errors.As(err, &refusal) && refusal.Code == CodeInvalidParams)
 	assert.Equal(t, refusal.Message, "the tools have more than the 262144 bytes that a model can be offered")
+	_, err = sample(t.Context(), &SampleRequest{Tools: []Tool{{Description: "Adds."}}})
+	assert.Assert(t, errors.As(err, &refusal) && refusal.Code == CodeInvalidParams)
+	assert.Equal(t, refusal.Message, `tool "": it has no name, but the description "Adds."`)
 	_, err = sample(t.Context(), &SampleRequest{})
 	var failure *APIError
 	assert.Assert(t, errors.As(err, &failure) && failure.Status == 401)
