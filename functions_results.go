@@ -69,32 +69,45 @@ const (
 
 // ModelContent returns a tool's result for a model that may see: its ModelText, in which each image
 // has a number or says why it is left out, and the images after those that are given, as data URLs.
+// There are never more than MaxImages with those that are given: a result of a thousand images
+// would pass every bound of text. The text says how many more are left out.
 func ModelContent(r *ToolResult, images []string) (string, []string) {
 	if len(r.Content) == 0 {
 		return ModelText(r), images
 	}
-	texts := make([]string, len(r.Content))
-	for i, b := range r.Content {
-		texts[i] = blockText(b)
+	var texts []string
+	leftOut := 0
+	for _, b := range r.Content {
+		text := blockText(b)
 		data, isImage := imageData(b)
-		if !isImage {
-			continue
-		}
-		var outcome string
-		kind := imageType(data)
+		fault := imageFault(data)
 		switch {
-		case len(data) > MaxImage:
-			outcome = "left out: it is larger than 10 MB"
-		case kind == "":
-			outcome = "left out: it is not a PNG, JPEG, WEBP or GIF"
+		case !isImage:
+		case fault != "":
+			text = strings.TrimSuffix(text, "]") + ", left out: " + fault + "]"
+		case len(images) < MaxImages:
+			images = append(images, imageURL(data))
+			text = fmt.Sprintf("%s, image %d]", strings.TrimSuffix(text, "]"), len(images))
 		default:
-			url := "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString(data)
-			images = append(images, url)
-			outcome = fmt.Sprintf("image %d", len(images))
+			leftOut++
+			// A resource has a URI, by which the model can still name it.
+			if b.Type == "image" {
+				continue
+			}
 		}
-		texts[i] = strings.TrimSuffix(texts[i], "]") + ", " + outcome + "]"
+		texts = append(texts, text)
+	}
+	if leftOut > 0 {
+		texts = append(texts, fmt.Sprintf("[images left out: %d, as a model is sent at most %d]",
+			leftOut, MaxImages))
 	}
 	return strings.Join(texts, "\n"), images
+}
+
+// IsModelImage reports whether a block is an image that the API takes.
+func IsModelImage(b ContentBlock) bool {
+	data, isImage := imageData(b)
+	return isImage && imageFault(data) == ""
 }
 
 // imageData returns the bytes of a block that is an image. The blob of a resource may be one, too,
@@ -109,6 +122,22 @@ func imageData(b ContentBlock) (data []byte, isImage bool) {
 	data = b.Resource.Blob
 	isImage = strings.HasPrefix(b.Resource.MIMEType, "image/") || imageType(data) != ""
 	return data, isImage
+}
+
+// imageFault returns why the API does not take an image, "" if it does.
+func imageFault(data []byte) string {
+	switch {
+	case len(data) > MaxImage:
+		return "it is larger than 10 MB"
+	case imageType(data) == "":
+		return "it is not a PNG, JPEG, WEBP or GIF"
+	}
+	return ""
+}
+
+// imageURL returns an image as a data URL.
+func imageURL(data []byte) string {
+	return "data:" + imageType(data) + ";base64," + base64.StdEncoding.EncodeToString(data)
 }
 
 // imageType returns the type of an image that the API takes, else "". What counts is what the bytes

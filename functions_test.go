@@ -448,6 +448,21 @@ func TestModelContent(t *testing.T) {
 		})
 	}
 
+	// A result of many images says how many more there are. The URI of a resource stays, to be asked for.
+	many := strings.Repeat(image("image/png", scriptPNG)+",", 11) + blob("image/gif", scriptGIF) + `,{"type":"text","text":"end"}`
+	result, _, err := decodeToolResult(json.RawMessage(`{"content":[` + many + `]}`))
+	assert.NilError(t, err)
+	for given, left := range map[int]int{0: 4, 7: 11, 8: 12} {
+		text, images := ModelContent(result, make([]string, given, 20))
+		assert.Equal(t, len(images), 8)
+		want := "[resource: a:b image/gif, 42 bytes]\nend\n" +
+			fmt.Sprintf("[images left out: %d, as a model is sent at most 8]", left)
+		for i := 8; i > given; i-- {
+			want = fmt.Sprintf("[image: image/png, 70 bytes, image %d]\n", i) + want
+		}
+		assert.Equal(t, text, want)
+	}
+
 	large := make([]byte, MaxImage+1)
 	copy(large, "\xff\xd8\xff")
 	for size, want := range map[int]string{MaxImage: "image 1", MaxImage + 1: "left out: it is larger than 10 MB"} {

@@ -153,6 +153,10 @@ type sampling struct {
 	// openCalls are the calls of the last message that have no result yet: the name of the
 	// function, by the id of the call.
 	openCalls map[string]string
+
+	// excessImages is how many of the next images are left out, for the last MaxImages of the
+	// request to be sent: a server that shows screenshots asks about the newest.
+	excessImages int
 }
 
 // newSampling makes a request that the API takes. The API is stricter than MCP about the order of
@@ -175,6 +179,7 @@ func newSampling(r *SampleRequest) (*sampling, error) {
 	if r.SystemPrompt != "" {
 		s.say("system", TextContent(r.SystemPrompt))
 	}
+	s.excessImages = countImages(r) - MaxImages
 	// Each tool_use has its tool_result in the next message (MCP 2025-11-25, client, sampling). A
 	// model's API refuses a conversation where that is not so, in words that do not help the
 	// server.
@@ -287,20 +292,38 @@ func (s *sampling) addBlock(content *sampleContent, role string, block SampleCon
 	}
 	part := &ToolResult{Content: block}
 	text, images := ModelContent(part, nil)
-	if len(images) > 0 && role == "user" {
+	switch {
+	case len(images) == 0:
+	case role != "user":
+		// The API takes no images of the assistant. A placeholder stands for this one.
+		text = ModelText(part)
+	case s.excessImages > 0:
+		s.excessImages--
+		text = fmt.Sprintf("%s (left out: only the last %d images are sent)",
+			ModelText(part), MaxImages)
+	default:
 		content.chunks = append(content.chunks, map[string]any{
 			"type":      "image_url",
 			"image_url": map[string]string{"url": images[0]},
 		})
 		return nil
 	}
-	if len(images) > 0 {
-		// The API takes no images of the assistant. A placeholder stands for this one.
-		text = ModelText(part)
-	}
 	content.texts = append(content.texts, text)
 	content.chunks = append(content.chunks, map[string]any{"type": "text", "text": text})
 	return nil
+}
+
+// countImages counts the images of the user, which are those that the API takes.
+func countImages(r *SampleRequest) int {
+	count := 0
+	for _, m := range r.Messages {
+		for _, block := range m.Content {
+			if m.Role == "user" && IsModelImage(block) {
+				count++
+			}
+		}
+	}
+	return count
 }
 
 // readResult reads the result of a call that is open, and closes it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,6 +88,30 @@ func TestSampleFails(t *testing.T) {
 	_, err = sample(t.Context(), &SampleRequest{})
 	var failure *APIError
 	assert.Assert(t, errors.As(err, &failure) && failure.Status == 401)
+}
+
+// TestSampleImages: of many images the model gets the last, as the newest screenshot is what a server asks about.
+func TestSampleImages(t *testing.T) {
+	image := func(n int) ContentBlock {
+		return ContentBlock{Type: "image", MIMEType: "image/gif", Data: fmt.Append([]byte("GIF89a"), n)}
+	}
+	r := new(SampleRequest)
+	for i := range 6 {
+		r.Messages = append(r.Messages,
+			SampleMessage{"user", SampleContent{image(2 * i), {Type: "text", Text: "and"}, image(2*i + 1)}},
+			SampleMessage{"assistant", SampleContent{image(99)}})
+	}
+	s, err := newSampling(r)
+	assert.NilError(t, err)
+	sent, err := json.Marshal(s.chat.Messages)
+	assert.NilError(t, err)
+	assert.Equal(t, strings.Count(string(sent), "image_url\":{"), MaxImages)
+	const left = "[image: image/gif, 7 bytes] (left out: only the last 8 images are sent)"
+	assert.Equal(t, s.chat.Messages[0].Content.Text(), left+"\nand\n"+left)
+	for i := range 12 {
+		url := base64.StdEncoding.EncodeToString(image(i).Data)
+		assert.Equal(t, strings.Contains(string(sent), "base64,"+url), i >= 4, i)
+	}
 }
 
 // FuzzSample: a request either is refused or keeps to all rules of the API.
