@@ -95,8 +95,8 @@ const (
 	// CallStarted has the Call.
 	CallStarted
 
-	// CallEnded has Call, Took, Output and Err. It comes once for every call, also for one that
-	// never started.
+	// CallEnded has Call, Took, Output and Err. It comes once for every call in the history, also
+	// for one that never started.
 	CallEnded
 
 	// ToolsFailed has in Err why the tools could not be listed again. The turn uses the list of the

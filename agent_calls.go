@@ -23,6 +23,10 @@ const (
 	maxParallel = 16   // calls that run at once
 	maxRefusals = 3    // of equal calls; after that Decide is not asked about them
 	maxQuoted   = 1000 // bytes of a model's own words that an error repeats to it
+
+	// maxExcess bounds how many calls of a message beyond MaxCalls are kept, each with its answer.
+	// A model that repeats itself makes thousands of them, which would fill the history.
+	maxExcess = 100
 )
 
 // equalCalls counts the calls of one function with equal arguments: the same call, made again and
@@ -42,11 +46,14 @@ type equalCalls struct {
 
 // callAll answers every call of a message. Before anything is asked or run, each call has an answer
 // in the history, which reports an interrupted call. The outcome replaces it: the history is valid
-// whatever happens in between.
+// whatever happens in between. Of calls far beyond MaxCalls the model is told only how many they
+// were: see maxExcess.
 func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
 	message := answer.Message
+	kept := min(len(message.ToolCalls), max(0, x.maxCalls()-x.calls)+maxExcess)
+	leftOut := len(message.ToolCalls) - kept
 	// The calls are changed, and what Observe got stays as it came.
-	message.ToolCalls = slices.Clone(message.ToolCalls)
+	message.ToolCalls = slices.Clone(message.ToolCalls[:kept])
 	pending := TextContent("Error: " + errInterrupted.Error())
 	var jobs []*job
 	var results []ChatMessage
@@ -67,6 +74,10 @@ func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
 	}
 	x.History = append(x.History, message)
 	x.History = append(x.History, results...)
+	if leftOut > 0 {
+		last := jobs[kept-1]
+		last.Err = fmt.Errorf("%w; the %d calls after this one were left out", last.Err, leftOut)
+	}
 
 	var approved []*job
 	for _, j := range jobs {
@@ -103,12 +114,11 @@ func (x *questionRun) check(j *job, isCutOff bool) error {
 		j.Call.Name = "unknown"
 	}
 	x.calls++
-	maxCalls := cmp.Or(x.MaxCalls, defaultMaxCalls)
 	// The order is that of what helps the model most: a name that does not exist comes before
 	// arguments, which belong to another function.
 	switch {
-	case x.calls > maxCalls:
-		x.lastReason = &LimitError{maxCalls, "calls per question"}
+	case x.calls > x.maxCalls():
+		x.lastReason = &LimitError{x.maxCalls(), "calls per question"}
 		return fmt.Errorf("not run: %w", x.lastReason)
 	case at < 0:
 		return x.noSuchFunction(name)
@@ -121,6 +131,9 @@ func (x *questionRun) check(j *job, isCutOff bool) error {
 	}
 	return x.admit(j, name+" "+key, x.functions[at].ReadOnly)
 }
+
+// maxCalls is how many calls the model may make for a question.
+func (x *questionRun) maxCalls() int { return max(0, cmp.Or(x.MaxCalls, defaultMaxCalls)) }
 
 // noSuchFunction tells the model that it called a function that it was not offered.
 func (x *questionRun) noSuchFunction(name string) error {

@@ -382,6 +382,42 @@ func TestAgentCallLimit(t *testing.T) {
 	})
 }
 
+// Of a flood of calls in one message the history keeps those that may run and 100 more, each with its answer, and the
+// model is told how many more it made.
+func TestAgentCallFlood(t *testing.T) {
+	for max, allowed := range map[int]int{0: 100, 5: 5, -1: 0} {
+		var runs atomic.Int32
+		tools := agentTools{"work": func(context.Context, string) (ToolOutput, error) {
+			runs.Add(1)
+			return ToolOutput{Text: "done"}, nil
+		}}
+		var calls []ToolCall
+		for i := range 2000 {
+			calls = append(calls, agentCall("work", i))
+		}
+		a, server := newAgentTest(t, tools, modelCalls(calls...), modelText("Enough."))
+		a.MaxCalls = max
+		ended := 0
+		a.Observe = func(e Event) {
+			if e.Kind == CallEnded {
+				ended++
+			}
+		}
+		agentAsk(t, a, "Enough.")
+		kept := allowed + 100
+		assert.Equal(t, int(runs.Load()), allowed)
+		assert.Equal(t, ended, kept)
+		assert.Equal(t, len(a.History), 3+kept)
+		assert.Equal(t, len(a.History[1].ToolCalls), kept)
+		assert.Equal(t, server.Requests()[1].ToolChoice, "none")
+		limit := fmt.Sprintf("Error: not run: limit of %d calls per question reached", allowed)
+		assert.Equal(t, a.History[kept].Content.Text(), limit)
+		assert.Equal(t, a.History[1+kept].Content.Text(),
+			fmt.Sprintf("%s; the %d calls after this one were left out", limit, 2000-kept))
+		agentHistory(t, a)
+	}
+}
+
 // Calls are equal whatever the order of their members, and their numbers as they are written. They are counted as long
 // as their results are equal and nothing ran that may have changed something, and for each question anew.
 func TestAgentRepeats(t *testing.T) {

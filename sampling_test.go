@@ -70,7 +70,8 @@ func TestSample(t *testing.T) {
 	})
 }
 
-// TestSampleFails: a request with too many or nameless tools costs nobody a token, and the server is told why the model failed.
+// TestSampleFails: a request with too many or nameless tools costs nobody a token, and the server is told why the model
+// failed.
 func TestSampleFails(t *testing.T) {
 	server := newModelServer(t, modelUnauthorized())
 	sample := SampleWith(&Mistral{BaseURL: server.URL, Model: "mistral-test", Tries: 1})
