@@ -197,10 +197,16 @@ func spawn(mode string) int {
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	c.Stdin = w // it is written to: Windows has no ExtraFiles
 	c.SysProcAttr = new(syscall.SysProcAttr)
-	// A session of its own: no signal to its old group reaches it. Windows has no such field.
-	setsid := reflect.ValueOf(c.SysProcAttr).Elem().FieldByName("Setsid")
-	if mode == "held-detached" && setsid.IsValid() {
-		setsid.SetBool(true)
+	// A session or a group of its own: no signal to its old group reaches it. Windows has no such fields.
+	field := ""
+	switch mode {
+	case "held-detached":
+		field = "Setsid"
+	case "held-group", "held-group-stubborn":
+		field = "Setpgid"
+	}
+	if leaves := reflect.ValueOf(c.SysProcAttr).Elem().FieldByName(field); leaves.IsValid() {
+		leaves.SetBool(true)
 	}
 	err = c.Start()
 	w.Close()
@@ -216,7 +222,7 @@ func heldChild(mode string, lifeline *os.File) int {
 	switch mode {
 	case "held-polite":
 		signal.Notify(asked, syscall.SIGTERM)
-	case "held-stubborn":
+	case "held-stubborn", "held-group-stubborn":
 		signal.Ignore(syscall.SIGTERM)
 	}
 	_, _ = os.Stdin.WriteString("!") // see spawn

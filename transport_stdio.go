@@ -52,7 +52,7 @@ const drain = 100 * time.Millisecond
 //
 // What is started is often not the server itself: npx starts a shell that starts node. A signal
 // to npx reaches neither of them. So the process is made the leader of a process group of its
-// own, and Close ends the group.
+// own, and Close ends the group, with what has left the group; see processGroup.
 //
 // Two goroutines belong to it. One, in run, starts the process, waits for its end, and then ends
 // the rest of the group. The other, in readStderr, reads stderr to its end. Close waits for
@@ -173,6 +173,10 @@ func (s *Stdio) Kill() {
 // process ends when its stdin is closed, it may leave children behind: run ends those, with SIGTERM
 // and then SIGKILL. Close returns when all of the group has ended. Read should be called meanwhile:
 // a server whose stdout is full does not end by itself.
+//
+// What the server has put into another group or session goes with it, as far as /proc tells of it.
+// These stay: a daemon, whose parent ended before Close; what another program runs for the server,
+// such as a container; and without /proc, as on macOS, whatever has left the group.
 func (s *Stdio) Close() error {
 	// A broken pipe is no failure of Close: the server may have ended before.
 	_ = s.CloseWriter()

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
 )
 
 // adoptOrphans makes this process the parent of all orphans among what it starts, as process 1
@@ -48,19 +50,18 @@ func TestCloseAsInit(t *testing.T) {
 	assert.ErrorIs(t, err, syscall.ECHILD) // no zombie is left
 }
 
-// TestZombieWithThreads: a process of which only the first thread has ended is running, and is no zombie to be reaped.
-func TestZombieWithThreads(t *testing.T) {
-	g := &processGroup{leader: &os.Process{Pid: 77}}
-	for stat, want := range map[string]bool{
-		"78 (a) b) S 1 77 77 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 5": true,
-		"78 (a) b) Z 1 77 77 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 5": true,
-		"78 (a) b) Z 1 77 77 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 5": false,
-		"78 (a) b) S 1 76 77 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 5": false,
-		"": false,
+// TestParseProcess: a process of which only the first thread has ended is running, and is no zombie to be reaped.
+func TestParseProcess(t *testing.T) {
+	for stat, want := range map[string]process{
+		"78 (a) b) S 1 77 76 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 5": {78, 1, 77, 76, "5", false},
+		"78 (a) b) Z 1 77 76 0 -1 4 0 0 0 0 0 0 0 0 20 0 3 0 5": {78, 1, 77, 76, "5", false},
+		"78 (a) b) Z 1 77 76 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 5": {78, 1, 77, 76, "5", true},
+		"78 (a) b) S 1 77": {},
+		"":                 {},
 	} {
-		path := filepath.Join(t.TempDir(), "stat")
-		assert.NilError(t, os.WriteFile(path, []byte(stat), 0o600))
-		assert.Check(t, g.runs(path) == want, stat)
+		got, ok := parseProcess(stat)
+		assert.Check(t, is.Equal(got, want), stat)
+		assert.Check(t, is.Equal(ok, want.id != 0), stat)
 	}
 }
 
@@ -104,6 +105,78 @@ func TestKilled(t *testing.T) {
 	assert.NilError(t, c.Process.Kill())
 	assert.ErrorContains(t, c.Wait(), "killed")
 	alive.wantAllGone(t)
+}
+
+// TestCloseEndsWhatLeftTheGroup: a busy process that a shell has put into another group, or another session, goes with
+// the server, if need be with SIGKILL.
+func TestCloseEndsWhatLeftTheGroup(t *testing.T) {
+	const busy = `echo started; while :; do :; done`
+	for name, script := range map[string]string{
+		"shell":                    "trap '' TERM; " + busy,
+		"child of a shell":         "sh -c '" + busy + "'; true",
+		"session":                  "setsid sh -c '" + busy + "'; true",
+		"session, ignores SIGTERM": `setsid sh -c "trap '' TERM; ` + busy + `"; true`,
+		"session in background":    "setsid sh -c '" + busy + "' & wait",
+		"session of a session":     `setsid sh -c "setsid sh -c '` + busy + `'; true"; true`,
+		"interactive shell":        "bash -ic '" + busy + "'; true",
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			// Whatever becomes of the test, nothing is busy for ever.
+			script = `ulimit -t 20; exec 9>"$MCPAGENT_LIFELINE"; ` + script
+			command := Command{Path: "sh", Args: []string{"-c", script}, Grace: 50 * time.Millisecond}
+			alive := newLifeline(t, &command)
+			s, err := startStdio(command)
+			assert.NilError(t, err)
+			line, err := s.Read()
+			assert.NilError(t, err)
+			assert.Equal(t, string(line), "started")
+			assert.NilError(t, s.Close())
+			alive.wantAllGone(t)
+		})
+	}
+}
+
+// TestCloseEndsOtherGroups: a process in another group of the server's session goes with the server, also where the
+// server has ended before, so that nobody is its parent any more.
+func TestCloseEndsOtherGroups(t *testing.T) {
+	for _, mode := range []string{"lingers", "puppet"} {
+		for _, kind := range []string{"group", "group-stubborn"} {
+			t.Run(mode+" "+kind, func(t *testing.T) {
+				checkLeaks(t)
+				command := childCommand(mode)
+				command.Grace = 50 * time.Millisecond
+				alive := newLifeline(t, &command)
+				c, s := connectChild(t, command, nil)
+				other := c.spawned(t, kind)
+				group, err := syscall.Getpgid(other)
+				assert.NilError(t, err)
+				assert.Equal(t, group, other)
+				if mode == "puppet" {
+					_, err = c.run(t.Context(), "leave", "")
+					assert.NilError(t, err)
+					<-s.exited
+				}
+				assert.NilError(t, c.Close())
+				alive.wantAllGone(t)
+			})
+		}
+	}
+}
+
+// TestServerHasNoTerminal: a server has a session of its own, as a shell that is to be interactive would stop itself in
+// the background of our terminal.
+func TestServerHasNoTerminal(t *testing.T) {
+	checkLeaks(t)
+	command := Command{Path: "sh", Args: []string{"-c", `read -r stat </proc/self/stat; echo "$stat"; cat`}}
+	s, err := startStdio(command)
+	assert.NilError(t, err)
+	defer s.Close()
+	line, err := s.Read()
+	assert.NilError(t, err)
+	fields := strings.Fields(string(line))
+	assert.Equal(t, fields[5], strconv.Itoa(s.process.Process.Pid), "its session")
+	assert.Equal(t, fields[6], "0", "its terminal")
 }
 
 // TestStartedTwice: a server that the probe ends is started a second time, but not one that has
