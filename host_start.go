@@ -78,10 +78,13 @@ func (s *hosted) limitStart(
 	begun := time.Now()
 	limit := cmp.Or(s.StartTimeout, startTime)
 	toldOfSlowStart := false
+	isOver := make(chan struct{}, 1)
 	for {
+		timer := AfterLimit(time.Until(begun.Add(limit)), func() { isOver <- struct{}{} })
 		select {
-		case <-time.After(time.Until(begun.Add(limit))):
+		case <-isOver:
 		case <-inTime.Done():
+			timer.Stop()
 			return
 		}
 		var excerpt string

@@ -96,7 +96,7 @@ func (s *hosted) askForTools(start *hostTask) (*Client, []Tool, error) {
 	}
 	// A request has minutes. Here a model and a person wait, who can do without these tools.
 	limit := cmp.Or(s.StartTimeout, startTime)
-	inTime, cancel := context.WithTimeoutCause(s.life, limit, &TimeoutError{After: limit})
+	inTime, cancel := WithLimit(s.life, limit, &TimeoutError{After: limit})
 	defer cancel()
 	tools, err := client.ListTools(inTime)
 	if err != nil {

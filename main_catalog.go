@@ -112,7 +112,7 @@ func (c *catalog) entriesOf(ctx context.Context, kind, server string) ([]entry, 
 		return nil, err
 	}
 	limit := cmp.Or(c.servers.settings.startTimeout, 30*time.Second)
-	soon, cancel := context.WithTimeoutCause(ctx, limit, &TimeoutError{After: limit})
+	soon, cancel := WithLimit(ctx, limit, &TimeoutError{After: limit})
 	defer cancel()
 	switch kind {
 	case "tools":

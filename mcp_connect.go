@@ -298,10 +298,13 @@ func (c *Client) startProbing(ctx context.Context) *probing {
 
 // answersWithin waits for the outcome, and reports whether it came in time.
 func (p *probing) answersWithin(limit time.Duration) bool {
+	isOver := make(chan struct{})
+	timer := AfterLimit(limit, func() { close(isOver) })
+	defer timer.Stop()
 	select {
 	case <-p.ended:
 		return true
-	case <-time.After(limit):
+	case <-isOver:
 		return false
 	}
 }

@@ -41,7 +41,8 @@ func (e *TimeoutError) Unwrap() error { return context.DeadlineExceeded }
 // One timer serves all requests, as a timer for each request would cost more than the rest of a
 // call. The timer rings at the earliest deadline that is known when it is set, and at the latest
 // after Timeout. A request that is sent in between cannot expire earlier, so the timer never rings
-// too late.
+// too late. If this process was stopped, an answer that came meanwhile is read before the timer
+// counts; see AfterLimit.
 type inFlight struct {
 	conn       *Conn
 	timeout    time.Duration
@@ -67,7 +68,7 @@ func (f *inFlight) start(conn *Conn, options ClientOptions) {
 	f.conn = conn
 	f.timeout, f.maxTimeout = options.Timeout, options.MaxTimeout
 	f.requests = make(map[int64]*request)
-	f.timer = time.AfterFunc(f.timeout, f.ring)
+	f.timer = AfterLimit(f.timeout, f.ring)
 }
 
 func (f *inFlight) stop() {
@@ -139,7 +140,7 @@ func (f *inFlight) ring() {
 			f.conn.Cancel(id, &TimeoutError{After: f.timeout})
 		}
 	}
-	f.timer.Reset(max(next.Sub(now), minRing))
+	f.timer = AfterLimit(max(next.Sub(now), minRing), f.ring)
 }
 
 func earlier(a, b time.Time) time.Time {
