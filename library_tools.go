@@ -205,6 +205,22 @@ func matchesFilter(source, filter string) bool {
 	return whole || last || strings.Contains(strings.ToLower(source), strings.ToLower(filter))
 }
 
+// ReadOnlyLibraryTools returns the names of the tools that change nothing, by their hints.
+func ReadOnlyLibraryTools() (names []string) {
+	var tools []struct {
+		Name        string
+		Annotations struct{ ReadOnlyHint bool }
+	}
+	// The list is a constant, which is valid.
+	_ = json.Unmarshal([]byte(libraryTools), &tools)
+	for _, t := range tools {
+		if t.Annotations.ReadOnlyHint {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
 // libraryTools is the list of tools/list. It stands here as JSON, as a model gets it: what a
 // model does with a tool depends on these words more than on the code. The hints say that no tool
 // changes anything, so a client need not ask before a call.

@@ -24,7 +24,8 @@ type approver struct {
 //   - Calls of the built-in library are made, as that library only reads public text.
 //   - MCP_APPROVE=always makes every call.
 //   - MCP_APPROVE=never refuses every call. It is stronger than alwaysAllow.
-//   - Calls of a tool that the configuration names in alwaysAllow (Server.AutoApprove) are made.
+//   - Calls of a tool that the configuration names in alwaysAllow (Server.AutoApprove) are made. So
+//     are those of a server that is this program and only searches (approveSelf).
 //   - Without a terminal there is no user to ask, and the call is refused.
 //   - The user is asked. If their answer is that the tool, or the server, is always allowed, the
 //     Terminal keeps that (terminal_approve.go), and does not ask about it again.

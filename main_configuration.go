@@ -64,9 +64,15 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, withConversion(err, file))
 	}
-	if c.settings.config == "" && filepath.Dir(file) == "." {
-		folder := folderTrust{c.settings, c.output, c.terminal}
-		if err := folder.check(ctx, file, text, config, values.lookup); err != nil {
+	folder := ""
+	isOfFolder := c.settings.config == "" && filepath.Dir(file) == "."
+	if isOfFolder && !isHome() {
+		folder = "."
+	}
+	approveSelf(config.Servers, folder)
+	if isOfFolder {
+		trust := folderTrust{c.settings, c.output, c.terminal}
+		if err := trust.check(ctx, file, text, config, values.lookup); err != nil {
 			return err
 		}
 		names := OneNames(ServerNames(config.Servers))
@@ -78,6 +84,7 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		}
 	}
 	config, _ = ParseConfig(text, values.lookup, secrets)
+	approveSelf(config.Servers, folder)
 	for _, warning := range config.Warnings {
 		c.output.note("%s: %s", file, warning)
 	}
@@ -198,6 +205,7 @@ func (c *configuration) readOnly(text string) error {
 	// explains.
 	name, _, _ := strings.Cut(filepath.Base(command.Path), " ")
 	c.servers = []Server{{Name: name, Command: command}}
+	approveSelf(c.servers, "")
 	return nil
 }
 

@@ -160,10 +160,12 @@ func describeAll(
 }
 
 // addHidden adds to a server, as it is written, what cannot be read without the variables: those of
-// an envFile whose path has one, and the names of headers whose line is one. s is the server that
-// will be started.
+// an envFile whose path has one, and the names of headers whose line is one; and the tools that
+// approveSelf has added. s is the server that will be started.
 func addHidden(w, s *Server) {
 	w.Err = s.Err
+	written := min(len(w.AutoApprove), len(s.AutoApprove))
+	w.AutoApprove = append(w.AutoApprove, s.AutoApprove[written:]...)
 	for _, variable := range s.Command.Env {
 		name, _, _ := strings.Cut(variable, "=")
 		isShown := func(shown string) bool { return strings.HasPrefix(shown, name+"=") }
