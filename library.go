@@ -92,11 +92,16 @@ type libraryRequest struct {
 	method string
 	params map[string]json.RawMessage
 	meta   map[string]json.RawMessage // the _meta of params
+
+	isMalformed bool // params is neither an object nor null
 }
 
 func newLibraryRequest(method string, params json.RawMessage) *libraryRequest {
 	members := membersOf(params)
-	return &libraryRequest{method, members, membersOf(members["_meta"])}
+	// PHP writes [] for an empty object.
+	isNone := slices.Contains([]string{"", "null", "[]"}, string(params))
+	isMalformed := members == nil && !isNone
+	return &libraryRequest{method, members, membersOf(members["_meta"]), isMalformed}
 }
 
 // membersOf returns the members of an object by their exact names: decoding into a struct,
@@ -126,6 +131,7 @@ func invalidParams(format string, args ...any) error {
 const (
 	libraryMetaVersion      = "io.modelcontextprotocol/protocolVersion"
 	libraryMetaCapabilities = "io.modelcontextprotocol/clientCapabilities"
+	libraryMetaLogLevel     = "io.modelcontextprotocol/logLevel" // it may be missing
 )
 
 // stateless reports whether a request belongs to the stateless era: its _meta describes the client.
@@ -149,8 +155,20 @@ func (r *libraryRequest) checkMeta() error {
 		return unsupportedVersion(version)
 	case !bytes.HasPrefix(r.meta[libraryMetaCapabilities], []byte("{")):
 		return invalidParams("%s needs %s in _meta, an object", r.method, libraryMetaCapabilities)
+	case !isLogLevel(textOf(r.meta[libraryMetaLogLevel])):
+		return invalidParams("unknown log level %s", r.meta[libraryMetaLogLevel])
 	}
 	return nil
+}
+
+// isLogLevel reports whether a request may ask for log messages from that level on; "" asks for
+// none. This server logs nothing, and checks the level all the same, as the client is wrong (MCP
+// 2026-07-28, server, logging).
+func isLogLevel(level string) bool {
+	levels := []string{
+		"", "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency",
+	}
+	return slices.Contains(levels, level)
 }
 
 // unsupportedVersion lists the earlier revisions, too: the client may start again with initialize.
@@ -165,6 +183,9 @@ func unsupportedVersion(version string) error {
 // handshake, too: requests have goroutines of their own, so a request that is sent directly after
 // the handshake can overtake it.
 func (l *Library) answer(ctx context.Context, r *libraryRequest) (map[string]any, error) {
+	if r.isMalformed {
+		return nil, invalidParams("%s: params must be an object", r.method)
+	}
 	if r.stateless() {
 		return l.answerStateless(ctx, r)
 	}

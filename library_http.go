@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -202,9 +203,9 @@ func (h *LibraryHTTP) answer(
 ) (status int, err error) {
 	var in Incoming
 	if err := in.Parse(text); err != nil {
-		refusal := &Error{
-			Code:    CodeInvalidRequest,
-			Message: "a POST holds one message, and no batch: " + err.Error(),
+		refusal := &Error{Code: CodeInvalidRequest, Message: err.Error()}
+		if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
+			refusal.Message = "a POST holds one message, and no batch"
 		}
 		if !validJSON(text) {
 			refusal.Code = CodeParseError
@@ -215,6 +216,9 @@ func (h *LibraryHTTP) answer(
 		return http.StatusAccepted, nil
 	}
 	response.ID = in.ID
+	if err := in.CheckID(); err != nil {
+		return http.StatusBadRequest, err
+	}
 	q := newLibraryRequest(in.Method, in.Params)
 	if err := checkEra(r.Header, q); err != nil {
 		return http.StatusBadRequest, err

@@ -152,7 +152,7 @@ func TestLibraryResponses(t *testing.T) {
 		{old, "tools/call", `"name":7`, invalid + `unknown tool: 7"}`},
 		{old, "tools/call", `"NAME":"list_documents","name":"none"`, invalid + `unknown tool: none"}`},
 		{old, "tools/call", `"name":"get_document","arguments":{"uri":"Two.TXT"}`, `"result":{"content":[{"type":"text",` +
-			`"text":"get_document: invalid arguments: json: unknown field \"uri\""}],"isError":true}`},
+			`"text":"get_document: there is no argument \"uri\"; the arguments are: source, start_line, end_line"}],"isError":true}`},
 		{old, "tools/call", `"name":"list_documents"`, `"result":{"content":[{"type":"text","text":` +
 			string(TextContent(documents)) + `}],"structuredContent":` + documents + `}`},
 		{old, "server/discover", ``, missing + `server/discover"}`},
@@ -294,15 +294,24 @@ func TestLibraryArguments(t *testing.T) {
 		{"list_documents", `{"source_filter":"zebra"}`, `{"documents":[],"library":"3 documents","total_count":0}`},
 		{"search_chunks", `null`, "!" + noQuery},
 		{"search_chunks", `{"query":" "}`, "!" + noQuery},
-		{"search_chunks", `["x"]`, "!invalid arguments: json: cannot unmarshal array into Go value of type main.arguments"},
-		{"search_chunks", `{"query":"x","author_filter":"me"}`, `!invalid arguments: json: unknown field "author_filter"`},
-		{"list_documents", `{"query":"x"}`, `!invalid arguments: json: unknown field "query"`},
-		{"get_document", `{"source":"a.txt","end_line":"2"}`, "!invalid arguments: json: cannot unmarshal string into Go " +
-			"struct field arguments.end_line of type int"},
+		{"search_chunks", `["x"]`, "!the arguments must be an object, not an array"},
+		{"search_chunks", `true`, "!the arguments must be an object, not a boolean"},
+		{"search_chunks", `5`, "!the arguments must be an object, not a number"},
+		{"search_chunks", `{"query":["x"]}`, "!query must be a string, not an array"},
+		{"search_chunks", `{"query":5}`, "!query must be a string, not a number"},
+		{"search_chunks", `{"query":"x","limit":"5"}`, "!limit must be a number, not a string"},
+		{"search_chunks", `{"query":"x","limit":{}}`, "!limit must be a number, not an object"},
+		{"search_chunks", `{"query":"x","limit":1e400}`, "!limit must be a number, not 1e400"},
+		{"search_chunks", `{"query":"x","author_filter":"me"}`,
+			`!there is no argument "author_filter"; the arguments are: query, limit, min_similarity, source_filter`},
+		{"list_documents", `{"query":"x"}`, `!there is no argument "query"; the arguments are: source_filter`},
+		{"get_document", `{"source":"a.txt","end_line":"2"}`, "!end_line must be a number, not a string"},
+		{"get_document", `{"source":"a.txt","start_line":2.0,"end_line":1e30}`, "two\nthree"},
 		{"get_document", `{"source":"a.txt","end_line":5}`, "one\ntwo\nthree"},
 		{"get_document", `{"source":"a.txt","start_line":4}`, ""}, // all was read
 		{"get_document", `{"source":"a.txt","start_line":2,"end_line":0}`, "two\nthree"},
-		{"get_document", `{}`, `!unknown document "": list_documents names them`},
+		{"get_document", `{}`, `!source is missing or empty: list_documents names the documents`},
+		{"get_document", `{"source":"c.txt"}`, `!unknown document "c.txt": list_documents names them`},
 		{"get_document", `{"source":"a.txt","start_line":0}`, `!a.txt has the lines 1 to 3, not 0 to 3`},
 		{"get_document", `{"source":"a.txt","end_line":-1}`, `!a.txt has the lines 1 to 3, not 1 to -1`},
 		{"get_document", `{"source":"a.txt","start_line":5}`, `!a.txt has the lines 1 to 3, not 5 to 3`},
@@ -928,8 +937,7 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		mismatch = withID + `-32020,"message":"the header %s must be present once with the value of the body, \"%s\", not `
 		noID     = `{"jsonrpc":"2.0","error":{"code":`
 		invalid  = noID + `-32600,"message":"`
-		notJSON  = noID + `-32700,"message":"a POST holds one message, and no batch: not a JSON-RPC object"}}`
-		notRPC   = invalid + `a POST holds one message, and no batch: `
+		notJSON  = noID + `-32700,"message":"not a JSON-RPC object"}}`
 		site     = invalid + `the origin \"`
 		host     = invalid + `unknown host \"`
 		noParam  = withID + `-32602,"message":"`
@@ -971,12 +979,22 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		{"DELETE", modern, "DELETE", "", "", 405, invalid},
 
 		{"nothing", modern, "", "", "", 400, notJSON},
-		{"a batch", old, "", "MCP-Protocol-Version: 2025-03-26", " \n[" + list + "]", 400, notRPC + `not a JSON-RPC object`},
+		{"a batch", old, "", "MCP-Protocol-Version: 2025-03-26", " \n[" + list + "]", 400, invalid + `a POST holds one message, and no batch"`},
+		{"id 1.5", old, "", "", strings.Replace(list, `"id":1`, `"id":1.5`, 1), 400, `{"jsonrpc":"2.0","id":1.5,"error":{"code":` +
+			`-32600,"message":"the id of a request must be a string or an integer"}}`},
+		{"params", old, "", "", strings.Replace(list, `"id":1`, `"id":1,"params":["a"]`, 1), 200,
+			noParam + `tools/list: params must be an object"}}`},
+		{"no params", old, "", "", strings.Replace(list, `"id":1`, `"id":1,"params":null`, 1), 200, ``},
+		{"a log level", modern, "", "", strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1),
+			200, ``},
+		{"an unknown log level", modern, "", "",
+			strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"loud",`, 1),
+			400, noParam + `unknown log level \"loud\""}}`},
 		{"id 1.0", old, "", "", strings.Replace(list, `"id":1`, `"id":1.0`, 1), 200, `{"jsonrpc":"2.0","id":1.0,"result":`},
-		{"id []", old, "", "", strings.Replace(list, `"id":1`, `"id":[]`, 1), 400, notRPC},
+		{"id []", old, "", "", strings.Replace(list, `"id":1`, `"id":[]`, 1), 400, invalid + `a request with the id []"`},
 		{"ping", modern, "", "", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, 200, `{"jsonrpc":"2.0","id":1,"result":{}}`},
-		{"id null", old, "", "", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, 400, notRPC},
-		{"neither", old, "", "", `{"jsonrpc":"2.0","id":1}`, 400, notRPC},
+		{"id null", old, "", "", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, 400, invalid + `a request with the id null"`},
+		{"neither", old, "", "", `{"jsonrpc":"2.0","id":1}`, 400, invalid + `neither a method nor a result nor an error"`},
 		{"too long a message", modern, "", "", call + strings.Repeat(" ", maxPost-len(call)+1), 413,
 			invalid + `the message is longer than 65536 bytes"}}`},
 

@@ -13,6 +13,7 @@ import (
 	"io"
 	"math"
 	"path"
+	"reflect"
 	"strings"
 )
 
@@ -162,39 +163,72 @@ func (c *corpus) listDocuments(raw json.RawMessage) (any, error) {
 // getDocument returns a document as it was indexed. No path of a client is ever opened.
 func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	type arguments struct {
-		Source    string `json:"source"`
-		StartLine int    `json:"start_line"`
-		EndLine   int    `json:"end_line"`
+		Source    string  `json:"source"`
+		StartLine float64 `json:"start_line"` // for JSON Schema 10.0 is an integer, too
+		EndLine   float64 `json:"end_line"`
 	}
 	a := arguments{StartLine: 1}
 	if err := decodeArguments(raw, &a); err != nil {
 		return nil, err
 	}
 	d := c.document(a.Source)
-	if d == nil {
+	switch {
+	case a.Source == "":
+		return nil, errors.New("source is missing or empty: list_documents names the documents")
+	case d == nil:
 		return nil, fmt.Errorf("unknown document %q: list_documents names them", a.Source)
 	}
+	lineOf := func(number float64) int { return int(min(max(number, -1), 1e9)) }
+	start := lineOf(a.StartLine)
 	// Some models write 0 for an argument that they leave out.
-	end := min(cmp.Or(a.EndLine, d.lines), d.lines)
-	if a.StartLine < 1 || a.StartLine > end+1 {
+	end := min(cmp.Or(lineOf(a.EndLine), d.lines), d.lines)
+	if start < 1 || start > end+1 {
 		return nil, fmt.Errorf("%s has the lines 1 to %d, not %d to %d",
-			d.Source, d.lines, a.StartLine, end)
+			d.Source, d.lines, start, end)
 	}
 	// A document may end without a newline, so lines are cut after it and joined as they were.
 	lines := strings.SplitAfter(d.Text, "\n")
-	return strings.Join(lines[a.StartLine-1:end], ""), nil
+	return strings.Join(lines[start-1:end], ""), nil
 }
 
 // decodeArguments refuses unknown arguments, since ignoring them would mislead the model; upper
 // case makes no other name. An argument that is absent or null keeps its value, and so do all of
 // them if there are no arguments, which the decoder calls io.EOF.
+//
+// A model reads the error. It names the argument and what that must be, and not Go's types.
 func decodeArguments(raw json.RawMessage, into any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil && err != io.EOF {
-		return fmt.Errorf("invalid arguments: %w", err)
+	err := d.Decode(into)
+	if err == nil || err == io.EOF {
+		return nil
 	}
-	return nil
+	var mistake *json.UnmarshalTypeError
+	if !errors.As(err, &mistake) {
+		unknown := strings.TrimPrefix(err.Error(), "json: unknown field ")
+		return fmt.Errorf("there is no argument %s; the arguments are: %s",
+			unknown, strings.Join(argumentNames(into), ", "))
+	}
+	kinds := map[string]string{
+		"array": "an array", "bool": "a boolean", "number": "a number", "object": "an object",
+		"string": "a string", "float64": "a number",
+	}
+	// The decoder repeats the number that does not fit, and of other values it names the kind.
+	number := Clip(strings.TrimPrefix(mistake.Value, "number "), 80)
+	value := cmp.Or(kinds[number], number)
+	if mistake.Field == "" {
+		return fmt.Errorf("the arguments must be an object, not %s", value)
+	}
+	return fmt.Errorf("%s must be %s, not %s", mistake.Field, kinds[mistake.Type.String()], value)
+}
+
+// argumentNames returns the names that the fields of a struct have as arguments.
+func argumentNames(of any) (names []string) {
+	fields := reflect.TypeOf(of).Elem()
+	for i := range fields.NumField() {
+		names = append(names, fields.Field(i).Tag.Get("json"))
+	}
+	return names
 }
 
 // matchesFilter reports whether a filter is a part of a source in any case, or a path.Match pattern

@@ -137,14 +137,18 @@ func checkID(id json.RawMessage) error {
 	return nil
 }
 
-// isID reports whether JSON can be the id of a request: a string or a whole number (MCP
-// 2025-11-25, basic, requests).
-func isID(raw []byte) bool {
-	if bytes.HasPrefix(raw, []byte(`"`)) {
-		return true
+// CheckID returns the *Error that answers a request whose id is a fraction, such as 1.5: it must be
+// a string or a whole number (MCP 2025-11-25, basic, requests).
+func (in *Incoming) CheckID() error {
+	isString := bytes.HasPrefix(in.ID, []byte(`"`))
+	f, err := strconv.ParseFloat(string(in.ID), 64)
+	if isString || err == nil && f == math.Trunc(f) {
+		return nil
 	}
-	f, err := strconv.ParseFloat(string(raw), 64)
-	return err == nil && f == math.Trunc(f)
+	return &Error{
+		Code:    CodeInvalidRequest,
+		Message: "the id of a request must be a string or an integer",
+	}
 }
 
 // IDNumber returns the whole number that the id of a response holds, or a progress token, so that

@@ -149,12 +149,10 @@ func (c *Conn) nextRequest(q *requestQueue) *served {
 // handleRequest returns the answer to a request. One that was cancelled while it waited is not
 // begun; respond sends nothing for it.
 func (c *Conn) handleRequest(s *served) (any, error) {
+	if err := s.CheckID(); err != nil {
+		return nil, err
+	}
 	switch {
-	case !isID(s.ID):
-		return nil, &Error{
-			Code:    CodeInvalidRequest,
-			Message: "the id of a request must be a string or an integer",
-		}
 	case c.handler.Request == nil:
 		return nil, &Error{Code: CodeMethodNotFound, Message: "method not found: " + s.Method}
 	case s.ctx.Err() != nil:
