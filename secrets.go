@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"net/url"
 	"regexp"
@@ -93,12 +94,13 @@ func wordsOf(name string) string {
 // a secret may be masked without it.
 type Secrets struct {
 	mu    sync.Mutex        // guards the following; never held while a text is masked
-	marks map[string]string // the text in the place of a secret, by each form of the secret
+	marks map[string]string // what stands in the place of a secret, by each of its folded forms
 	table *secretTable      // of all marks; nil until the next text is masked
 }
 
-// Add makes the mark stand for each of the texts from now on, also where a URL, JSON or base64
-// holds the text. Texts of less than eight bytes are too short to be secret.
+// Add makes the mark stand for each of the texts from now on, also in upper or lower case, where a
+// URL, JSON or HTML holds the text, and as base64 or hex. Texts of less than eight bytes are too
+// short to be secret.
 func (s *Secrets) Add(mark string, texts ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,6 +130,7 @@ func (s *Secrets) addInPlace(before, secret, after string) {
 
 // addForm makes a mark stand for one form of a secret. The caller holds mu.
 func (s *Secrets) addForm(mark, form string) {
+	form = foldText(form)
 	if _, isKnown := s.marks[form]; isKnown {
 		return
 	}
@@ -312,14 +315,23 @@ func isMixed(run string) bool {
 	return strings.ContainsAny(run, digits) && strings.Trim(run, digits) != ""
 }
 
-// secretForms returns the forms in which a text may appear: as it is, without its escapes, and as
-// base64 in both alphabets.
+// secretForms returns the forms in which a text may appear: as it is, without its escapes, in upper
+// and lower case, which are not folded beyond ASCII, as hex, and as base64 in both alphabets.
 //
 // Where the text is a part of a longer one that was encoded, it begins in one of three positions,
 // as base64 makes four characters of three bytes. The first and last characters of the code then
 // also depend on the neighbours, and are left out of the form.
 func secretForms(text string) []string {
-	forms := []string{text, withoutEscapes(text)}
+	var forms []string
+	for _, form := range []string{text, strings.ToUpper(text), strings.ToLower(text)} {
+		forms = append(forms, form)
+		// HTML leaves the %41 of a text as it is, which is decoded together with the HTML.
+		for range maxEncodings {
+			form = withoutEscapes(form)
+			forms = append(forms, form)
+		}
+	}
+	forms = append(forms, hex.EncodeToString([]byte(text)))
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		forms = append(forms, encoding.EncodeToString([]byte(text)))
 		for before := range 3 {

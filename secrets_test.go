@@ -1,11 +1,15 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"html"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -224,4 +228,168 @@ func FuzzMaskPieces(f *testing.F) {
 		}
 		assert.Equal(t, s.Mask(text), want)
 	})
+}
+
+// secretEncodings are what programs make of a text, by name.
+var secretEncodings = map[string]func(string) string{
+	"nothing":     strings.Clone,
+	"query":       url.QueryEscape,
+	"path":        url.PathEscape,
+	"html":        html.EscapeString,
+	"json":        jsonInner,
+	"upper":       strings.ToUpper,
+	"lower":       strings.ToLower,
+	"hex":         func(text string) string { return fmt.Sprintf("%x", text) },
+	"upper hex":   func(text string) string { return fmt.Sprintf("%X", text) },
+	"base64":      func(text string) string { return base64.RawStdEncoding.EncodeToString([]byte(text)) },
+	"base64url":   func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) },
+	"percent":     eachByte("%%%02x"),
+	"backslash x": eachByte(`\x%02X`),
+	"decimal":     eachRune("&#%d;"),
+	"hexadecimal": eachRune("&#x%06X;"),
+	"utf16": func(text string) (out string) {
+		for _, code := range utf16.Encode([]rune(text)) {
+			out += fmt.Sprintf(`\u%04x`, code)
+		}
+		return out
+	},
+	"colours":    splitBy("\x1b[0m", "\x1b[38;2;255;255;255m", "\x1b[K"),
+	"zero width": splitBy("\u200b", "\u200d", "\ufeff", "\u00ad", "\u2060", "\ufe0f"),
+}
+
+func jsonInner(text string) string {
+	quoted, _ := plainJSON(text)
+	return strings.Trim(string(quoted), `"`)
+}
+
+func eachByte(format string) func(string) string {
+	return func(text string) (out string) {
+		for _, b := range []byte(text) {
+			out += fmt.Sprintf(format, b)
+		}
+		return out
+	}
+}
+
+func eachRune(format string) func(string) string {
+	return func(text string) (out string) {
+		for _, r := range text {
+			out += fmt.Sprintf(format, r)
+		}
+		return out
+	}
+}
+
+// splitBy puts texts between the characters of another one.
+func splitBy(parts ...string) func(string) string {
+	return func(text string) (out string) {
+		for i, r := range []rune(text) {
+			if i > 0 {
+				out += parts[i%len(parts)]
+			}
+			out += string(r)
+		}
+		return out
+	}
+}
+
+// TestSecretsForms: whatever was made of a secret, up to three times, and wherever a text is cut into pieces, nothing of
+// the secret comes out. All that stands around it does.
+func TestSecretsForms(t *testing.T) {
+	secrets := []string{"Planted-Key.1", `p&"l<a>n't\ed`, "späße & co/+%41x", "ключ-😀-key", "a3F9C07E55d1b2ca", "100% planted"}
+	s := new(Secrets)
+	s.Add("*", secrets...)
+	const before, after = "The key (", ") = [x], 50% & more\n"
+	write := func(pieces ...string) string {
+		var out strings.Builder
+		w := s.Writer(&out)
+		for _, piece := range pieces {
+			_, _ = w.Write([]byte(piece))
+		}
+		_ = w.Close()
+		return out.String()
+	}
+	check := func(what, secret, form string) {
+		text, want := before+form+after, before+"*"+after
+		assert.Check(t, is.Equal(s.Mask(text), want), "%s of %q, which is %q", what, secret, form)
+		assert.Check(t, is.Equal(write(strings.Split(text, "")...), want), "%s of %q in pieces", what, secret)
+	}
+	decodable := []string{"query", "path", "html", "json", "percent", "backslash x", "decimal", "hexadecimal", "utf16",
+		"colours", "zero width"}
+	for _, secret := range secrets {
+		for name, encode := range secretEncodings {
+			text := before + encode(secret) + after
+			check(name, secret, encode(secret))
+			for cut := range len(text) {
+				assert.Equal(t, write(text[:cut], text[cut:]), before+"*"+after, "%s of %q, cut at %d", name, secret, cut)
+			}
+			for _, outer := range decodable {
+				twice := secretEncodings[outer](encode(secret))
+				check(name+", "+outer, secret, twice)
+			}
+		}
+		for _, name := range []string{"query", "path", "html", "json"} {
+			encode := secretEncodings[name]
+			check("three times "+name, secret, encode(encode(encode(secret))))
+		}
+		check("html in json in a query", secret, url.QueryEscape(jsonInner(html.EscapeString(secret))))
+		check("colours in json in html", secret, html.EscapeString(jsonInner(secretEncodings["colours"](secret))))
+	}
+}
+
+// TestSecretsUnrelated: a text without secrets comes out byte for byte, in whatever pieces, and nothing that is too
+// short to be a secret, or that is only like one, is masked.
+func TestSecretsUnrelated(t *testing.T) {
+	s := ordinarySecrets()
+	s.Add("*", "short", "seven77", "%41%42%43%44", "&lt;&gt;&amp;", "\u200b\u200b\u200b", "production-key")
+	texts := []string{
+		readText(t, "docs/mcp.md"), readText(t, "docs/hosts.md"), readText(t, "agent_test.go"),
+		readText(t, "testdata/secrets.txt"), readText(t, "testdata/sampling.txt"),
+		"short seven77 ABCD abcd <>& \u200b\u200b QUJDRA== 73686f7274 product production production- key production_key",
+		"\x1b[31mred\x1b[0m 100% R&D &c; a && b &amp; \\u00 \\ud83d \\x4 C:\\temp\\new %zz %4 é “quoted” … 日本語 🎉 \xff\xfe\xe2\x80",
+		"production\x00-key ghp_ ghp_0000 &", "&#", "\x1b", "\x1b[", "%", `\`, `\u`, "\xe2", "",
+	}
+	for _, text := range texts {
+		assert.Check(t, s.Mask(text) == text, "%.100q", text)
+		for _, size := range []int{1, 7, 4096} {
+			var out strings.Builder
+			w := s.Writer(&out)
+			for piece := range slices.Chunk([]byte(text), size) {
+				_, _ = w.Write(piece)
+			}
+			_ = w.Close()
+			assert.Check(t, out.String() == text, "%.100q in pieces of %d", text, size)
+		}
+	}
+}
+
+// BenchmarkMask masks texts in which there is no secret, as most have none, with as many secrets as a configuration of
+// ten servers has.
+func BenchmarkMask(b *testing.B) {
+	s := ordinarySecrets()
+	prose := strings.Repeat(readText(b, "docs/mcp.md"), 4)
+	quoted, err := plainJSON(prose)
+	assert.NilError(b, err)
+	for _, text := range []struct{ name, text string }{
+		{"prose", prose},
+		{"json", string(quoted)},
+		{"query", url.QueryEscape(prose)},
+	} {
+		b.Run(text.name, func(b *testing.B) {
+			b.SetBytes(int64(len(text.text)))
+			for b.Loop() {
+				s.Mask(text.text)
+			}
+		})
+	}
+}
+
+// ordinarySecrets knows 20 secrets such as servers have.
+func ordinarySecrets() *Secrets {
+	s := new(Secrets)
+	for i := range 10 {
+		sum := sha256.Sum256([]byte{byte(i)})
+		s.Add("[secret]", fmt.Sprintf("ghp_%x", sum[:16]), base64.StdEncoding.EncodeToString(sum[:18]))
+	}
+	return s
 }
