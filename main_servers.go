@@ -31,9 +31,10 @@ type servers struct {
 	logins    *logins
 	trace     *trace
 
-	host *Host
-	logs map[string]*serverLog // by the server's name
-	told toldStates
+	opened time.Time
+	host   *Host
+	logs   map[string]*serverLog // by the server's name
+	told   toldStates
 }
 
 const (
@@ -50,6 +51,7 @@ func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
 	if err := s.trace.open(s.settings.trace, s.config.hasSeveral()); err != nil {
 		return nil, err
 	}
+	s.opened = time.Now()
 	s.logs = make(map[string]*serverLog)
 	for i := range s.config.servers {
 		s.prepare(&s.config.servers[i])

@@ -154,6 +154,10 @@ func (s *servers) reason(state HostStatus) string {
 	if log != nil && !isAnswer && log.written.Load() > minLogged {
 		text += "; all that it wrote is in " + log.file.Name()
 	}
+	npm := npmLog(state.Err, s.opened)
+	if npm != "" {
+		text += "; npm's log is " + word(npm)
+	}
 	return text
 }
 
@@ -170,6 +174,10 @@ func (s *servers) explain(err error) error {
 // adviceFor returns what the user can do about an error of a server or of the model. It returns ""
 // if the error itself says enough.
 func (s *servers) adviceFor(err error) string {
+	advice := certificateAdvice(err)
+	if advice != "" {
+		return advice
+	}
 	var timeout *TimeoutError
 	var refusal *HTTPError
 	var model *APIError

@@ -249,7 +249,8 @@ func mayReconnect(err error) bool {
 func advice(target *url.URL, err error) string {
 	var lost interface{ Lost() bool }
 	switch {
-	case errors.As(err, &lost):
+	case errors.As(err, &lost), errors.As(err, new(*tls.CertificateVerificationError)):
+		// The error says what is wrong: the server was reached.
 		return ""
 	case isRefusedHere(err) && target.Port() == "11434":
 		return "; nothing listens at " + target.Host + ": is Ollama running?"
