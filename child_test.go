@@ -300,6 +300,7 @@ type scriptPeer struct {
 	confused atomic.Bool  // by server/discover
 	opened   atomic.Bool  // the user has been asked to open a URL
 	session  atomic.Int64 // over HTTP: the one that has not expired
+	begun    sync.Map     // the params of the calls that run as tasks, by the tasks' ids: scriptCall
 }
 
 // say is a text of the server, about what has the name.
@@ -395,6 +396,9 @@ func (p *scriptPeer) request(ctx context.Context, c *Conn, method string, params
 		if p.mode == "only-tools" {
 			capabilities = `"capabilities":{"tools":{}}`
 		}
+		if p.mode == "tasks" {
+			capabilities = `"capabilities":{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}`
+		}
 		return json.RawMessage(`{"protocolVersion":"` + offer.ProtocolVersion + `",` + capabilities +
 			`,"serverInfo":` + string(modelJSON(Implementation{Name: p.say("name", "peer"), Version: "1"})) +
 			`,"instructions":` + string(modelJSON(p.say("instructions", "Be kind to it."))) + `}`), nil
@@ -433,8 +437,8 @@ func (p *scriptPeer) modern(ctx context.Context, c *Conn, method string, params 
 
 func (p *scriptPeer) answer(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
 	var asked struct {
-		URI, Name string
-		Arguments map[string]string
+		URI, Name, TaskID string
+		Arguments         map[string]string
 	}
 	if method == "tools/call" {
 		return p.call(ctx, c, params)
@@ -443,6 +447,8 @@ func (p *scriptPeer) answer(ctx context.Context, c *Conn, method string, params 
 		return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
 	}
 	switch {
+	case p.mode == "tasks" && strings.HasPrefix(method, "tasks/"):
+		return p.task(ctx, c, method, asked.TaskID)
 	case p.mode == "bare":
 	case p.mode == "only-tools" && !strings.HasPrefix(method, "tools/"):
 		return nil, &Error{Code: CodeInternalError, Message: "there are only tools"}
@@ -556,6 +562,7 @@ type scriptCall struct {
 		}
 	}
 	InputResponses json.RawMessage
+	Task           json.RawMessage
 	Meta           struct{ ProgressToken json.RawMessage } `json:"_meta"`
 }
 
@@ -563,6 +570,10 @@ func (p *scriptPeer) call(ctx context.Context, c *Conn, params json.RawMessage) 
 	var call scriptCall
 	if err := json.Unmarshal(params, &call); err != nil {
 		return nil, err
+	}
+	if call.Task != nil {
+		p.begun.Store("t-"+call.Name, params)
+		return p.task(ctx, c, "", "t-"+call.Name)
 	}
 	progress := func(n int, message string) {
 		time.Sleep(300 * time.Millisecond) // what comes faster is not shown
@@ -622,6 +633,29 @@ func (p *scriptPeer) call(ctx context.Context, c *Conn, params json.RawMessage) 
 		return text(string(call.InputResponses))
 	}
 	return nil, &Error{Code: CodeInternalError, Message: p.say(call.Name, "first line\nsecond line")}
+}
+
+// task answers the methods of tasks of 2025-11-25, and with the method "" a call that becomes a task. Each is completed
+// when it is asked for, but for the tool hang, which never is.
+func (p *scriptPeer) task(ctx context.Context, c *Conn, method, id string) (any, error) {
+	params, ok := p.begun.Load(id)
+	if !ok {
+		return nil, &Error{Code: CodeInvalidParams, Message: "there is no task " + id}
+	}
+	state := map[string]any{"taskId": id, "status": "working", "statusMessage": "at work", "pollInterval": 100}
+	switch {
+	case method == "tasks/result" && id != "t-hang":
+		return p.call(ctx, c, []byte(strings.Replace(string(params.(json.RawMessage)), `"task":`, `"no task":`, 1)))
+	case method == "tasks/cancel":
+		fmt.Fprintln(os.Stderr, "cancelled", id)
+		p.begun.Delete(id)
+		state["status"] = "cancelled"
+	case method == "tasks/get" && id != "t-hang":
+		state["status"] = "completed"
+	case method == "":
+		return map[string]any{"task": state}, nil
+	}
+	return state, nil
 }
 
 // ask sends all requests at once and returns the answers, a JSON object.

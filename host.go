@@ -161,11 +161,11 @@ func (h *Host) Tools(ctx context.Context, names ...string) ([]HostTool, error) {
 }
 
 // Functions returns the tools as a model is offered them: without those that Server.Allows leaves
-// out, those that run only as tasks, those that ToolFunction finds unfit, and where all together
-// have more than MaxOffer bytes, without the largest. ClientOptions.Warn names those of the last
-// two kinds. If there are other servers, a server that takes more than 10 s to start or to list its
-// tools is left out until it is ready; Status describes its state. The error is that of Host.Tools,
-// or says that there are more than MaxFunctions tools.
+// out, those that ToolFunction finds unfit, and where all together have more than MaxOffer bytes,
+// without the largest. ClientOptions.Warn names those of the last two kinds. If there are other
+// servers, a server that takes more than 10 s to start or to list its tools is left out until it is
+// ready; Status describes its state. The error is that of Host.Tools, or says that there are more
+// than MaxFunctions tools.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	lists, err := h.lists(ctx, h.servers, patience)
 	if err != nil {
@@ -176,7 +176,7 @@ func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	for i, s := range h.servers {
 		before := len(functions)
 		for _, t := range lists[i] {
-			if t.Unfit == nil && !t.Tool.TaskOnly() && s.Allows(t.Tool.Name) {
+			if t.Unfit == nil && s.Allows(t.Tool.Name) {
 				functions = append(functions, t.offer)
 			}
 		}

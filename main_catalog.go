@@ -138,7 +138,7 @@ func (c *catalog) toolsOf(ctx context.Context, server string) ([]entry, error) {
 // toolEntry describes a tool by its arguments. An optional argument has a question mark.
 func (c *catalog) toolEntry(t *HostTool) entry {
 	isHidden := func(s *Server) bool { return !s.Allows(t.Tool.Name) }
-	isExcluded := t.Unfit != nil || t.Tool.TaskOnly() || c.config.has(t.Server, isHidden)
+	isExcluded := t.Unfit != nil || c.config.has(t.Server, isHidden)
 	schema := ToolSchema(&t.Tool)
 	var names []string
 	for i, name := range schema.Names() {

@@ -61,11 +61,6 @@ func (c *serverCommands) call(ctx context.Context, args ...string) error {
 		return err
 	}
 	tool := e.value.(listedTool)
-	// MCP 2025-11-25, tasks: such a tool refuses a plain call.
-	if tool.TaskOnly() {
-		return exitWith(exitUsage,
-			"the tool %s runs only as a task, which this client does not support", name)
-	}
 	if arguments == nil {
 		arguments, err = ToolSchema(&tool.Tool).Object(words)
 		if err != nil {

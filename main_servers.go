@@ -175,6 +175,7 @@ func (s *servers) clientOptions(server *Server) ClientOptions {
 		Warn:         warn,
 		Answers:      s.requests.answers(server),
 		MaxQuestions: s.settings.maxQuestions,
+		Tasks:        true,
 	}
 	if s.trace.isOpen() {
 		options.Trace = func(sent bool, text []byte) { s.trace.message(server, sent, text) }

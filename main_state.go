@@ -6,7 +6,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -128,6 +130,10 @@ func describeRunning(s HostStatus) string {
 		EscapeUnseen(strings.TrimSpace(server.Name+" "+server.Version)),
 		EscapeUnseen(s.Info.ProtocolVersion), era,
 		Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
+	extensions := slices.Sorted(maps.Keys(s.Info.Extensions()))
+	if len(extensions) > 0 {
+		text += ", extensions: " + strings.Join(extensions, ", ")
+	}
 	if s.Restarts > 0 {
 		text += ", restarted " + Plural(s.Restarts, "time")
 	}

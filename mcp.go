@@ -29,6 +29,8 @@ import (
 //	mcp_listen.go     what the server tells without being asked
 //	mcp_questions.go  what the server asks the client
 //	mcp_urls.go       what the user has to do in a browser before a call
+//	mcp_tasks.go      a tool that runs as a task: its result comes later
+//	mcp_tasks_wire.go what the messages about a task hold
 //	mcp_types.go      what the messages hold
 //	mcp_results.go    how large results are decoded: lists of tools, the texts of a tool
 //
@@ -70,6 +72,18 @@ type ClientOptions struct {
 
 	MaxQuestions int // of the server before it answers one request; 50 if 0
 
+	// Tasks lets a tool run as a task wherever 2025-11-25 leaves the choice to the client. Without
+	// it, only tools run as tasks that run in no other way. In the stateless era servers choose.
+	Tasks bool
+
+	// OnTask, if set, is called by CallTool when a call has become a task, before it is waited for,
+	// and when the task has ended. ctx is that of CallTool. It must return soon.
+	OnTask func(ctx context.Context, event TaskEvent)
+
+	// Extensions are declared to a server of the stateless era beside that of tasks, with their
+	// settings, by their names. ServerInfo.Extensions has those of the server.
+	Extensions map[string]any
+
 	// Log receives the server's log messages of LogLevel (info if empty) or above. It runs on the
 	// reader of the connection: it must return soon and must not call the Client.
 	Log      func(LogMessage)
@@ -110,6 +124,7 @@ type Client struct {
 	listeners listeners
 	strays    strays
 	visits    visits
+	tasks     taskWaits
 	warnings  warnings
 }
 
@@ -143,6 +158,9 @@ func (c *Client) changeStream() int64 {
 // error: ToolResult.IsError says so. report, which may be nil, runs on the reader of the
 // connection: it must return soon and must not call the Client. It is not called after CallTool
 // has returned.
+//
+// A call that runs as a task takes as long as the task. If the task may still be running when the
+// wait for it has failed, the error wraps a *TaskError with its id, which Client.Task takes.
 func (c *Client) CallTool(
 	ctx context.Context,
 	name string,
@@ -156,6 +174,11 @@ func (c *Client) CallTool(
 	params := make([]byte, 0, len(`"name":"","arguments":`)+len(name)+len(arguments))
 	params = appendString(appendKey(params, "name"), name)
 	params = append(appendKey(params, "arguments"), arguments...)
+	asTask := c.runsAsTask(ctx, name)
+	if asTask {
+		ttl := map[string]int64{"ttl": askedTTL.Milliseconds()}
+		params = joinMembers(params, members("task", ttl))
+	}
 	result := new(toolResult)
 	r := &request{
 		method:    "tools/call",
@@ -163,12 +186,22 @@ func (c *Client) CallTool(
 		params:    params,
 		arguments: arguments,
 		mayAsk:    true,
+		asTask:    asTask,
 		report:    report,
 		result:    result,
 	}
-	_, err = c.do(ctx, r)
+	raw, err := c.do(ctx, r)
 	if err != nil {
 		return nil, err
+	}
+	if r.isTask {
+		task, err := newTask(raw, c.stateless.Load())
+		if err != nil {
+			return nil, r.wrap(err)
+		}
+		if task != nil {
+			return c.finishTask(ctx, r, task)
+		}
 	}
 	if result.err != nil {
 		return nil, r.wrap(result.err)

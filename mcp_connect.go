@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -106,6 +107,7 @@ func newClient(
 	c.lists.byMethod = make(map[string]cachedList)
 	c.lists.marked = make(map[string]json.RawMessage)
 	c.listeners.working = make(map[*listener]int64)
+	c.tasks.waiting = make(map[*taskWait]bool)
 	c.visits.byID = make(map[string]context.CancelCauseFunc)
 	c.strays.tell = options.Skipped
 	c.warnings.tell = options.Warn
@@ -159,10 +161,18 @@ func (c *Client) declare() error {
 	if err != nil {
 		return err
 	}
+	// Only the stateless era has extensions.
+	extensions := map[string]any{tasksExtension: struct{}{}}
+	maps.Copy(extensions, c.options.Extensions)
+	capabilities["extensions"] = extensions
+	stateless, err := json.Marshal(capabilities)
+	if err != nil {
+		return err
+	}
 	c.meta = members(
 		"io.modelcontextprotocol/protocolVersion", statelessRevision,
 		"io.modelcontextprotocol/clientInfo", c.options.Info,
-		"io.modelcontextprotocol/clientCapabilities", c.declared)
+		"io.modelcontextprotocol/clientCapabilities", json.RawMessage(stateless))
 	if c.options.Log != nil {
 		level := members("io.modelcontextprotocol/logLevel", c.options.LogLevel)
 		c.meta = joinMembers(c.meta, level)

@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// A server tells of five things unasked, in notifications: a list or a resource has changed, a call
+// A server tells of six things unasked, in notifications: a list or a resource has changed, a call
 // has made progress, the server's log has a new message, the server has cancelled a request, it has
-// got what it wanted of the user in a browser (mcp_urls.go). A program that wants to know of
+// got what it wanted of the user in a browser (mcp_urls.go), a task has another state
+// (mcp_tasks.go). A program that wants to know of
 // changes calls Listen, which returns when it listens no longer. A change also drops the kept lists
 // of its kind: see ForgetLists for all that does.
 
@@ -180,8 +181,12 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 		Token     json.RawMessage `json:"progressToken"`
 		RequestID json.RawMessage
 		URI       string
-		VisitID   string `json:"elicitationId"`
-		Meta      struct {
+		VisitID   string          `json:"elicitationId"`
+		TaskID    json.RawMessage `json:"taskId"`
+		Agreed    struct {
+			TaskIDs json.RawMessage
+		} `json:"notifications"`
+		Meta struct {
 			Subscription json.RawMessage `json:"io.modelcontextprotocol/subscriptionId"`
 		} `json:"_meta"`
 		Progress
@@ -207,6 +212,14 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 		c.changed(p.Meta.Subscription, Change{List: "resources"})
 	case "notifications/elicitation/complete":
 		c.visits.complete(p.VisitID)
+	case "notifications/tasks", "notifications/tasks/status":
+		// A task that has no valid id is nobody's.
+		id, _ := readTaskID(p.TaskID)
+		c.tasks.tell(id, params)
+	case "notifications/subscriptions/acknowledged":
+		var ids []string
+		_ = json.Unmarshal(p.Agreed.TaskIDs, &ids)
+		c.tasks.acknowledge(ids)
 	case "notifications/resources/updated":
 		c.changed(p.Meta.Subscription, Change{URI: p.URI})
 	}

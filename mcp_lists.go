@@ -37,6 +37,9 @@ const maxTTL = 24 * 60 * 60 * 1000
 // or while the server would tell of changes to the list.
 func (c *Client) ListTools(ctx context.Context) ([]Tool, error) {
 	tools, err := list[Tool](ctx, c, "tools/list", "tools")
+	if c.Server.runsTasks() {
+		c.lists.setTaskSupport(tools)
+	}
 	if c.http != nil && c.stateless.Load() {
 		tools = slices.DeleteFunc(tools, func(t Tool) bool { return !c.markTool(&t) })
 	}
@@ -75,6 +78,7 @@ type listCache struct {
 	byMethod map[string]cachedList      // by the method that asks for the list
 	changes  int                        // how often something was forgotten
 	marked   map[string]json.RawMessage // schemas that mark parameters for headers, by tool
+	support  map[string]string          // Tool.TaskSupport of the last list, by tool
 }
 
 // cachedList is a list as the server sent it once.
@@ -266,4 +270,23 @@ func (s *listCache) markedSchema(tool string) json.RawMessage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.marked[tool]
+}
+
+// setTaskSupport notes of the tools of a list whether they run as tasks.
+func (s *listCache) setTaskSupport(tools []Tool) {
+	support := make(map[string]string)
+	for i := range tools {
+		support[tools[i].Name] = tools[i].TaskSupport()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.support = support
+}
+
+// taskSupport returns whether a tool runs as a task, if the tool was listed.
+func (s *listCache) taskSupport(tool string) (support string, isListed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	support, isListed = s.support[tool]
+	return support, isListed
 }

@@ -73,16 +73,23 @@ func (c *Client) serverRequest(
 		c.warnings.warn("questions", text)
 		return nil, &Error{Code: CodeInvalidRequest, Message: text}
 	}
-	return c.answerQuestion(ctx, method, params)
+	reply, err := c.answerQuestion(ctx, method, params)
+	if err != nil {
+		return nil, err
+	}
+	return withRelatedTask(reply, params)
+}
+
+// question is one question of a server, in a result.
+type question struct {
+	Method string
+	Params json.RawMessage
 }
 
 // inputRequired is a result that asks for input first.
 type inputRequired struct {
-	InputRequests map[string]struct {
-		Method string
-		Params json.RawMessage
-	}
-	RequestState *json.RawMessage // is returned byte for byte; nil if it is null
+	InputRequests map[string]question
+	RequestState  *json.RawMessage // is returned byte for byte; nil if it is null
 }
 
 // answerQuestions answers the questions of a result that is input_required. It returns the members

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -28,6 +29,11 @@ type request struct {
 	arguments json.RawMessage // of a tool call, as they also stand in params; else nil
 	report    func(Progress)  // of a tool call; may be nil
 	listener  *listener       // of a subscriptions/listen, which never expires; else nil
+
+	asTask    bool                    // of a tool call of 2025-11-25: it asks for a task
+	isTask    bool                    // of a tool call: its result is a task
+	isUntimed bool                    // of a tasks/result: it is a part of the wait for the task
+	expire    context.CancelCauseFunc // ends the wait for a task in time; else nil
 
 	result ResultReader // reads the result, or the last of them if there are several; may be nil
 
@@ -90,12 +96,20 @@ func (c *Client) do(ctx context.Context, r *request) (json.RawMessage, error) {
 // isComplete reports whether a result is complete. It is not complete if the server asks for input.
 func (c *Client) isComplete(r *request, result json.RawMessage) (bool, error) {
 	if !c.stateless.Load() {
+		r.isTask = r.asTask
 		return true, nil
 	}
 	kind := resultType(result)
 	switch {
 	case kind == "complete":
 		return true, nil
+	case kind == "task" && (r.isToolCall() || r.method == "tasks/get"):
+		// The examples of the extension give this type to the answer to tasks/get, too.
+		r.isTask = true
+		return true, nil
+	case kind == "task":
+		return false, &ProtocolError{
+			"the server's result is a task where the protocol does not allow it"}
 	case kind != "input_required":
 		return false, &ProtocolError{fmt.Sprintf("the result is of the unknown type %q", kind)}
 	case !r.mayAsk:
@@ -151,7 +165,7 @@ func (c *Client) attempt(ctx context.Context, r *request) (json.RawMessage, erro
 	if c.stateless.Load() || r.method == "server/discover" {
 		r.meta = c.meta
 		m.Revision = statelessRevision
-		if r.mayAsk {
+		if r.mayAsk || strings.HasPrefix(r.method, "tasks/") {
 			// The subject of these methods has a name, which HTTP repeats as Mcp-Name.
 			m.Name = r.subject
 		}
@@ -161,10 +175,11 @@ func (c *Client) attempt(ctx context.Context, r *request) (json.RawMessage, erro
 	if err != nil {
 		return nil, err
 	}
-	if r.listener != nil {
+	switch {
+	case r.listener != nil:
 		// A subscription has no deadline: it lasts until one side ends it.
 		c.listeners.setRequest(r.listener, r.id)
-	} else {
+	case !r.isUntimed:
 		c.inFlight.addRequest(r)
 		defer c.inFlight.removeRequest(r)
 	}
@@ -234,8 +249,7 @@ func (c *Client) repair(ctx context.Context, r *request, err error) error {
 		// The server does not know the session, and so has not acted.
 		return c.renew(ctx, r.session)
 	}
-	var lost interface{ Lost() bool }
-	if errors.As(err, &lost) && lost.Lost() && r.canRepeat(ctx) {
+	if isLost(err) && r.canRepeat(ctx) {
 		return nil
 	}
 	var refusal *Error
@@ -261,7 +275,7 @@ func isSessionExpired(err error) bool {
 // acted. In the handshake era a broken stream is resumed, so a request that fails there has failed
 // for another reason. A tool may act twice, unless the call is marked as Repeatable. A subscription
 // that begins again has missed the changes in between: its caller must know. All other requests
-// only read.
+// only read, or change nothing more the second time, as tasks/update.
 func (r *request) canRepeat(ctx context.Context) bool {
 	switch {
 	case r.meta == nil:
@@ -279,9 +293,11 @@ func (r *request) canRepeat(ctx context.Context) bool {
 //
 // The protocol forbids the notification for initialize. The probe is not cancelled, as a
 // server of the handshake era may end on a notification before its handshake. A subscription that
-// the server has ended itself needs no cancellation.
+// the server has ended itself needs no cancellation. A task is ended by tasks/cancel alone.
 func sendCancelled(ctx context.Context, c *Conn, id int64, method string, cause error) {
-	if method == "initialize" || method == "server/discover" || cause == errUnsubscribed {
+	isKept := method == "initialize" || method == "server/discover" ||
+		strings.HasPrefix(method, "tasks/")
+	if isKept || cause == errUnsubscribed {
 		return
 	}
 	_ = c.Notify(ctx, "notifications/cancelled",

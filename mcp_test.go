@@ -315,11 +315,13 @@ func TestPingPassesQuestions(t *testing.T) {
 	peer.Close()
 }
 
-// TestHints: which tools run only as a task, and which are safe to be called twice.
+// TestHints: which tools run as tasks, and which are safe to be called twice.
 func TestHints(t *testing.T) {
-	for execution, want := range map[string]bool{``: false, `null`: false, `{}`: false, `[]`: false,
-		`{"taskSupport":"optional"}`: false, `{"taskSupport":"required"}`: true, `{"taskSupport":7}`: false} {
-		assert.Equal(t, (&Tool{Execution: json.RawMessage(execution)}).TaskOnly(), want, execution)
+	const never = "forbidden"
+	for execution, want := range map[string]string{``: never, `null`: never, `{}`: never, `[]`: never,
+		`{"taskSupport":"optional"}`: "optional", `{"taskSupport":"required"}`: "required", `{"taskSupport":7}`: never,
+		`{"taskSupport":"always"}`: never, `{"taskSupport":"forbidden"}`: never} {
+		assert.Equal(t, (&Tool{Execution: json.RawMessage(execution)}).TaskSupport(), want, execution)
 	}
 	for annotations, want := range map[string]bool{``: false, `null`: false, `[]`: false, `{"readOnlyHint":true}`: true,
 		`{"idempotentHint":true}`: true, `{"readOnlyHint":false}`: false, `{"readOnlyHint":"yes"}`: false} {
@@ -953,6 +955,91 @@ func FuzzServer(f *testing.F) {
 		assert.NilError(t, c.Close())
 		assert.Equal(t, atWork(c), 0)
 	})
+}
+
+// FuzzTask: whatever a server says of a task, in either form, the call ends in its time, the server is then told at
+// most once that nobody waits, and nothing of the task is left. A task that is read keeps to the bounds.
+func FuzzTask(f *testing.F) {
+	states := []string{
+		`"taskId":"1","status":"working"`, `"taskId":"1","status":"completed","result":{"content":[]}`,
+		`"taskId":"1","status":"failed","error":{"code":1,"message":"m"}`, `"taskId":"1","status":"cancelled"`,
+		`"taskId":"1","status":"input_required","inputRequests":{"a":{"method":"roots/list"}},"pollIntervalMs":1`,
+		`"taskId":"1","status":"working","ttlMs":-1e300,"pollInterval":1e300,"statusMessage":"m\u0000"`,
+		`"taskId":7,"status":[]`, `"taskId":"2","status":"completed","result":null`,
+	}
+	for _, first := range states {
+		for _, second := range states {
+			first, second := "{"+first+"}", "{"+second+"}"
+			f.Add(true, []byte(`{"resultType":"task",`+first[1:]+"\n"+second))
+			f.Add(false, []byte(`{"task":`+first+"}\n"+second))
+		}
+	}
+	f.Fuzz(func(t *testing.T, stateless bool, text []byte) {
+		lines := bytes.Split(text, []byte("\n"))
+		for _, line := range lines {
+			state, err := readTask(line)
+			if err != nil {
+				assert.Assert(t, errors.As(err, new(*ProtocolError)), "%v", err)
+				continue
+			}
+			assert.Assert(t, 0 < len(state.ID) && len(state.ID) <= maxTaskID)
+			assert.Assert(t, minInterval <= state.Every && state.Every <= maxInterval)
+			assert.Assert(t, state.TTL <= maxTaskTTL && state.TTL >= -1)
+		}
+		synctest.Test(t, func(t *testing.T) { fuzzTask(t, stateless, lines) })
+	})
+}
+
+// fuzzTask calls a tool of a server that says these lines of its task, one after the other and the last for ever.
+func fuzzTask(t *testing.T, stateless bool, lines [][]byte) {
+	const limit = 10 * time.Minute
+	server := newFakeTransport()
+	o := ClientOptions{Protocol: "2025-11-25", MaxTimeout: limit, Answers: map[string]Responder{
+		"roots/list": RootsAnswer(func(context.Context) ([]Root, error) { return nil, nil })}}
+	if stateless {
+		o.Protocol = statelessRevision
+	}
+	c := server.connectedTo(t, o)
+	c.Server.Capabilities["tasks"] = json.RawMessage(`{"cancel":{},"requests":{"tools":{"call":{}}}}`)
+	c.lists.support = map[string]string{"t": "required"}
+	ended := make(chan struct{})
+	cancelled := 0
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			var m Outgoing
+			select {
+			case m = <-server.wrote:
+			case <-ended:
+				return
+			}
+			said := lines[0]
+			switch {
+			case m.Method == "tasks/cancel":
+				cancelled++
+				said = []byte("{}")
+			case m.Method == "tasks/update":
+				said = []byte("{}")
+			case m.ID == 0 || m.Method == "tasks/result" && len(lines) > 1:
+				continue
+			case json.Valid(said):
+				lines = lines[min(1, len(lines)-1):]
+			}
+			if !json.Valid(said) {
+				said = []byte("7")
+			}
+			server.reply(m, string(bytes.ReplaceAll(said, []byte("\n"), []byte(" "))))
+		}
+	})
+	begun := time.Now()
+	_, _ = c.CallTool(t.Context(), "t", nil, nil)
+	assert.Assert(t, time.Since(begun) <= 2*limit, "%s", time.Since(begun))
+	assert.Equal(t, len(c.inFlight.requests), 0)
+	assert.Equal(t, len(c.tasks.waiting), 0)
+	synctest.Wait()
+	close(ended)
+	work.Wait()
+	assert.Assert(t, cancelled <= 1)
 }
 
 // transcriptLines returns what the servers of the transcripts send: the lines of each session, and the results alone.

@@ -85,7 +85,10 @@ func (f *inFlight) addRequest(r *request) {
 	if len(f.requests) == 0 {
 		f.begun, f.asked = 0, 0
 	}
-	f.begun++
+	if r.method != "tasks/get" {
+		// The polls of a task belong to its call.
+		f.begun++
+	}
 	now := time.Now()
 	r.deadline = now.Add(f.timeout)
 	r.limit = now.Add(f.maxTimeout)
@@ -135,12 +138,22 @@ func (f *inFlight) ring() {
 		case expires.After(now):
 			next = earlier(next, expires)
 		case expires.Equal(r.limit):
-			f.conn.Cancel(id, &TimeoutError{After: f.maxTimeout, Total: true})
+			f.expire(r, id, &TimeoutError{After: f.maxTimeout, Total: true})
 		default:
-			f.conn.Cancel(id, &TimeoutError{After: f.timeout})
+			f.expire(r, id, &TimeoutError{After: f.timeout})
 		}
 	}
 	f.timer = AfterLimit(max(next.Sub(now), minRing), f.ring)
+}
+
+// expire ends a request whose time is up. The wait for a task is no request that has an answer, and
+// ends in its own way.
+func (f *inFlight) expire(r *request, id int64, err *TimeoutError) {
+	if r.expire != nil {
+		r.expire(err)
+		return
+	}
+	f.conn.Cancel(id, err)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -158,7 +171,16 @@ func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
 	id, _ := IDNumber(token)
 	f.mu.Lock()
 	r := f.requests[id]
-	if r == nil {
+	f.mu.Unlock()
+	if r != nil {
+		f.signOfLife(r, &progress)
+	}
+}
+
+// signOfLife gives a request more time, and reports the progress, which may be nil.
+func (f *inFlight) signOfLife(r *request, progress *Progress) {
+	f.mu.Lock()
+	if f.requests[r.id] != r {
 		f.mu.Unlock()
 		return
 	}
@@ -168,8 +190,8 @@ func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
 	r.reporting.Lock()
 	defer r.reporting.Unlock()
 	f.mu.Unlock()
-	if r.report != nil {
-		r.report(progress)
+	if r.report != nil && progress != nil {
+		r.report(*progress)
 	}
 }
 

@@ -63,6 +63,8 @@ func (s *ServerInfo) missing(method string) string {
 	switch {
 	case method == "tools/call":
 		return ""
+	case kind == "tasks":
+		return s.missingForTasks(verb)
 	case kind == "tools" || kind == "prompts" || kind == "resources":
 	case kind == "completion" && s.ProtocolVersion != "2024-11-05":
 		// The first revision has completion without a capability for it.
@@ -109,13 +111,6 @@ type Tool struct {
 	Icons        json.RawMessage `json:"icons,omitempty"`
 	Execution    json.RawMessage `json:"execution,omitempty"`
 	Meta         json.RawMessage `json:"_meta,omitempty"`
-}
-
-// TaskOnly reports whether a tool runs only as a task (MCP 2025-11-25, tasks), which this client
-// does not support.
-func (t *Tool) TaskOnly() bool {
-	var execution struct{ TaskSupport string }
-	return json.Unmarshal(t.Execution, &execution) == nil && execution.TaskSupport == "required"
 }
 
 // Repeatable reports whether the server says that a call changes nothing, or that a second call

@@ -88,6 +88,7 @@ type sessionOptions struct {
 	HTTP                bool
 	Capabilities        json.RawMessage // of * Connected
 	Trace               bool
+	Tasks               bool
 	NoProbe             bool // the file Server.NoProbe exists
 }
 
@@ -491,6 +492,11 @@ func (s *session) event(name, what string, v any) {
 	s.events = append(s.events, text)
 }
 
+func (s *session) taskEvent(_ context.Context, e TaskEvent) {
+	state := map[bool]string{false: "begun", true: "ended"}[e.Ended]
+	s.event("", "task", fmt.Sprintf("%s %s of %s %s", state, e.ID, e.Tool, e.Arguments))
+}
+
 func (s *session) trace(sent bool, text []byte) {
 	s.event("", "trace", fmt.Sprint(sent, " ", string(text)))
 }
@@ -546,6 +552,14 @@ func (s *session) call(ctx context.Context, name, method, arguments string) (any
 		return c.CallTool(ctx, word, json.RawMessage(unquoted(rest)), progress)
 	case "CallQuietly":
 		return c.CallTool(ctx, word, json.RawMessage(unquoted(rest)), nil)
+	case "Task":
+		return c.Task(ctx, word, progress)
+	case "GetTask":
+		return c.GetTask(ctx, word)
+	case "CancelTask":
+		return nil, c.CancelTask(ctx, word)
+	case "ListTasks":
+		return c.ListTasks(ctx)
 	case "CallRepeatable":
 		return c.CallTool(Repeatable(ctx), word, nil, nil)
 	case "ListTools":
@@ -672,6 +686,14 @@ func outcomeOf(value any, err error) string {
 	kind("ProtocolError", errors.As(err, new(*ProtocolError)))
 	kind("TimeoutError", errors.As(err, new(*TimeoutError)) && errors.Is(err, context.DeadlineExceeded))
 	kind("NotDeclaredError", errors.As(err, new(*NotDeclaredError)))
+	var task *TaskError
+	if errors.As(err, &task) {
+		kind("TaskError", !task.Open)
+		kind("open TaskError", task.Open)
+	}
+	kind("ErrTaskForgotten", errors.Is(err, ErrTaskForgotten))
+	kind("ErrTaskCancelled", errors.Is(err, ErrTaskCancelled))
+	kind("ErrTaskExpired", errors.Is(err, ErrTaskExpired))
 	kind("ours", errors.As(err, new(scripted)))
 	text := cmp.Or(strings.Join(kinds, "+"), "error") + ": " + strings.ReplaceAll(err.Error(), "\n", `\n`)
 	if list := unescapedJSON(value); strings.HasPrefix(list, "[") {
@@ -690,6 +712,8 @@ func (s *session) connect(ctx context.Context, arguments string) (any, error) {
 		Skipped: func(_ []byte, reason error) { s.event("", "stray", reason.Error()) },
 		Warn:    func(text string) { s.event("", "warn", text) },
 		Answers: make(map[string]Responder),
+		Tasks:   o.Tasks,
+		OnTask:  s.taskEvent,
 	}
 	options.Timeout, _ = time.ParseDuration(o.Timeout)
 	options.MaxTimeout, _ = time.ParseDuration(o.MaxTimeout)

@@ -483,6 +483,7 @@ func (s *peerSession) elicit(_ context.Context, r *ElicitRequest) (*ElicitResult
 	}
 	content := map[string]any{"name": "Ann", "age": 42, "color": "blue", "member": false, "confirmed": true,
 		"signature": "Ann", "check": true, "integer": 7, "number": 2.5, "email": "ann@example.com",
+		"interpretation":             "programming",
 		"untitledMultipleSelectEnum": []string{"Piano", "Drums"}, "score": 2.5, "picks": []string{"x", "y"}}
 	maps.DeleteFunc(content, func(name string, _ any) bool { return form.Properties[name] == nil })
 	return &ElicitResult{Action: action, Content: content}, nil
@@ -795,7 +796,7 @@ func (s *peerSession) tools(verb, name string) string {
 		switch {
 		case verb == "tool" && tool.Name == name:
 			return peerJSON(tool)
-		case verb == "tools" || verb == "taskonly" && tool.TaskOnly():
+		case verb == "tools" || verb == "taskonly" && tool.TaskSupport() == "required":
 			assert.Assert(s.t, !slices.Contains(names, tool.Name), tool.Name)
 			names = append(names, tool.Name)
 		}

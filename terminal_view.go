@@ -159,17 +159,25 @@ func (v *View) Progress(call ToolCall) func(Progress) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		c.reported = time.Now()
-		c.progress = fmt.Sprintf(" %g", p.Progress)
-		if p.Total > 0 {
-			c.progress += fmt.Sprintf("/%g", p.Total)
-		}
-		c.progress += " " + p.Message
+		c.progress = shownProgress(p)
 		isRunning := slices.Contains(v.calls, c)
 		if isRunning && !v.Screen.Live && time.Since(lastLine) >= viewTick {
 			lastLine = c.reported
 			v.line(maxShownArguments, "  %s%s", call.Name, c.progress)
 		}
 	}
+}
+
+// shownProgress returns a report as it is shown. The status of a task has no number.
+func shownProgress(p Progress) string {
+	number := fmt.Sprintf(" %g", p.Progress)
+	switch {
+	case p.Total > 0:
+		number += fmt.Sprintf("/%g", p.Total)
+	case p.Progress == 0 && p.Message != "":
+		number = ""
+	}
+	return number + " " + p.Message
 }
 
 // draw draws the status: what the agent waits for. Of several calls it is the one with the latest
