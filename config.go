@@ -145,7 +145,9 @@ func (r *serverReader) readServer(name string, value json.RawMessage) {
 		c.Disabled = append(c.Disabled, name)
 		return
 	}
-	if name == "" || slices.Contains(ServerNames(c.Servers), name) {
+	// Each name that was read before is in this map.
+	_, isTaken := c.OAuth[name]
+	if name == "" || isTaken {
 		r.problem("a server needs a name, which no other has")
 	} else {
 		r.finishServer()

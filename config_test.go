@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -351,10 +352,42 @@ func TestConfigMarkedEnvFile(t *testing.T) {
 // An envFile is read before the user allows what a folder's configuration starts: no more than one
 // can need.
 func TestConfigLargeEnvFile(t *testing.T) {
-	for size, read := range map[int]bool{maxEnvFile: true, maxEnvFile + 1: false} {
+	for size, read := range map[int]bool{maxEnvFiles: true, maxEnvFiles + 1: false} {
 		file := filepath.Join(t.TempDir(), "large.env")
 		assert.NilError(t, os.WriteFile(file, []byte("A=1\n"+strings.Repeat("#", size-4)), 0o600))
 		server, _, _ := configServer(t, fmt.Sprintf(`"command": "a", "envFile": %q`, file))
 		assert.Check(t, is.Equal(server.Err == nil, read))
 	}
+}
+
+// A stranger's file may have as many names as it likes: each is looked up in the same time, and its memory is the
+// reader's alone. With a list of all names to look in, these would take 7 GB.
+func TestConfigManyNames(t *testing.T) {
+	const names = 30_000
+	text := []byte(`{"mcpServers":{`)
+	for i := range names {
+		text = fmt.Appendf(text, `"n%d":{},`, i)
+	}
+	text = append(text, "}}"...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	config, err := ParseConfig(text, os.LookupEnv, new(Secrets))
+	runtime.ReadMemStats(&after)
+	assert.NilError(t, err)
+	assert.Equal(t, len(config.Servers), names)
+	perName := (after.TotalAlloc - before.TotalAlloc) / names
+	assert.Check(t, perName < 30_000, "%d bytes for each name", perName)
+}
+
+// The envFile of all servers together have a bound: each server of a stranger's file may name the same large one.
+func TestConfigManyEnvFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "large.env")
+	assert.NilError(t, os.WriteFile(file, bytes.Repeat([]byte("#"), maxEnvFiles*2/3), 0o600))
+	server := fmt.Sprintf(`{"command": "a", "envFile": %q}`, file)
+	text := fmt.Sprintf(`{"mcpServers": {"a": %s, "b": %[1]s, "c": %[1]s}}`, server)
+	config, err := ParseConfig([]byte(text), os.LookupEnv, new(Secrets))
+	assert.NilError(t, err)
+	assert.NilError(t, config.Servers[0].Err)
+	assert.ErrorContains(t, config.Servers[1].Err, "envFile")
+	assert.Check(t, len(config.EnvFiles) < maxEnvFiles)
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -130,11 +129,13 @@ func (r *serverReader) readEnv(field string, value json.RawMessage) {
 var envLine = regexp.MustCompile(`(?m)^[ \t]*(?:export[ \t]+)?([\w.-]+)[ \t]*=[ \t]*` +
 	`(?:"((?:[^"\\]|\\.)*)"|'([^']*)'|([^#\n]*?))[ \t\r]*(?:#.*)?$`)
 
-const maxEnvFile = 1 << 20 // bytes; it is read before the user allows a folder's configuration
+// maxEnvFiles bounds all envFile of a configuration together, in bytes: they are read before the
+// user allows the servers of a folder.
+const maxEnvFiles = 1 << 20
 
 // readEnvFile reads the lines NAME=VALUE of a file, as VS Code does. Variables of env are stronger.
 func (r *serverReader) readEnvFile() {
-	text, err := readSmallFile(r.envFile)
+	text, err := ReadRegular(r.envFile, maxEnvFiles-int64(len(r.config.EnvFiles)))
 	if err != nil {
 		// The path is not named: what a variable in it holds may be secret.
 		r.problem("envFile is not a file that can be read")
@@ -149,20 +150,6 @@ func (r *serverReader) readEnvFile() {
 	}
 	maps.Copy(variables, r.env)
 	r.env = variables
-}
-
-// readSmallFile reads a regular file of at most maxEnvFile, without a byte order mark. A pipe or a
-// device may have no end.
-func readSmallFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxEnvFile {
-		return nil, errors.New("not a small regular file")
-	}
-	text, err := os.ReadFile(path)
-	return withoutBOM(text), err
 }
 
 // readHeaders reads an object, or mcphost's list of lines.

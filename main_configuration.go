@@ -23,6 +23,7 @@ type configuration struct {
 	output   *output
 	terminal *Terminal // asks whether a folder is trusted, and for the inputs of servers
 
+	text     []byte // of the file, once it has been read: a pipe can be read once
 	only     string // the command line, or the URL, of the only server; "" for others
 	servers  []Server
 	oauth    map[string]*OAuthConfig // by the server's name
@@ -33,12 +34,9 @@ type configuration struct {
 // read reads which servers to use.
 func (c *configuration) read(ctx context.Context) error {
 	if c.settings.only != "" {
-		return c.readOnly(c.settings.only)
+		return c.readOnly(ctx, c.settings.only)
 	}
-	file := c.settings.config
-	if file == "" {
-		file = defaultConfig()
-	}
+	file := c.file()
 	if file != "" {
 		return c.readFile(ctx, file)
 	}
@@ -53,24 +51,23 @@ func (c *configuration) read(ctx context.Context) error {
 // it has the values of the inputs.
 func (c *configuration) readFile(ctx context.Context, file string) error {
 	secrets := c.output.screen.Secrets
-	text, err := os.ReadFile(file)
+	text, err := c.load(ctx, file)
 	if err != nil {
 		return fmt.Errorf("MCP_CONFIG: %w", err)
 	}
 	values := newVariables()
 	// What is secret is not known before the file is trusted. Otherwise a file could hide a command
 	// as a secret.
-	config, err := ParseConfig(text, values.lookup, new(Secrets))
+	config, err := c.parse(file, text, values)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, withConversion(err, file))
 	}
 	folder := ""
-	isOfFolder := c.settings.config == "" && filepath.Dir(file) == "."
-	if isOfFolder && !isHome() {
+	if c.isOfFolder(file) && !isHome() {
 		folder = "."
 	}
 	approveSelf(config.Servers, folder)
-	if isOfFolder {
+	if c.isOfFolder(file) {
 		trust := folderTrust{c.settings, c.output, c.terminal}
 		if err := trust.check(ctx, file, text, config, values.lookup); err != nil {
 			return err
@@ -93,6 +90,54 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		return fmt.Errorf("%s has no servers, or none that is enabled", file)
 	}
 	return nil
+}
+
+// The bounds of a file that is found in this folder. A stranger may have written it, and it is read
+// before the user is asked about it.
+const (
+	maxFolderFile    = 1 << 20 // bytes
+	maxFolderServers = 1000
+)
+
+// file returns the file of servers that the user has named, or else the one that is found, or "".
+func (c *configuration) file() string {
+	if c.settings.config != "" {
+		return c.settings.config
+	}
+	return defaultConfig()
+}
+
+// isOfFolder reports whether a file was found in this folder, and not named by the user.
+func (c *configuration) isOfFolder(file string) bool {
+	return c.settings.config == "" && filepath.Dir(file) == "."
+}
+
+// load reads the file of servers.
+func (c *configuration) load(ctx context.Context, file string) (text []byte, err error) {
+	if c.text != nil {
+		return c.text, nil
+	}
+	if c.isOfFolder(file) {
+		text, err = ReadRegular(file, maxFolderFile)
+		if err != nil && !errors.As(err, new(*fs.PathError)) {
+			// It can be read, and was refused.
+			err = fmt.Errorf("%w: if it is yours, name it with -config", err)
+		}
+	} else {
+		text, err = ReadNamed(ctx, file)
+	}
+	c.text = text
+	return text, err
+}
+
+// parse parses the text of a file of servers, of which nothing is known to be secret.
+func (c *configuration) parse(file string, text []byte, values variables) (*Config, error) {
+	config, err := ParseConfig(text, values.lookup, new(Secrets))
+	if err == nil && c.isOfFolder(file) && len(config.Servers) > maxFolderServers {
+		return nil, fmt.Errorf("it has more than %d servers: if it is yours, name it with -config",
+			maxFolderServers)
+	}
+	return config, err
 }
 
 // withConversion adds to the error of a file of YAML, which mcphost reads, a command that makes
@@ -174,7 +219,7 @@ func defaultConfig() string {
 var uriScheme = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
 
 // readOnly makes the only server of the run from its URL or its command line.
-func (c *configuration) readOnly(text string) error {
+func (c *configuration) readOnly(ctx context.Context, text string) error {
 	c.only = text
 	secrets := c.output.screen.Secrets
 	address := strings.TrimSpace(text)
@@ -186,7 +231,7 @@ func (c *configuration) readOnly(text string) error {
 		}
 		c.servers = []Server{{Name: u.Hostname(), URL: address, Header: c.settings.headers}}
 		// The login to a server of the configuration is good for its URL, too.
-		known := c.oauthAt(address)
+		known := c.oauthAt(ctx, address)
 		if len(known) == 1 {
 			c.oauth = map[string]*OAuthConfig{u.Hostname(): known[0]}
 		}

@@ -6,8 +6,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 )
 
 // readURL makes the server of a command that is given a URL. If a server of the configuration has
@@ -15,33 +13,30 @@ import (
 // URL needs no configuration, nor one without mistakes.
 func (c *configuration) readURL(ctx context.Context, address string) error {
 	if c.settings.only != "" {
-		return c.readOnly(address)
+		return c.readOnly(ctx, address)
 	}
-	file, _, config, err := c.parse(new(Secrets))
+	file, _, config, err := c.look(ctx)
 	if err != nil {
 		c.output.note("this configuration is not used: %s", err)
 	}
 	if len(serversAt(config, address)) == 0 {
-		return c.readOnly(address)
+		return c.readOnly(ctx, address)
 	}
 	return c.readFile(ctx, file)
 }
 
-// parse parses the configuration file, without asking the user for anything. The results are zero
-// if there is no file.
-func (c *configuration) parse(secrets *Secrets) (
+// look reads the configuration file, without asking the user for anything. What it calls a secret
+// is not looked for in any text. The results are zero if there is no file.
+func (c *configuration) look(ctx context.Context) (
 	file string, text []byte, config *Config, err error,
 ) {
-	file = c.settings.config
-	if file == "" {
-		file = defaultConfig()
-	}
+	file = c.file()
 	if file == "" {
 		return "", nil, nil, nil
 	}
-	text, err = os.ReadFile(file)
+	text, err = c.load(ctx, file)
 	if err == nil {
-		config, err = ParseConfig(text, newVariables().lookup, secrets)
+		config, err = c.parse(file, text, newVariables())
 	}
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("%s: %w", file, err)
@@ -66,13 +61,12 @@ func serversAt(config *Config, address string) (found []*Server) {
 // oauthAt returns what the configuration says about the login at a URL, for each of its servers
 // that have this URL. It asks the user for nothing: the configuration of a folder is used only if
 // the user has allowed it before, and a server that lacks an input is left out.
-func (c *configuration) oauthAt(address string) (found []*OAuthConfig) {
-	// The secrets of a configuration that is not used are not looked for in any text.
-	file, text, config, err := c.parse(new(Secrets))
+func (c *configuration) oauthAt(ctx context.Context, address string) (found []*OAuthConfig) {
+	file, text, config, err := c.look(ctx)
 	if err != nil || len(serversAt(config, address)) == 0 {
 		return nil
 	}
-	if c.settings.config == "" && filepath.Dir(file) == "." {
+	if c.isOfFolder(file) {
 		folder := folderTrust{c.settings, c.output, c.terminal}
 		memory, err := folder.unknown(file, text, config)
 		if err != nil || memory != nil {

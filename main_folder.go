@@ -82,6 +82,9 @@ func (t *folderTrust) unknown(file string, text []byte, config *Config) (*trustM
 	return memory, nil
 }
 
+// maxTrust bounds the file of a trustMemory, in bytes: it has a path.
+const maxTrust = 64 << 10
+
 // trustMemory is the file that remembers which configuration the user has allowed at one path.
 type trustMemory struct {
 	file     string
@@ -107,7 +110,7 @@ func (m *trustMemory) load() string {
 	if m.noFolder != nil {
 		return ""
 	}
-	content, _ := os.ReadFile(m.file)
+	content, _ := ReadRegular(m.file, maxTrust)
 	return string(content)
 }
 
@@ -115,7 +118,7 @@ func (m *trustMemory) save() error {
 	if m.noFolder != nil {
 		return m.noFolder
 	}
-	if err := os.MkdirAll(filepath.Dir(m.file), 0o700); err != nil {
+	if err := MakeFolder(filepath.Dir(m.file)); err != nil {
 		return err
 	}
 	return ReplaceFile(m.file, []byte(m.content))

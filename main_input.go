@@ -46,7 +46,7 @@ func (in *textInput) all(ctx context.Context, stdin io.Reader) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
 	defer cancel()
 	var text []byte
-	err := whileReading(ctx, func() (err error) {
+	err := WhileBlocked(ctx, func() (err error) {
 		text, err = io.ReadAll(io.LimitReader(stdin, maxInput+1))
 		return err
 	})
@@ -69,19 +69,6 @@ func (in *textInput) argument(ctx context.Context, text string) (string, error) 
 	if !isFile {
 		return text, nil
 	}
-	content, err := os.ReadFile(path)
-	return string(withoutBOM(content)), err
-}
-
-// whileReading calls read, and waits until it returns or ctx ends. A read that is blocked cannot be
-// ended: its goroutine stays behind, and the program is about to end.
-func whileReading(ctx context.Context, read func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- read() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	content, err := ReadNamed(ctx, path)
+	return string(content), err
 }

@@ -87,6 +87,9 @@ func (p *logins) add() {
 	}
 }
 
+// maxKeyFile bounds the file of a private key, in bytes.
+const maxKeyFile = 1 << 20
+
 // setGrant sets the grant that logs in without a person, and the keys of the client. One key serves
 // both: it signs the assertions that say who the client is, and the proofs of DPoP.
 func (l *login) setGrant(c *OAuthConfig) error {
@@ -94,7 +97,7 @@ func (l *login) setGrant(c *OAuthConfig) error {
 	key := []byte(c.Key)
 	if c.KeyFile != "" {
 		var err error
-		key, err = os.ReadFile(c.KeyFile)
+		key, err = ReadRegular(c.KeyFile, maxKeyFile)
 		if err != nil {
 			return fmt.Errorf("oauth privateKeyFile: %w", err)
 		}

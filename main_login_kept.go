@@ -264,7 +264,7 @@ func (p *logins) revoke(ctx context.Context, saved savedLogin) *endedLogin {
 		Client: saved.client(),
 		Grant:  saved.file.Grant,
 	}
-	config := p.configOf(saved)
+	config := p.configOf(ctx, saved)
 	kept := newKeptLogin(saved)
 	switch {
 	case kept.State != loginValid && !kept.Refresh:
@@ -289,8 +289,8 @@ func (p *logins) revoke(ctx context.Context, saved savedLogin) *endedLogin {
 }
 
 // configOf returns what the configuration says about a login, or nil if it says nothing.
-func (p *logins) configOf(saved savedLogin) *OAuthConfig {
-	all := p.config.oauthAt(saved.file.Resource)
+func (p *logins) configOf(ctx context.Context, saved savedLogin) *OAuthConfig {
+	all := p.config.oauthAt(ctx, saved.file.Resource)
 	all = slices.AppendSeq(all, maps.Values(p.config.oauth))
 	for _, c := range all {
 		file, err := newLoginFile(saved.file.Resource, c)

@@ -50,7 +50,7 @@ func (s *serving) run(ctx context.Context, args []string) error {
 		s.screen.Show(Look{}, "an MCP server on stdin and stdout: one JSON-RPC message a line, "+
 			"Ctrl-D ends it")
 	}
-	return whileReading(ctx, func() error {
+	return WhileBlocked(ctx, func() error {
 		return library.Serve(context.Background(), NewLines(os.Stdin, os.Stdout))
 	})
 }

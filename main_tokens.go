@@ -18,7 +18,7 @@ func loginFolder() (string, error) {
 	folder, err := os.UserConfigDir()
 	folder = filepath.Join(folder, "mcpagent", "logins")
 	if err == nil {
-		err = os.MkdirAll(folder, 0o700)
+		err = MakeFolder(folder)
 	}
 	if err != nil {
 		// The machine may have no home.

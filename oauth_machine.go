@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 )
 
@@ -44,10 +43,11 @@ func jwtBearer(assertion string) url.Values {
 }
 
 // AssertionFile returns a func for JWTBearer and IdentityProvider. The func reads the file at each
-// call, as platforms renew the assertion in it. White space around the assertion is left out.
+// call, as platforms renew the assertion in it. It has to be a regular file of at most 1 MiB. White
+// space around the assertion is left out.
 func AssertionFile(path string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) {
-		text, err := os.ReadFile(path)
+		text, err := readOAuthFile(path)
 		if err != nil {
 			return "", err
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -636,6 +637,22 @@ func TestAssertionFile(t *testing.T) {
 		got, err := read(t.Context())
 		assert.Equal(t, got, want)
 		assert.Equal(t, err == nil, want != "", "%v", err)
+	}
+}
+
+// A file of logins or assertions has a bound, and what is not a regular file is not read: it might have no end.
+func TestOAuthFileBound(t *testing.T) {
+	folder := t.TempDir()
+	large := filepath.Join(folder, "large")
+	assert.NilError(t, os.WriteFile(large, bytes.Repeat([]byte("a"), maxOAuthBody), 0o600))
+	_, err := AssertionFile(large)(t.Context())
+	assert.NilError(t, err)
+	assert.NilError(t, os.WriteFile(large, bytes.Repeat([]byte("a"), maxOAuthBody+1), 0o600))
+	for path, want := range map[string]string{large: "has more than 1048576 bytes", folder: "is not a regular file"} {
+		_, err := AssertionFile(path)(t.Context())
+		assert.Check(t, is.ErrorContains(err, want))
+		_, err = (&OAuthFile{Path: path}).Load()
+		assert.Check(t, is.ErrorContains(err, want))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/url"
 	"os"
@@ -53,7 +54,7 @@ type oauthFileText struct {
 // alone.
 func (f *OAuthFile) Load() (*OAuthState, error) {
 	state := new(OAuthState)
-	text, err := os.ReadFile(f.Path)
+	text, err := readOAuthFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return state, nil
 	}
@@ -76,6 +77,28 @@ func (f *OAuthFile) Load() (*OAuthState, error) {
 	}
 	f.narrow()
 	return state, nil
+}
+
+// readOAuthFile reads a regular file of at most maxOAuthBody bytes. A pipe or a device might have
+// no end, and nobody could end the wait for it.
+func readOAuthFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxOAuthBody+1))
+	if len(text) > maxOAuthBody {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxOAuthBody)
+	}
+	return text, err
 }
 
 // narrow takes the file from all but its owner. If it cannot, the file belongs to somebody else,

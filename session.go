@@ -18,6 +18,9 @@ import (
 // under the same number. A file that cannot be read without knowing more gets a new number.
 const sessionVersion = 1
 
+// maxSession bounds a saved conversation, in bytes. It may have many images.
+const maxSession = 1 << 30
+
 const sessionPoll = 50 * time.Millisecond // between two tries to lock a file
 
 // ErrSessionBusy reports that another process has locked a saved conversation.
@@ -40,7 +43,7 @@ type Session struct {
 // The lock is a hidden file beside the session. Where path is a link, that is beside the file that
 // it leads to, so that two names of one session have one lock.
 func LockSession(ctx context.Context, path string) (release func(), err error) {
-	folder, name := filepath.Split(linkTarget(path))
+	folder, name := filepath.Split(LinkTarget(path))
 	lock := filepath.Join(folder, "."+name+".lock")
 	for {
 		err = checkRegular(path)
@@ -59,16 +62,6 @@ func LockSession(ctx context.Context, path string) (release func(), err error) {
 		}
 		return nil, fmt.Errorf("session %s: %w", path, err)
 	}
-}
-
-// linkTarget returns the file that a link leads to: what is written there must not replace the
-// link. A path that is no link, or leads to nothing yet, is its own target.
-func linkTarget(path string) string {
-	file, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return path
-	}
-	return file
 }
 
 // checkRegular returns an error if a path leads to a pipe, a device or a folder: reading one might
@@ -107,50 +100,13 @@ func SaveSession(path string, s *Session) error {
 	return nil
 }
 
-// ReplaceFile writes a file that only its owner can read. If it fails, the file is as it was
-// before.
-//
-// The text goes to a temporary file in the same folder first, which then takes the name of the old
-// one. Whatever ends the program, the name leads to the whole old text or to the whole new one.
-func ReplaceFile(path string, text []byte) error {
-	path = linkTarget(path)
-	// CreateTemp gives the file the mode 0600.
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	err = writeAndClose(temporary, text)
-	if err == nil {
-		err = os.Rename(temporary.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(temporary.Name())
-	}
-	return err
-}
-
-// writeAndClose writes a text to a file and closes it. The text is on the disk before: otherwise a
-// crash of the machine could leave the new name with an empty file.
-func writeAndClose(f *os.File, text []byte) error {
-	_, err := f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
 // LoadSession reads a session that SaveSession wrote: its history is taken as it is. The error
 // wraps one of the file system (fs.ErrNotExist), or describes what is wrong with the text.
 func LoadSession(path string) (*Session, error) {
 	s := new(Session)
-	var text []byte
-	err := checkRegular(path)
+	text, err := ReadRegular(path, maxSession)
 	if err == nil {
-		text, err = os.ReadFile(path)
-	}
-	if err == nil {
-		// An editor may have added the byte order mark.
-		err = json.Unmarshal(withoutBOM(text), s)
+		err = json.Unmarshal(text, s)
 	}
 	switch {
 	case s.Version > sessionVersion:

@@ -119,7 +119,7 @@ func (t *Terminal) inEditor(ctx context.Context, command, text string) (string, 
 	if err = t.EditFile(ctx, command, path); err != nil {
 		return "", err
 	}
-	changed, err := os.ReadFile(path)
+	changed, err := ReadNamed(ctx, path)
 	return string(changed), err
 }
 

@@ -1,0 +1,219 @@
+// files.go - files that are read with a bound, and files that are written whole.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// MaxNamedFile bounds a file that the user names, in bytes: it is read into memory.
+const MaxNamedFile = 64 << 20
+
+// ReadRegular reads a regular file, of at most limit bytes, without its byte order mark. It is for
+// the files that a program finds by itself, which a stranger may have put there: a link to a device
+// would have no end, and a pipe might wait for ever.
+//
+// The file is opened without waiting and looked at afterwards: what a path leads to may be replaced
+// between a look at the path and the opening.
+func ReadRegular(path string, limit int64) ([]byte, error) {
+	special := fmt.Errorf("%s is not a regular file", path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENXIO) {
+		// It is a socket.
+		return nil, special
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, special
+	}
+	return readAtMost(file, limit)
+}
+
+// ReadNamed reads a file that the user has named, of at most MaxNamedFile, without its byte order
+// mark. It may be a pipe, such as a shell makes of <(command): the wait for it ends with ctx.
+func ReadNamed(ctx context.Context, path string) ([]byte, error) {
+	var text []byte
+	err := WhileBlocked(ctx, func() error {
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		text, err = readAtMost(file, MaxNamedFile)
+		return err
+	})
+	if err != nil {
+		// After ctx has ended, the read may go on, so text is not touched.
+		return nil, err
+	}
+	return text, nil
+}
+
+func readAtMost(file *os.File, limit int64) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(file, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, fmt.Errorf("%s has more than %d MiB", file.Name(), limit>>20)
+	}
+	return withoutBOM(text), nil
+}
+
+// WhileBlocked calls do, which reads or writes, and waits until it returns or ctx ends. A read of a
+// terminal, and the opening of a pipe, cannot be interrupted: their goroutine stays behind. So
+// WhileBlocked is for a ctx that ends with the program.
+func WhileBlocked(ctx context.Context, do func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// WriteNamed writes a file that the user has named. If it fails, a file that was there is as it was
+// before, and no part of a new one is left. A file that was there keeps its mode. A device or a
+// pipe gets the bytes, and the wait for its reader ends with ctx.
+func WriteNamed(ctx context.Context, path string, data []byte) error {
+	old, err := os.Stat(path)
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if isStream(path) || err == nil && !old.Mode().IsRegular() {
+		return WhileBlocked(ctx, func() error { return os.WriteFile(path, data, 0o666) })
+	}
+	if isNew {
+		return replace(path, data, 0o666, nil)
+	}
+	if err != nil {
+		return err
+	}
+	// A file that may not be written is not to be replaced, either.
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_ = file.Close()
+	return replace(path, data, old.Mode().Perm(), old)
+}
+
+// isStream reports whether a path is one of those by which a process names its open files, such as
+// /dev/stdout and /dev/fd/3. Where one leads to a regular file, the bytes go to that file: one that
+// took its name would not be the open file.
+func isStream(path string) bool {
+	folder := filepath.Dir(path)
+	return folder == "/dev" || folder == "/dev/fd" || strings.HasPrefix(path, "/proc/")
+}
+
+// ReplaceFile writes a file that only its owner can read. If it fails, the file is as it was
+// before.
+func ReplaceFile(path string, text []byte) error { return replace(path, text, 0o600, nil) }
+
+// replace writes a file of a mode, which is exactly that of the old file if there is one, and else
+// what the user's mask leaves of it.
+//
+// The text goes to a temporary file in the same folder first, which then takes the name of the old
+// one. Whatever ends the program, the name leads to the whole old text or to the whole new one. An
+// error names the file, and not the temporary one.
+func replace(path string, text []byte, mode fs.FileMode, old fs.FileInfo) error {
+	target := LinkTarget(path)
+	folder, name := filepath.Split(target)
+	temporary := filepath.Join(folder, "."+name+"."+rand.Text())
+	file, err := os.OpenFile(temporary, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err == nil {
+		err = writeAndClose(file, text)
+		if err == nil && old != nil {
+			err = os.Chmod(temporary, mode)
+		}
+		if err == nil {
+			err = os.Rename(temporary, target)
+		}
+		if err != nil {
+			_ = os.Remove(temporary)
+		}
+	}
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		failed.Path = path
+	}
+	return err
+}
+
+// writeAndClose writes a text to a file and closes it. The text is on the disk before: otherwise a
+// crash of the machine could leave the new name with an empty file.
+func writeAndClose(f *os.File, text []byte) error {
+	_, err := f.Write(text)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// LinkTarget returns the file that a link leads to: what is written there must not replace the
+// link. A path that is no link, or leads to nothing yet, is its own target.
+func LinkTarget(path string) string {
+	file, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return path
+	}
+	return file
+}
+
+// OpenKept opens a file that the program adds to from one run to the next, which only its owner can
+// read. It makes the folder for it. It does not wait for the reader of a pipe.
+func OpenKept(path string) (*os.File, error) {
+	err := MakeFolder(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	flags := os.O_APPEND | os.O_CREATE | os.O_WRONLY | syscall.O_NONBLOCK
+	return os.OpenFile(path, flags, 0o600)
+}
+
+// MakeFolder makes a folder for what is kept from one run to the next, unless CheckHome has an
+// error.
+func MakeFolder(path string) error {
+	err := CheckHome(path)
+	if err != nil {
+		return err
+	}
+	return os.MkdirAll(path, 0o700)
+}
+
+// CheckHome returns an error if a path is in the user's home, and that does not exist. Accounts of
+// services have a home such as /nonexistent, by which they say that nothing is to be kept: who made
+// it would give them one.
+func CheckHome(path string) error {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		// The path is not in a home.
+		return nil
+	}
+	inHome, err := filepath.Rel(home, path)
+	if err != nil || !filepath.IsLocal(inHome) {
+		return nil
+	}
+	_, err = os.Stat(home)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the home folder %s does not exist", home)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"gotest.tools/v3/assert"
+	is "gotest.tools/v3/assert/cmp"
+)
+
+// fifo makes a pipe with a name. Whatever waits for its other side when the test ends, or is about to, gets it.
+func fifo(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "fifo")
+	assert.NilError(t, syscall.Mkfifo(path, 0o600))
+	before := resources()
+	t.Cleanup(func() {
+		for resources().goroutines > before.goroutines {
+			file, err := os.OpenFile(path, os.O_RDWR, 0)
+			assert.NilError(t, err)
+			assert.NilError(t, file.Close())
+		}
+	})
+	return path
+}
+
+// endedContext has ended: what returns its cause has not waited for anything else.
+func endedContext() (context.Context, error) {
+	reason := errors.New("it is over")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(reason)
+	return ctx, reason
+}
+
+// What a program finds by itself is read if it is a regular file, also at the end of a link, with a bound. Nothing else
+// is read at all: /dev/zero has no end, and a pipe without a writer would be waited for.
+func TestReadRegular(t *testing.T) {
+	folder := t.TempDir()
+	file, link, zero := filepath.Join(folder, "file"), filepath.Join(folder, "link"), filepath.Join(folder, "zero")
+	assert.NilError(t, os.WriteFile(file, []byte("\ufeffheron"), 0o600))
+	assert.NilError(t, os.Symlink(file, link))
+	assert.NilError(t, os.Symlink("/dev/zero", zero))
+	for path, want := range map[string]string{
+		file:                             "",
+		link:                             "",
+		zero:                             "zero is not a regular file",
+		fifo(t):                          "fifo is not a regular file",
+		folder:                           " is not a regular file",
+		filepath.Join(folder, "missing"): "no such file or directory",
+	} {
+		text, err := ReadRegular(path, 8)
+		if want == "" {
+			assert.NilError(t, err)
+			assert.Equal(t, string(text), "heron")
+		} else {
+			assert.Check(t, is.ErrorContains(err, want))
+		}
+	}
+	_, err := ReadRegular(file, 7)
+	assert.Check(t, is.ErrorContains(err, "file has more than 0 MiB"))
+}
+
+// What the user names may be a pipe, and the wait for its writer ends with ctx.
+func TestReadNamed(t *testing.T) {
+	path := fifo(t)
+	go func() { _ = os.WriteFile(path, []byte("\ufeffheron"), 0) }()
+	text, err := ReadNamed(t.Context(), path)
+	assert.NilError(t, err)
+	assert.Equal(t, string(text), "heron")
+	_, err = ReadNamed(t.Context(), "/dev/zero")
+	assert.Check(t, is.Error(err, "/dev/zero has more than 64 MiB"))
+	ctx, reason := endedContext()
+	_, err = ReadNamed(ctx, path)
+	assert.Equal(t, err, reason)
+}
+
+// A file that is written keeps its mode, its links and its hidden neighbours, and a new one has the mode that the user's
+// mask leaves. Devices and pipes get the bytes. One that cannot be written stays as it is.
+func TestWriteNamed(t *testing.T) {
+	folder := t.TempDir()
+	file, link := filepath.Join(folder, "file"), filepath.Join(folder, "link")
+	write := func(path, text string) error { return WriteNamed(t.Context(), path, []byte(text)) }
+	assert.NilError(t, write(file, "a longer text"))
+	plain := filepath.Join(folder, "plain")
+	assert.NilError(t, os.WriteFile(plain, nil, 0o666))
+	asPlain, err := os.Stat(plain)
+	assert.NilError(t, err)
+	written, err := os.Stat(file)
+	assert.NilError(t, err)
+	assert.Equal(t, written.Mode(), asPlain.Mode())
+
+	assert.NilError(t, os.Chmod(file, 0o646))
+	assert.NilError(t, os.Symlink("file", link))
+	assert.NilError(t, write(link, "\x00new\r\n"))
+	assert.Equal(t, readText(t, file), "\x00new\r\n")
+	written, err = os.Lstat(file)
+	assert.NilError(t, err)
+	assert.Equal(t, written.Mode(), os.FileMode(0o646))
+	assert.Check(t, is.Error(write("/dev/full", "x"), "write /dev/full: no space left on device"))
+	assert.NilError(t, write("/dev/null", "x"))
+	assert.Check(t, is.Error(write(folder, "x"), "open "+folder+": is a directory"))
+	missing := filepath.Join(folder, "missing", "file")
+	assert.Check(t, is.Error(write(missing, "x"), "open "+missing+": no such file or directory"))
+	entries, err := os.ReadDir(folder)
+	assert.NilError(t, err)
+	assert.Check(t, is.Len(entries, 3))
+
+	// By these names a process has its own open files: the file of one is not replaced by another.
+	open, err := os.OpenFile(plain, os.O_RDWR, 0)
+	assert.NilError(t, err)
+	defer open.Close()
+	assert.NilError(t, write(fmt.Sprintf("/dev/fd/%d", open.Fd()), "by its number"))
+	now, err := os.Stat(plain)
+	assert.NilError(t, err)
+	assert.Check(t, os.SameFile(now, asPlain))
+	assert.Equal(t, readText(t, plain), "by its number")
+
+	ctx, reason := endedContext()
+	path := fifo(t)
+	assert.Equal(t, WriteNamed(ctx, path, nil), reason)
+}
+
+// A home that does not exist is not made; what is elsewhere is.
+func TestMakeFolder(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "nonexistent")
+	t.Setenv("HOME", home)
+	inHome := filepath.Join(home, ".config", "mcpagent")
+	assert.Check(t, is.Error(MakeFolder(inHome), "the home folder "+home+" does not exist"))
+	_, err := OpenKept(filepath.Join(inHome, "history"))
+	assert.Check(t, is.Error(err, "the home folder "+home+" does not exist"))
+	_, err = os.Stat(home)
+	assert.Check(t, errors.Is(err, os.ErrNotExist))
+	assert.NilError(t, MakeFolder(home+"-of-others/a"))
+	assert.NilError(t, os.Mkdir(home, 0o700))
+	assert.NilError(t, MakeFolder(inHome))
+}
