@@ -65,7 +65,7 @@ func assemble() *program {
 	processes := new(processes)
 	interrupts := &interrupts{processes: processes, terminal: terminal}
 
-	trace := &trace{screen: screen}
+	trace := &trace{output: out}
 	model := &modelChoice{settings: &set.model, output: out, trace: trace}
 	config := &configuration{settings: &set.servers, output: out, terminal: terminal}
 	requests := &serverRequests{

@@ -42,9 +42,9 @@ func (a *agents) newAgent(view *View) (*Agent, *report) {
 	return agent, report
 }
 
-// newView returns the view that shows an agent at work.
-func (a *agents) newView() *View {
-	return a.output.newView(a.servers.host, a.settings.asking.maxResult)
+// newView returns the view that shows an agent at work, until ctx ends.
+func (a *agents) newView(ctx context.Context) *View {
+	return a.output.newView(ctx, a.servers.host, a.settings.asking.maxResult)
 }
 
 // systemPrompt returns the system prompt of the settings, and after it the instructions of the

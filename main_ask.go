@@ -71,7 +71,7 @@ func (a *conversation) run(ctx context.Context, question string) error {
 			"which is no language model")
 	}
 	if isChat {
-		return a.newChat(kept).run(ctx)
+		return a.newChat(ctx, kept).run(ctx)
 	}
 	return a.answer(ctx, question, kept)
 }
@@ -96,7 +96,7 @@ func (a *conversation) withStdin(ctx context.Context, question string) (string, 
 // answer asks one question, and prints its answer or its report. After an error it still saves the
 // conversation, and prints what there is of the answer.
 func (a *conversation) answer(ctx context.Context, question string, kept *keptSession) error {
-	view := a.agents.newView()
+	view := a.agents.newView(ctx)
 	agent, report := a.agents.newAgent(view)
 	agent.History = kept.session.History
 	a.output.report = report

@@ -37,8 +37,8 @@ type chat struct {
 	wasInterrupted bool // the user's last act was a Ctrl-C: another one is the second in a row
 }
 
-// newChat returns a chat that continues a conversation. The servers are open.
-func (a *conversation) newChat(kept *keptSession) *chat {
+// newChat returns a chat that continues a conversation, until ctx ends. The servers are open.
+func (a *conversation) newChat(ctx context.Context, kept *keptSession) *chat {
 	c := &chat{
 		output:     a.output,
 		terminal:   a.terminal,
@@ -48,7 +48,7 @@ func (a *conversation) newChat(kept *keptSession) *chat {
 		requests:   a.requests,
 		catalog:    a.catalog,
 		agents:     a.agents,
-		view:       a.agents.newView(),
+		view:       a.agents.newView(ctx),
 		kept:       kept,
 	}
 	c.agent, c.report = a.agents.newAgent(c.view)
@@ -126,7 +126,10 @@ func (c *chat) do(ctx context.Context, line string) error {
 	if c.servers.logins.pasted(line) != nil {
 		return nil
 	}
-	c.terminal.Remember(line)
+	err := c.terminal.Remember(line)
+	if err != nil {
+		c.output.say("(what you type is not kept for the next chat: %v)", err)
+	}
 	if !strings.HasPrefix(line, "/") {
 		return c.question(ctx, strings.TrimSpace(line))
 	}

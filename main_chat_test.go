@@ -23,7 +23,7 @@ func chatOf(t *testing.T, replies ...modelReply) (*chat, *modelServer, *viewBuff
 	p.output.screen = s
 	p.servers.host = NewHost(nil, nil)
 	kept := &keptSession{session: new(Session), path: filepath.Join(t.TempDir(), "session.json")}
-	return p.conversation.newChat(kept), model, out
+	return p.conversation.newChat(t.Context(), kept), model, out
 }
 
 // exchangesOf is a history of exchanges: a question, and an answer of so many bytes, from a tool if its number is odd.

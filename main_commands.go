@@ -81,7 +81,7 @@ func (c *serverCommands) call(ctx context.Context, args ...string) error {
 		// The JSON has a list, never null.
 		result.Content = []ContentBlock{}
 	}
-	if err := c.output.give(result, text, withLineEnd(text), result); err != nil {
+	if err := c.output.give(ctx, result, text, withLineEnd(text), result); err != nil {
 		return err
 	}
 	if result.IsError {
@@ -97,7 +97,7 @@ func (c *serverCommands) callTool(
 	arguments json.RawMessage,
 ) (*ToolResult, error) {
 	host := c.servers.host
-	view := c.output.newView(host, 0)
+	view := c.output.newView(ctx, host, 0)
 	view.Begin("")
 	defer view.End()
 	return host.CallTool(ctx, function, arguments, view.Progress(ToolCall{Name: name}))
@@ -142,7 +142,7 @@ func (c *serverCommands) read(ctx context.Context, args ...string) error {
 		contents = append(contents, block.Resource)
 		text += c.contentText(block.Resource)
 	}
-	return c.output.give(result, text, text, contents)
+	return c.output.give(ctx, result, text, text, contents)
 }
 
 // contentText returns the text to print for one of the contents of a resource. Bytes go to a pipe
@@ -183,5 +183,5 @@ func (c *serverCommands) prompt(ctx context.Context, args ...string) error {
 		content := &ToolResult{Content: []ContentBlock{m.Content}}
 		text += withLineEnd(m.Role + ": " + ModelText(content))
 	}
-	return c.output.give(nil, text, text, result)
+	return c.output.give(ctx, nil, text, text, result)
 }

@@ -109,7 +109,7 @@ func (c *catalog) listServers(ctx context.Context, names ...string) error {
 		c.output.screen.Show(Look{}, strings.TrimSuffix(text, "\n"))
 		return nil
 	}
-	if err := c.output.give(nil, text, text, list); err != nil {
+	if err := c.output.give(ctx, nil, text, text, list); err != nil {
 		return err
 	}
 	if !isAnyRunning {

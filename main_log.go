@@ -6,7 +6,7 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -25,12 +25,14 @@ const maxLog = 5 << 20
 type serverLog struct {
 	file    *os.File
 	written atomic.Int64 // bytes, in this run
+
+	lost func(error) // if set, is called the first time that a write fails, as on a full disk
+	once sync.Once   // guards the call of lost
 }
 
 // openServerLog opens a log, which only its owner can read. It makes the folder for it.
 func openServerLog(path string) (*serverLog, error) {
-	_ = os.MkdirAll(filepath.Dir(path), 0o700)
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	file, err := OpenKept(path)
 	if err != nil {
 		return nil, err
 	}
@@ -51,5 +53,9 @@ func (l *serverLog) Write(text []byte) (int, error) {
 		// On Windows a file that is opened for appending cannot truncate itself.
 		_ = os.Truncate(l.file.Name(), 0)
 	}
-	return l.file.Write(text)
+	size, err := l.file.Write(text)
+	if err != nil && l.lost != nil {
+		l.once.Do(func() { l.lost(err) })
+	}
+	return size, err
 }

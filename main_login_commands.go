@@ -68,7 +68,7 @@ func (p *logins) logIn(ctx context.Context, args []string) error {
 	if err := checkEncrypted(s.URL); err != nil {
 		return err
 	}
-	if err := p.openTrace(); err != nil {
+	if err := p.openTrace(ctx); err != nil {
 		return err
 	}
 	defer p.trace.close()
@@ -116,8 +116,8 @@ func (p *logins) printLogin(s *Server) error {
 }
 
 // openTrace opens the trace of a command that uses no server.
-func (p *logins) openTrace() error {
-	return p.trace.open(p.config.settings.trace, p.config.hasSeveral())
+func (p *logins) openTrace(ctx context.Context) error {
+	return p.trace.open(ctx, p.config.settings.trace, p.config.hasSeveral())
 }
 
 // checkEncrypted returns an error if a token would go to a server without encryption. A login is

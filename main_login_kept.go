@@ -149,7 +149,7 @@ func (p *logins) logOut(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.openTrace(); err != nil {
+	if err := p.openTrace(ctx); err != nil {
 		return err
 	}
 	defer p.trace.close()

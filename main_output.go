@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -54,6 +56,8 @@ type output struct {
 	files       resultFiles
 	printedJSON bool    // there is JSON on stdout, so an error needs none
 	report      *report // of the question, which -json prints with an error; nil if there was none
+
+	isIncomplete atomic.Bool // something was lost that does not end the run; see lose
 }
 
 // note tells the user something in passing.
@@ -66,6 +70,13 @@ func (o *output) note(format string, args ...any) {
 // warn tells the user something that they need to know also with -q.
 func (o *output) warn(format string, args ...any) {
 	o.screen.Show(Look{Max: maxShown}, fmt.Sprintf(format, args...))
+}
+
+// lose tells the user that something could not be written, without which the run goes on. Its exit
+// status will say so, too.
+func (o *output) lose(err error) {
+	o.warn("%v", err)
+	o.isIncomplete.Store(true)
 }
 
 // say shows what the program itself says in a chat, such as the answer to a command.
@@ -99,16 +110,19 @@ func withLineEnd(text string) string {
 // give prints the result of a command: a text, or with -json the value. With -o, the images and
 // other bytes of r go to files. If r has no bytes, its text goes to the file, byte for byte. r is
 // nil for commands without -o.
-func (o *output) give(r *ToolResult, text, printed string, value any) error {
+func (o *output) give(
+	ctx context.Context, r *ToolResult, text, printed string, value any,
+) error {
 	if o.settings.file != "" && !r.IsError {
-		lines := ResultFiles(r, o.saveFile)
+		save := o.saver(ctx)
+		lines := ResultFiles(r, save)
 		for _, line := range lines {
 			o.note("%s", line)
 		}
 		// The error of a file is in output.files, and in its line.
 		hasFiles := len(lines) > 0
 		if !hasFiles {
-			_, _ = o.saveFile([]byte(text), "")
+			_, _ = save([]byte(text), "")
 		}
 		if o.files.failed != nil {
 			return o.files.failed
@@ -129,10 +143,15 @@ type resultFiles struct {
 	failed error // why the first of those could not be written
 }
 
+// saver returns saveFile for what is saved while ctx lasts.
+func (o *output) saver(ctx context.Context) func(data []byte, kind string) (string, error) {
+	return func(data []byte, _ string) (string, error) { return o.saveFile(ctx, data) }
+}
+
 // saveFile writes the first data of a run to the file of -o, and later data to numbered files
 // beside it: after FILE comes FILE-2, and after image.png comes image-2.png. Without -o, SaveFile
 // chooses the names. saveFile returns the name of the file.
-func (o *output) saveFile(data []byte, _ string) (path string, err error) {
+func (o *output) saveFile(ctx context.Context, data []byte) (path string, err error) {
 	o.files.count++
 	path = o.settings.file
 	if path == "-" {
@@ -143,7 +162,7 @@ func (o *output) saveFile(data []byte, _ string) (path string, err error) {
 			ending := filepath.Ext(path)
 			path = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(path, ending), o.files.count, ending)
 		}
-		err = os.WriteFile(path, data, 0o666)
+		err = WriteNamed(ctx, path, data)
 	}
 	if o.files.failed == nil {
 		o.files.failed = err
@@ -152,7 +171,7 @@ func (o *output) saveFile(data []byte, _ string) (path string, err error) {
 }
 
 // newView returns a view that shows an agent, or one call, at work with the tools of the host.
-func (o *output) newView(host *Host, maxResult int) *View {
+func (o *output) newView(ctx context.Context, host *Host, maxResult int) *View {
 	v := &View{
 		Screen:    o.screen,
 		Quiet:     o.settings.quiet,
@@ -162,7 +181,7 @@ func (o *output) newView(host *Host, maxResult int) *View {
 	}
 	switch {
 	case o.settings.file != "":
-		v.Save = o.saveFile
+		v.Save = o.saver(ctx)
 	case o.settings.json || o.settings.quiet:
 		// Nothing shows the name of a file, so nobody would find it.
 		v.Save = nil
@@ -186,6 +205,9 @@ type failure struct {
 // end shows the error that a run has ended with, and returns the exit status. A program that reads
 // the JSON on stdout gets the error there, too, unless it has got a result already.
 func (o *output) end(err error, interrupted bool) (status int) {
+	if err == nil && o.isIncomplete.Load() {
+		return exitStart
+	}
 	if err == nil {
 		return 0
 	}
@@ -211,12 +233,16 @@ func (o *output) end(err error, interrupted bool) (status int) {
 // isClosedStdout reports whether the reader of stdout has closed it, as head does when it has seen
 // enough. That is no failure.
 func isClosedStdout(err error) bool {
+	var file *fs.PathError
+	return isClosedPipe(err) && errors.As(err, &file) && file.Path == os.Stdout.Name()
+}
+
+// isClosedPipe reports whether the reader of a pipe has closed it.
+func isClosedPipe(err error) bool {
 	// Windows has two errors of its own for a pipe that nobody reads, which are no EPIPE.
 	const brokenPipe, noData = syscall.Errno(109), syscall.Errno(232)
-	closed := errors.Is(err, syscall.EPIPE)
 	if runtime.GOOS == "windows" {
-		closed = errors.Is(err, brokenPipe) || errors.Is(err, noData)
+		return errors.Is(err, brokenPipe) || errors.Is(err, noData)
 	}
-	var file *fs.PathError
-	return closed && errors.As(err, &file) && file.Path == os.Stdout.Name()
+	return errors.Is(err, syscall.EPIPE)
 }

@@ -48,7 +48,7 @@ func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
 	if err := s.config.read(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.trace.open(s.settings.trace, s.config.hasSeveral()); err != nil {
+	if err := s.trace.open(ctx, s.settings.trace, s.config.hasSeveral()); err != nil {
 		return nil, err
 	}
 	s.opened = time.Now()
@@ -119,6 +119,9 @@ func (s *servers) prepare(server *Server) {
 	}
 	log, err := openServerLog(filepath.Join(folder, name+".log"))
 	if err == nil {
+		log.lost = func(err error) {
+			s.output.note("server %s: its log is not whole: %v", server.Name, err)
+		}
 		s.logs[server.Name] = log
 		// The secrets are taken out here, on the way to the log (see serverLog).
 		server.Command.Stderr = s.output.screen.Secrets.Writer(log)
@@ -126,11 +129,11 @@ func (s *servers) prepare(server *Server) {
 }
 
 // cacheFolder returns the folder for the logs, and for the files that tell which servers need no
-// probe. It is "" on a machine without a home, and for the server that is this program itself, of
-// which nothing is kept.
+// probe. It is "" where there is no home, and for the server that is this program itself, of which
+// nothing is kept.
 func (s *servers) cacheFolder() string {
 	cache, err := os.UserCacheDir()
-	if err != nil || s.config.builtIn {
+	if err != nil || CheckHome(cache) != nil || s.config.builtIn {
 		return ""
 	}
 	return filepath.Join(cache, "mcpagent")

@@ -5,34 +5,50 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"regexp"
+	"sync/atomic"
 	"time"
 )
 
 // trace writes a line for each message, with the time. Secrets are taken out in one place, where
 // the line is written: by the Screen, or for a file in write. After open, any goroutine may write.
 type trace struct {
-	screen    *Screen
+	output    *output
 	file      *os.File // nil for stderr
 	isOn      bool
-	withNames bool // a line about a server begins with its name
+	withNames bool        // a line about a server begins with its name
+	isLost    atomic.Bool // the file took no more, and the user knows
+
+	stopWaiting func() bool // ends the wait for ctx
 }
 
-// open opens what MCP_TRACE names: 1 for stderr, or a file; "" and 0 are for no trace.
-func (t *trace) open(name string, withNames bool) error {
+// traceGrace is how long the trace of a run that was interrupted waits for the reader of a pipe.
+const traceGrace = 2 * time.Second
+
+// open opens what MCP_TRACE names: 1 for stderr, or a file; "" and 0 are for no trace. The file may
+// be a pipe: the wait for its reader ends with ctx.
+func (t *trace) open(ctx context.Context, name string, withNames bool) error {
 	if name == "" || name == "0" {
 		return nil
 	}
 	if name != "1" {
-		file, err := createTrace(name)
+		var file *os.File
+		err := WhileBlocked(ctx, func() (err error) {
+			file, err = createTrace(name)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("MCP_TRACE: %w", err)
 		}
 		t.file = file
+		t.stopWaiting = context.AfterFunc(ctx, func() {
+			_ = file.SetWriteDeadline(time.Now().Add(traceGrace))
+		})
 	}
 	t.withNames, t.isOn = withNames, true
 	return nil
@@ -59,7 +75,8 @@ func (t *trace) isOpen() bool { return t != nil && t.isOn }
 
 func (t *trace) close() {
 	if t.file != nil {
-		_ = t.file.Close()
+		t.stopWaiting()
+		t.lose(t.file.Close())
 	}
 }
 
@@ -83,10 +100,25 @@ func (t *trace) server(s *Server, line string) {
 func (t *trace) write(line string) {
 	line = time.Now().Format("15:04:05.000 ") + line
 	if t.file == nil {
-		t.screen.Show(Look{Exact: true}, line)
+		t.output.screen.Show(Look{Exact: true}, line)
 		return
 	}
-	fmt.Fprintln(t.file, Visible(t.screen.Secrets.Mask(line)))
+	if t.isLost.Load() {
+		return
+	}
+	line = Visible(t.output.screen.Secrets.Mask(line))
+	_, err := t.file.WriteString(line + "\n")
+	t.lose(err)
+}
+
+// lose tells the user the first time that a line cannot be written, as on a full disk. The trace
+// ends there, so that no line is missing within it. A reader of a pipe that has seen enough is no
+// failure.
+func (t *trace) lose(err error) {
+	if err == nil || isClosedPipe(err) || t.isLost.Swap(true) {
+		return
+	}
+	t.output.lose(fmt.Errorf("the trace is not whole: %w", err))
 }
 
 // stderrOf returns a writer that traces what a server writes to stderr.

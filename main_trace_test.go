@@ -41,8 +41,8 @@ func TestTracedStderr(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "trace")
 	screen, _ := viewScreen(80, false)
 	screen.Secrets.Add("[secret]", "planted-secret")
-	trace := &trace{screen: screen}
-	assert.NilError(t, trace.open(path, true))
+	trace := &trace{output: &output{screen: screen}}
+	assert.NilError(t, trace.open(t.Context(), path, true))
 	stderr := trace.stderrOf(&Server{Name: "web"})
 	for _, piece := range []string{"it is planted-", "secret\r\nand", " more\nplanted-secret"} {
 		n, err := io.WriteString(stderr, piece)

@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 )
@@ -34,7 +35,7 @@ func openHistory() *history {
 	}
 	h.path = filepath.Join(folder, "mcpagent", "history")
 	for _, file := range []string{h.path + ".old", h.path} {
-		text, _ := os.ReadFile(file)
+		text, _ := ReadRegular(file, 4*maxHistory)
 		for line := range bytes.Lines(text) {
 			var entry string
 			if json.Unmarshal(line, &entry) == nil {
@@ -62,33 +63,44 @@ func stateFolder() string {
 // trim drops the oldest entries of too many.
 func (h *history) trim() { h.entries = h.entries[max(len(h.entries)-maxEntries, 0):] }
 
-// add keeps a text that has no secrets. That it cannot be written is no error: the chat goes on.
-func (h *history) add(text string) {
+// add keeps a text that has no secrets. The error is why it is not in the file, the first time that
+// it cannot be written: from then on this program writes no more.
+func (h *history) add(text string) error {
 	n := len(h.entries)
 	if n > 0 && h.entries[n-1] == text {
-		return
+		return nil
 	}
 	h.entries = append(h.entries, text)
 	h.trim()
 	if h.path == "" {
-		return
+		return nil
 	}
 	line, err := plainJSON(text)
 	if err != nil || len(line) >= maxEntry {
-		return
+		return nil
 	}
-	if os.MkdirAll(filepath.Dir(h.path), 0o700) != nil {
-		return
-	}
-	f, err := os.OpenFile(h.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	err = h.write(append(line, '\n'))
 	if err != nil {
-		return
+		h.path = ""
 	}
-	// It is one write, so that no entry of another program comes into the middle of it.
-	_, _ = f.Write(append(line, '\n'))
-	f.Close()
+	return err
+}
+
+// write adds a line to the file. It is one write, so that no entry of another program comes into
+// the middle of it.
+func (h *history) write(line []byte) error {
+	f, err := OpenKept(h.path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(line)
+	err = errors.Join(err, f.Close())
+	if err != nil {
+		return err
+	}
 	file, err := os.Stat(h.path)
 	if err == nil && file.Size() > maxHistory {
 		_ = os.Rename(h.path, h.path+".old")
 	}
+	return nil
 }

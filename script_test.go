@@ -41,7 +41,7 @@ import (
 //	need WHAT...                skip without these programs or without node_modules or venv of testdata/peers
 //	env NAME=VALUE...           of the following runs; NAME=<FILE is the content of the file
 //	cd DIR                      where the following runs start; HOME stays the script's folder
-//	mkdir DIR, cp A B, rm FILE, chmod N FILE
+//	mkdir DIR, mkfifo FILE, cp A B, ln A B, rm FILE, chmod N FILE
 //	model FILE                  a new model server; its replies: see scriptReplies
 //	reached NAME, release NAME  wait until the model holds a reply there; let it answer
 //	gossip                      a server at http://$GOSSIP that repeats the Authorization header
@@ -317,7 +317,7 @@ func (s *script) do(line string) error {
 	// The least and the most words of a command, and whether ! can stand before it.
 	form, ok := map[string]string{
 		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1",
-		"mkdir": "1 1", "cp": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
+		"mkdir": "1 1", "mkfifo": "1 1", "cp": "2 2", "ln": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
 		"reached": "1 1", "release": "1 1", "gossip": "0 0", "expire": "0 0", "stdin": "1 1",
 		"protected": "0 0", "visit": "2 2", "consent": "2 2", "refuse": "0 0",
 		"forget": "0 0", "demand": "2 2", "reject": "0 0", "agree": "0 0",
@@ -349,6 +349,10 @@ func (s *script) do(line string) error {
 	case "cp":
 		text, err := s.read(words[0])
 		return cmp.Or(err, os.WriteFile(s.path(words[1]), []byte(text), 0o600))
+	case "mkfifo":
+		return exec.Command("mkfifo", s.path(words[0])).Run()
+	case "ln":
+		return os.Symlink(words[0], s.path(words[1]))
 	case "rm":
 		return os.Remove(s.path(words[0]))
 	case "chmod":
