@@ -115,9 +115,12 @@ func TestMaskWriter(t *testing.T) {
 	var s Secrets
 	s.Add("[1]", "planted-planted-x", "a3f9c07e55d1b2ca", "a3f9c07e55d1b2ca-and-more")
 	s.Add("[2]", "antananarivo", "arivoarivo", "sla/sh+es")
+	s.Add("[3]", "planned&")
 	for text, want := range map[string]string{
 		"planted-planted-planted-x: plant, antanantananarivo and planted-planted-x": "planted-[1]: plant, antan[2] and [1]",
 		"the token a3f9c07e55d1b2ca.":                 "the token [1].",
+		"planned&arivoarivo, planned&":                "[3][2], [3]",
+		"plann%65d&":                                  "[3]",
 		"a3f9c07e55d1b2ca":                            "[1]",
 		"a3f9c07e55d1b2ca3f9c07e55d1b2ca":             "[1]",
 		"a3f9c07e55d1b2ca-and-more a3f9c07e55d1b2ca-": "[1] [1]-",
