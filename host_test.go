@@ -884,6 +884,25 @@ func TestHostListensNoMore(t *testing.T) {
 	}
 }
 
+// A server that does not agree to tell of its tools is not asked again. Its list is kept no longer than it said.
+func TestHostListensToAgreement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newHostModern()
+		host := startHost(t, m.hostPeer)
+		synctest.Wait()
+		assert.NilError(t, m.conn.Notify(t.Context(), "notifications/subscriptions/acknowledged", map[string]any{
+			"_meta":         map[string]any{"io.modelcontextprotocol/subscriptionId": m.ids[0]},
+			"notifications": map[string]any{"promptsListChanged": true},
+		}))
+		time.Sleep(time.Hour)
+		assert.Equal(t, len(m.listens), 1)
+		assert.Equal(t, hostFunctions(t.Context(), host), "a")
+		m.names = []string{"b"}
+		time.Sleep(24 * time.Hour)
+		assert.Equal(t, hostFunctions(t.Context(), host), "b")
+	})
+}
+
 // What listens to a server is gone with it.
 func TestHostListensToTheLiving(t *testing.T) {
 	checkLeaks(t)

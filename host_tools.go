@@ -249,11 +249,18 @@ func (s *hosted) callEnds(client *Client, err error) {
 // listenForTools subscribes to changes of the tools, after which the Client asks for them anew. A
 // subscription that ends is begun again after a pause, in which the tools may have changed. It
 // returns when the server has ended, as it has after Host.Close, or when the server does not know
-// subscriptions/listen.
+// subscriptions/listen, or does not agree to tell of its tools.
 func (s *hosted) listenForTools(client *Client) {
 	for {
-		err := client.Listen(s.life, Subscription{Tools: true}, func(Change) {})
-		if isMethodNotFound(err) {
+		ctx, refuse := context.WithCancel(s.life)
+		err := client.Listen(ctx, Subscription{Tools: true}, func(change Change) {
+			if change.Refused {
+				refuse()
+			}
+		})
+		isRefused := ctx.Err() != nil
+		refuse()
+		if isRefused || isMethodNotFound(err) {
 			return
 		}
 		select {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -22,6 +23,10 @@ import (
 
 // unsubscribeTime bounds the requests that end the subscriptions of a Listen, all together.
 const unsubscribeTime = 500 * time.Millisecond
+
+// acknowledgeTime is how long a server may take to acknowledge a subscription before that is worth
+// a warning.
+const acknowledgeTime = 10 * time.Second
 
 // errUnsubscribed is the error of a Listen of the stateless era that the server has cancelled.
 var errUnsubscribed = &ProtocolError{"the server has ended the subscription"}
@@ -38,12 +43,59 @@ type Subscription struct {
 type Change struct {
 	List string // tools, prompts or resources; empty if the contents of a resource changed
 	URI  string // of this resource
+
+	// Refused reports that nothing has changed: the server has not agreed to tell of these changes.
+	// Whoever takes that for a change reads the list or the resource once more than needed.
+	Refused bool `json:",omitempty"`
 }
 
 // listener is one Listen that has not returned.
 type listener struct {
 	Subscription
 	changed func(Change)
+
+	// heard is closed, by the reader of the connection, when the server has acknowledged the
+	// subscription, or has told of a change without that. It is not used in the handshake era, and
+	// nil for a task, which has no changed either.
+	heard chan struct{}
+}
+
+// hear notes a sign of the subscription, and reports whether it is the first. Only the reader of
+// the connection calls it.
+func (l *listener) hear() (isFirst bool) {
+	if l.heard == nil {
+		return false
+	}
+	select {
+	case <-l.heard:
+		return false
+	default:
+		close(l.heard)
+		return true
+	}
+}
+
+// refused returns what the subscription names beyond what the server has agreed to.
+func (l *listener) refused(agreed Subscription) []Change {
+	var refused []Change
+	for _, list := range []struct {
+		name            string
+		isAsked, isTold bool
+	}{
+		{"tools", l.Tools, agreed.Tools},
+		{"prompts", l.Prompts, agreed.Prompts},
+		{"resources", l.Resources, agreed.Resources},
+	} {
+		if list.isAsked && !list.isTold {
+			refused = append(refused, Change{List: list.name, Refused: true})
+		}
+	}
+	for _, uri := range l.URIs {
+		if !slices.Contains(agreed.URIs, uri) {
+			refused = append(refused, Change{URI: uri, Refused: true})
+		}
+	}
+	return refused
 }
 
 // wants reports whether a change was subscribed to. If the subscription has a URI, it wants the
@@ -109,12 +161,17 @@ func (s *listeners) all() []*listener {
 // Listen tells of changes until ctx ends, and returns an error with its cause, or until the server
 // ends the subscription in good order, and returns nil. changed runs on the reader of the
 // connection: it must return soon and must not call the Client.
+//
+// In the stateless era the server first acknowledges what it will tell of. What it leaves out comes
+// as a Change that is Refused, and the rest goes on. A server that acknowledges nothing in time may
+// tell of changes all the same, so that Listen waits on. Both are worth a warning
+// (ClientOptions.Warn). No list is kept for longer than its server said, whether it tells or not.
 func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change)) error {
 	missing := c.Server.missing("resources/subscribe")
 	if missing != "" && len(s.URIs) > 0 {
 		return fmt.Errorf("resources/subscribe: %w", &NotDeclaredError{missing})
 	}
-	l := &listener{s, changed}
+	l := &listener{Subscription: s, changed: changed, heard: make(chan struct{})}
 	if c.stateless.Load() {
 		return c.listenByRequest(ctx, l)
 	}
@@ -125,12 +182,52 @@ func (c *Client) Listen(ctx context.Context, s Subscription, changed func(Change
 // is in every notification of the subscription (MCP 2026-07-28, patterns, subscriptions).
 func (c *Client) listenByRequest(ctx context.Context, l *listener) error {
 	defer c.listeners.remove(l)
+	ended := make(chan struct{})
+	var work sync.WaitGroup
+	defer work.Wait()
+	defer close(ended)
+	work.Go(func() {
+		select {
+		case <-l.heard:
+		case <-ended:
+		case <-time.After(acknowledgeTime):
+			c.warnings.warn("subscriptions/listen", fmt.Sprintf("it has not acknowledged a "+
+				"subscription within %s, and may not tell of changes", acknowledgeTime))
+		}
+	})
 	_, err := c.do(ctx, &request{
 		method:   "subscriptions/listen",
 		params:   members("notifications", l.Subscription),
 		listener: l,
 	})
 	return err
+}
+
+// acknowledged takes what the server has agreed to tell of, and tells the listener of the rest (MCP
+// 2026-07-28, patterns, subscriptions, acknowledgment).
+func (c *Client) acknowledged(subscription json.RawMessage, agreed Subscription) {
+	id, ok := IDNumber(subscription)
+	if !ok || id == 0 {
+		return
+	}
+	for _, l := range c.listeners.ofRequest(id) {
+		if !l.hear() {
+			continue
+		}
+		var names []string
+		for _, change := range l.refused(agreed) {
+			l.changed(change)
+			if change.List != "" {
+				names = append(names, "its "+change.List)
+			} else {
+				names = append(names, change.URI)
+			}
+		}
+		if len(names) > 0 {
+			c.warnings.warn("subscriptions/listen",
+				"it does not agree to tell of changes to "+strings.Join(names, ", "))
+		}
+	}
 }
 
 // listenByURI subscribes to the contents of resources, one by one. In the handshake era a server
@@ -184,6 +281,7 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 		VisitID   string          `json:"elicitationId"`
 		TaskID    json.RawMessage `json:"taskId"`
 		Agreed    struct {
+			Subscription
 			TaskIDs json.RawMessage
 		} `json:"notifications"`
 		Meta struct {
@@ -220,6 +318,7 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 		var ids []string
 		_ = json.Unmarshal(p.Agreed.TaskIDs, &ids)
 		c.tasks.acknowledge(ids)
+		c.acknowledged(p.Meta.Subscription, p.Agreed.Subscription)
 	case "notifications/resources/updated":
 		c.changed(p.Meta.Subscription, Change{URI: p.URI})
 	}
@@ -245,7 +344,10 @@ func (c *Client) changed(subscription json.RawMessage, change Change) {
 	id, ok := IDNumber(subscription)
 	if ok {
 		for _, l := range c.listeners.ofRequest(id) {
-			l.changed(change)
+			l.hear()
+			if l.changed != nil {
+				l.changed(change)
+			}
 		}
 		return
 	}
