@@ -27,7 +27,6 @@ import (
 	"testing/fstest"
 	"testing/synctest"
 	"time"
-	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -1421,62 +1420,6 @@ func TestHeadingsAreBounded(t *testing.T) {
 	}
 }
 
-// terms returns the words of a text as they are indexed.
-func terms(text string) (all []string) {
-	eachWord(text, func(word []byte) { all = append(all, stem(string(word))) })
-	return all
-}
-
-func TestTerms(t *testing.T) {
-	for text, want := range map[string]string{
-		"readLoop read_loop":              "read loop readloop read loop readloop",
-		"HTTPServer parseURL":             "http server httpserver pars url parseurl",
-		"_private __init__ x_1":           "privat init x 1 x1",
-		"deletes deleted deleting delete": "delet delet delet delet",
-		"cancelled cancel cancels":        "cancel cancel cancel",
-		"queries query, matches match":    "queri queri match match",
-		"string bring need ids process":   "string bring need id proces",
-		"Réalisme ÉTÉ naïve":              "réalism été naïv",
-		"2026-07-28 -32600":               "2026 07 28 32600",
-		"搜索 text":                         "搜 索 搜索 text",
-		"don't":                           "don t",
-		"\xff\xfe invalid \x00 UTF\xc3":   "invalid utf",
-		"":                                "",
-	} {
-		assert.Equal(t, strings.Join(terms(text), " "), want, "%q", text)
-	}
-}
-
-// splitWords is the plain form of eachWord.
-func splitWords(text string) (all []string) {
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool {
-		return r != '_' && !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
-	}) {
-		runes := append([]rune(word), utf8.RuneError)
-		var parts []string
-		for i, r := range runes[:len(runes)-1] {
-			if i == 0 || beginsPart(runes[i-1], r, runes[i+1]) {
-				parts = append(parts, "")
-			}
-			if r != '_' {
-				parts[len(parts)-1] += strings.ToLower(string(r))
-			}
-		}
-		whole := strings.Join(parts, "")
-		parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
-		if all = append(all, parts...); len(parts) > 1 {
-			all = append(all, whole)
-		}
-	}
-	return all
-}
-
-func TestKeyTerms(t *testing.T) {
-	assert.DeepEqual(t, KeyTerms("How does a call find its answer? A call!"), []string{"answer", "cal", "find"})
-	assert.DeepEqual(t, KeyTerms("to be or not to be"), []string{"be", "not", "or", "to"})
-	assert.Equal(t, len(KeyTerms("?")), 0)
-}
-
 // libFind returns all hits.
 func libFind(query string, indexes ...*Index) []Hit {
 	hits, _ := Search(query, math.MaxInt, func(string) float64 { return 0 }, indexes...)
@@ -1585,7 +1528,7 @@ func FuzzIndex(f *testing.F) {
 		}
 		assert.Equal(t, whole, text)
 		var words []string
-		eachWord(text, func(word []byte) { words = append(words, string(word)) })
+		EachWord(text, func(word []byte) { words = append(words, string(word)) })
 		assert.DeepEqual(t, words, splitWords(text))
 		for _, term := range terms(text) {
 			assert.Assert(t, term != "" && utf8.ValidString(term), "%q", term)

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"maps"
-	"math"
 	"slices"
 	"sort"
 	"strings"
@@ -96,9 +95,9 @@ func (b *indexBuilder) addPassage(p Passage) {
 		b.addWord(word, number)
 		p.length++
 	}
-	eachWord(p.Text, addWord)
-	eachWord(p.heading, addWord)
-	eachWord(p.Source, addWord)
+	EachWord(p.Text, addWord)
+	EachWord(p.heading, addWord)
+	EachWord(p.Source, addWord)
 	b.length += p.length
 	b.passages = append(b.passages, p)
 }
@@ -108,7 +107,7 @@ func (b *indexBuilder) addPassage(p Passage) {
 func (b *indexBuilder) addWord(word []byte, number int) {
 	list := b.byWord[string(word)]
 	if list == nil {
-		list = b.listOf(stem(string(word)))
+		list = b.listOf(Stem(string(word)))
 		b.byWord[string(word)] = list
 	}
 	list.postings = binary.AppendUvarint(list.postings, uint64(number-list.last))
@@ -169,10 +168,10 @@ func (x *Index) appendPostings(all []posting, term string) []posting {
 // of all. Equal ones are in the order of the indexes and of their documents. For each source, least
 // returns the similarity that its passages must have: those below it are left out.
 //
-// The rank is BM25 (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009), over all
-// the indexes as if they were one. Similarity is the score of a passage divided by the limit that
-// the score approaches as every term of the query is repeated. It is comparable between queries: a
-// passage of average length that contains each term once has about 0.45.
+// The rank is BM25, over all the indexes as if they were one. Similarity is the score of a passage
+// divided by the limit that the score approaches as every term of the query is repeated. It is
+// comparable between queries: a passage of average length that contains each term once has about
+// 0.45.
 func Search(
 	query string,
 	limit int,
@@ -208,14 +207,10 @@ func Search(
 // scorePassages returns the BM25 score of each passage of each index, and the limit that a score
 // approaches as every term is repeated. An index that has none of the terms has no scores.
 func scorePassages(terms []string, indexes []*Index) (scores [][]float64, limitOfScore float64) {
-	const (
-		k = 1.2  // the weight of a repeated term
-		b = 0.75 // the weight of a passage's length
-	)
-	passages, length := 0.0, 0.0
+	var ranking BM25
 	for _, x := range indexes {
-		passages += float64(len(x.passages))
-		length += float64(x.length)
+		ranking.Texts += float64(len(x.passages))
+		ranking.Length += float64(x.length)
 	}
 	scores = make([][]float64, len(indexes))
 	postings := make([][]posting, len(indexes))
@@ -225,17 +220,15 @@ func scorePassages(terms []string, indexes []*Index) (scores [][]float64, limitO
 			postings[i] = x.appendPostings(postings[i][:0], term)
 			found += float64(len(postings[i]))
 		}
-		rarity := math.Log(1 + (passages-found+0.5)/(found+0.5))
-		limitOfScore += rarity * (k + 1)
+		rarity := ranking.Rarity(found)
+		limitOfScore += ranking.Limit(rarity)
 		for i, x := range indexes {
 			if scores[i] == nil && len(postings[i]) > 0 {
 				scores[i] = make([]float64, len(x.passages))
 			}
 			for _, p := range postings[i] {
-				count := float64(p.count)
-				relativeLength := float64(x.passages[p.passage].length) * passages / length
-				damping := k * (1 - b + b*relativeLength)
-				scores[i][p.passage] += rarity * (k + 1) * count / (count + damping)
+				length := float64(x.passages[p.passage].length)
+				scores[i][p.passage] += ranking.Score(rarity, float64(p.count), length)
 			}
 		}
 	}

@@ -1,4 +1,5 @@
-// search_terms.go - texts split into words, and words into search terms.
+// ranking_terms.go - texts split into words, and words into terms.
+// Needs: Go 1.25.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -14,21 +15,21 @@ import (
 // keeps them.
 func KeyTerms(query string) []string {
 	var words []string
-	eachWord(query, func(word []byte) { words = append(words, string(word)) })
+	EachWord(query, func(word []byte) { words = append(words, string(word)) })
 	key := slices.DeleteFunc(slices.Clone(words), isStopWord)
 	if len(key) == 0 {
 		key = words
 	}
 	for i, word := range key {
-		key[i] = stem(word)
+		key[i] = Stem(word)
 	}
 	slices.Sort(key)
 	return slices.Compact(key)
 }
 
-// eachWord splits a text into words in lower case. An identifier gives its parts and itself:
+// EachWord splits a text into words in lower case. An identifier gives its parts and itself:
 // readLoop and read_loop both give read, loop and readloop. A word is valid until yield returns.
-func eachWord(text string, yield func(word []byte)) {
+func EachWord(text string, yield func(word []byte)) {
 	s := wordSplitter{word: make([]byte, 0, 64), yield: yield}
 	for i, r := range text {
 		isASCIILower := 'a' <= r && r <= 'z'
@@ -57,7 +58,7 @@ func isWordRune(r rune) bool {
 	return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r)
 }
 
-// wordSplitter holds the word that eachWord is reading.
+// wordSplitter holds the word that EachWord is reading.
 type wordSplitter struct {
 	word      []byte // in lower case, without _
 	partStart int    // where its last part begins
@@ -122,10 +123,10 @@ func isStopWord(word string) bool {
 	return false
 }
 
-// stem removes the most frequent English endings, in queries and in passages: deletes, deleted and
+// Stem removes the most frequent English endings, in queries and in passages: deletes, deleted and
 // deleting become delet, cancelled becomes cancel, queries and query become queri. The result need
 // not be a word.
-func stem(word string) string {
+func Stem(word string) string {
 	if len(word) > 2 && !strings.HasSuffix(word, "ss") {
 		word = strings.TrimSuffix(word, "s")
 	}
