@@ -139,7 +139,7 @@ type Event struct {
 }
 
 // Agent is a conversation with a model that may call tools. Only Model is required. No field may
-// change during a Chat. OnText, Decide and Observe run on Chat's own goroutine, never two at once.
+// change during a Chat. Its functions run on Chat's own goroutine, never two at once.
 type Agent struct {
 	// Model is a *Mistral, or what stands before one.
 	Model interface {
@@ -147,6 +147,10 @@ type Agent struct {
 	}
 	Tools  Toolbox // nil means none
 	System string  // sent before History, not part of it
+
+	// Instructions, if set, returns what is sent behind System. It is called before every model
+	// turn, when the tools have been listed: that is when the servers say how to use them.
+	Instructions func() string
 
 	// OnText, if set, gets all text of the model as it is streamed, also what it says beside calls.
 	OnText func(string)
@@ -287,9 +291,13 @@ func (x *questionRun) listFunctions(ctx context.Context) error {
 // forbids them: some servers refuse a history with calls of tools that the request does not have.
 func (x *questionRun) request() *ChatRequest {
 	request := &ChatRequest{Messages: x.History, Tools: x.functions}
-	if x.System != "" {
-		system := ChatMessage{Role: "system", Content: TextContent(x.System)}
-		request.Messages = slices.Concat([]ChatMessage{system}, x.History)
+	system := x.System
+	if x.Instructions != nil {
+		system = strings.TrimSpace(system + "\n\n" + x.Instructions())
+	}
+	if system != "" {
+		first := ChatMessage{Role: "system", Content: TextContent(system)}
+		request.Messages = slices.Concat([]ChatMessage{first}, x.History)
 	}
 	if x.lastReason != nil {
 		request.ToolChoice = "none"

@@ -534,9 +534,15 @@ func (p *scriptPeer) tools() []Tool {
 	if p.name != "" {
 		tools = append(tools, Tool{Name: "only_" + p.name, InputSchema: json.RawMessage(`{"type":"object"}`)})
 	}
-	for i := range 130 - len(tools) {
-		if p.mode == "many" {
-			tools = append(tools, Tool{Name: fmt.Sprint("tool", i), InputSchema: json.RawMessage(`{"type":"object"}`)})
+	if count, isMany := strings.CutPrefix(p.mode, "many"); isMany { // many311 has 311 tools, and many 130
+		most, err := strconv.Atoi(count)
+		if err != nil {
+			most = 130
+		}
+		for i := range most - len(tools) {
+			description := fmt.Sprintf("Does errand %d.\nAnd no other.", i)
+			schema := json.RawMessage(`{"type":"object"}`)
+			tools = append(tools, Tool{Name: fmt.Sprint("tool", i), Description: description, InputSchema: schema})
 		}
 	}
 	if p.mode == "unfit" {

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -15,45 +16,6 @@ import (
 	"strconv"
 	"strings"
 )
-
-// MaxFunctions is the number of functions that the API takes with one request.
-const MaxFunctions = 128
-
-// MaxOffer is how many bytes a model is offered of functions: their names, descriptions and
-// parameters together. That is about half of what a model takes with a context of 128,000 tokens,
-// and each request has it.
-const MaxOffer = 256 << 10
-
-// FitOffer returns the functions without the largest ones, of which as many are left out as have to
-// be for the rest to have at most MaxOffer bytes. It returns the names of these, too.
-func FitOffer(functions []Function) (offer []Function, leftOut []string) {
-	size := func(f Function) int { return len(f.Name) + len(f.Description) + len(f.Parameters) }
-	total := 0
-	for _, f := range functions {
-		total += size(f)
-	}
-	if total <= MaxOffer {
-		return functions, nil
-	}
-	bySize := slices.Clone(functions)
-	slices.SortStableFunc(bySize, func(f, g Function) int { return size(g) - size(f) })
-	isLeftOut := make(map[string]bool)
-	for _, f := range bySize {
-		if total <= MaxOffer {
-			break
-		}
-		total -= size(f)
-		isLeftOut[f.Name] = true
-	}
-	for _, f := range functions {
-		if isLeftOut[f.Name] {
-			leftOut = append(leftOut, f.Name)
-		} else {
-			offer = append(offer, f)
-		}
-	}
-	return offer, leftOut
-}
 
 // MaxFunctionName is the length of a function's name that the API takes.
 const MaxFunctionName = 64
@@ -180,12 +142,16 @@ func ToolFunction(name string, t *Tool) (Function, error) {
 	if err != nil {
 		return Function{}, err
 	}
-	var hints struct{ ReadOnlyHint bool }
+	var hints struct {
+		Title        string
+		ReadOnlyHint bool
+	}
 	_ = json.Unmarshal(t.Annotations, &hints)
 	return Function{
 		Name:        name,
 		Description: t.Description,
 		Parameters:  parameters,
+		Title:       cmp.Or(t.Title, hints.Title),
 		ReadOnly:    hints.ReadOnlyHint,
 	}, nil
 }

@@ -61,6 +61,7 @@ func Resolve(kind, name string, own, full []string) (int, error) {
 // HostStatus describes the state of one server.
 type HostStatus struct {
 	Name     string
+	Prefix   string // of the names of its functions; "" if it is the only server
 	Running  bool
 	Starting bool          // a start is under way, or will begin at Retry
 	Retry    time.Time     // no start begins earlier
@@ -71,6 +72,11 @@ type HostStatus struct {
 	Took     time.Duration // of the last start that is over
 
 	tools []HostTool
+}
+
+// Instructions returns what the server says about how to use it, for a model.
+func (s *HostStatus) Instructions() string {
+	return Clip(strings.TrimSpace(s.Info.Instructions), maxDescription)
 }
 
 // HostTool is one tool of a Host.
@@ -161,37 +167,26 @@ func (h *Host) Tools(ctx context.Context, names ...string) ([]HostTool, error) {
 }
 
 // Functions returns the tools as a model is offered them: without those that Server.Allows leaves
-// out, those that ToolFunction finds unfit, and where all together have more than MaxOffer bytes,
-// without the largest. ClientOptions.Warn names those of the last two kinds. If there are other
-// servers, a server that takes more than 10 s to start or to list its tools is left out until it is
-// ready; Status describes its state. The error is that of Host.Tools, or says that there are more
-// than MaxFunctions tools.
+// out, and those that ToolFunction finds unfit, which ClientOptions.Warn names. Those that
+// Server.Approves names are pinned. If there are other servers, a server that takes more than 10 s
+// to start or to list its tools is left out until it is ready; Status describes its state. The
+// error is that of Host.Tools.
+//
+// There may be more functions than a request can have: a Finder offers those that are looked for.
 func (h *Host) Functions(ctx context.Context) ([]Function, error) {
 	lists, err := h.lists(ctx, h.servers, patience)
 	if err != nil {
 		return nil, err
 	}
 	functions := []Function{}
-	var counts []string
 	for i, s := range h.servers {
-		before := len(functions)
 		for _, t := range lists[i] {
 			if t.Unfit == nil && s.Allows(t.Tool.Name) {
 				functions = append(functions, t.offer)
 			}
 		}
-		counts = append(counts, fmt.Sprintf("%s has %d", s.Name, len(functions)-before))
 	}
-	if len(functions) > MaxFunctions {
-		return nil, fmt.Errorf("there are %d tools (%s), and a model can be offered %d: "+
-			"choose with allowedTools or excludedTools in the configuration",
-			len(functions), strings.Join(counts, ", "), MaxFunctions)
-	}
-	offer, leftOut := FitOffer(functions)
-	for i, s := range h.servers {
-		s.warnOfLeftOut(lists[i], leftOut)
-	}
-	return offer, nil
+	return functions, nil
 }
 
 // lists returns the tools of each of the servers, all of which are asked at once. A server that
@@ -358,17 +353,17 @@ func (h *Host) about(s *hosted, err error) error {
 // Instructions returns what the servers say about how to use them, for a model.
 func (h *Host) Instructions() string {
 	var parts []string
-	for _, s := range h.servers {
-		text := strings.TrimSpace(s.status().Info.Instructions)
+	for _, s := range h.Status() {
+		text := s.Instructions()
 		if text == "" {
 			continue
 		}
 		speaker := "The server says of its tools:\n"
-		if s.prefix != "" {
+		if s.Prefix != "" {
 			speaker = fmt.Sprintf("The server %s says of its tools, which begin with %s:\n",
-				s.Name, s.prefix)
+				s.Name, s.Prefix)
 		}
-		parts = append(parts, speaker+Clip(text, maxDescription))
+		parts = append(parts, speaker+text)
 	}
 	return strings.Join(parts, "\n\n")
 }

@@ -47,7 +47,6 @@ type hosted struct {
 	abandoned    time.Time  // when the last call ended without an answer; zero if it was answered
 
 	warnedOfUnfit string // the last warning about tools that cannot be offered
-	warnedOfSize  string // the last one about tools that were left out of an offer
 }
 
 // hostTask is one start, or one list of the tools, for all who wait for it.
@@ -233,6 +232,7 @@ func (s *hosted) status() HostStatus {
 	state := s.state()
 	status := HostStatus{
 		Name:     s.Name,
+		Prefix:   s.prefix,
 		Running:  s.isRunning(),
 		Starting: s.isStarting(),
 		Retry:    s.lastStart.Add(pauseAfter(s.tries)),

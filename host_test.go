@@ -478,70 +478,20 @@ func TestHostFunctions(t *testing.T) {
 	assert.Equal(t, host.Status()[0].Tools, 2)
 }
 
-func TestHostTooManyTools(t *testing.T) {
+// However many tools there are, all are listed: a Finder chooses. Those that alwaysAllow names are marked for it.
+func TestHostManyTools(t *testing.T) {
 	checkLeaks(t)
-	peer, other := newHostPeer("one"), newHostPeer("two", "a")
+	peer, other := newHostPeer("one"), newHostPeer("two", "a", "b")
 	for i := range MaxFunctions {
 		peer.names = append(peer.names, fmt.Sprint("tool", i))
 	}
-	host := startHost(t, peer, other)
-	_, err := host.Functions(t.Context())
-	assert.ErrorContains(t, err, "there are 129 tools (one has 128, two has 1), and a model can be offered 128: choose")
-	tools, err := host.Tools(t.Context()) // which a caller without a model can use
-	assert.NilError(t, err)
-	assert.Equal(t, len(tools), 129)
-
-	other.ExcludedTools = []string{"a"}
+	other.ExcludedTools, other.AutoApprove = []string{"a"}, []string{"b*"}
 	functions, err := startHost(t, peer, other).Functions(t.Context())
 	assert.NilError(t, err)
-	assert.Equal(t, len(functions), 128)
-}
-
-// All that a model is offered has a bound. The largest tools are left out, and named once.
-func TestHostBoundsOffer(t *testing.T) {
-	checkLeaks(t)
-	withSchemas := func(name string, sizes ...int) *hostPeer {
-		peer := newHostPeer(name)
-		peer.answer = func(_ context.Context, method string) any {
-			if method != "tools/list" {
-				return nil
-			}
-			var tools []Tool
-			for i, size := range sizes {
-				schema := fmt.Sprintf(`{"properties":{"a":{"title":%q}}}`, strings.Repeat("x", size))
-				tools = append(tools, Tool{Name: fmt.Sprint("t", i), InputSchema: json.RawMessage(schema)})
-			}
-			return map[string]any{"tools": tools}
-		}
-		return peer
+	assert.Equal(t, len(functions), MaxFunctions+1)
+	for _, f := range functions {
+		assert.Equal(t, f.Pinned, f.Name == "two__b", f.Name)
 	}
-	const half = MaxOffer / 2
-	host := hostOf(t, withSchemas("one", 100, half, half+1, 100), withSchemas("two", 100, half))
-	var mu sync.Mutex
-	var warnings []string
-	for _, s := range host.servers {
-		s.options.Warn = func(text string) {
-			mu.Lock()
-			defer mu.Unlock()
-			warnings = append(warnings, s.Name+": "+text)
-		}
-	}
-	for range 2 {
-		functions, err := host.Functions(t.Context())
-		assert.NilError(t, err)
-		var names []string
-		for _, f := range functions {
-			names = append(names, f.Name)
-		}
-		assert.DeepEqual(t, names, []string{"one__t0", "one__t3", "two__t0", "two__t1"})
-	}
-	mu.Lock()
-	defer mu.Unlock()
-	assert.DeepEqual(t, warnings, []string{"one: all tools together have more than 262144 bytes, so these are not " +
-		"offered to the model: t1, t2; choose with allowedTools or excludedTools in the configuration"})
-	tools, err := host.Tools(t.Context())
-	assert.NilError(t, err)
-	assert.Equal(t, len(tools), 6)
 }
 
 // What a server says to a model has its bounds: its descriptions and its instructions.

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 )
@@ -147,6 +146,7 @@ func (s *hosted) describe(tools []Tool) []HostTool {
 		tool := tools[i]
 		function, err := ToolFunction(name, &tool)
 		function.Description = Clip(function.Description, maxDescription)
+		function.Pinned = s.Approves(tool.Name)
 		described[i] = HostTool{
 			Server:   s.Name,
 			Function: name,
@@ -163,23 +163,6 @@ func (s *hosted) describe(tools []Tool) []HostTool {
 	}
 	s.warn(&s.warnedOfUnfit, strings.Join(reasons, "; "))
 	return described
-}
-
-// warnOfLeftOut warns of the tools in a list whose functions were left out of the offer.
-func (s *hosted) warnOfLeftOut(list []HostTool, leftOut []string) {
-	var names []string
-	for _, t := range list {
-		if slices.Contains(leftOut, t.Function) {
-			names = append(names, t.Tool.Name)
-		}
-	}
-	warning := ""
-	if len(names) > 0 {
-		warning = fmt.Sprintf("all tools together have more than %d bytes, so these are not "+
-			"offered to the model: %s; choose with allowedTools or excludedTools in the "+
-			"configuration", MaxOffer, strings.Join(names, ", "))
-	}
-	s.warn(&s.warnedOfSize, warning)
 }
 
 // warn passes a warning on, unless it is empty or the same as the last of its kind.

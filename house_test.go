@@ -27,7 +27,7 @@ import (
 
 // families are the parts of the program in the order in which they stand: each may use those before it.
 var families = strings.Fields(`json rpc lines transport_stdio transport_http mcp elicitation oauth
-	mistral functions agent sampling host ranking
+	mistral functions agent sampling host ranking finder
 	secrets files config search library offline session screen schema terminal main`)
 
 // systems are those that the program is vetted for.

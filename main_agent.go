@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 )
 
 // agents makes the agent of a question or a chat from the parts of the run.
@@ -25,32 +24,61 @@ func (a *agents) newAgent(view *View) (*Agent, *report) {
 	host := a.servers.host
 	host.OnProgress = view.Progress
 	settings := &a.settings.asking
+	finder := &Finder{
+		Tools:    &toolbox{a.servers, secrets},
+		MaxBytes: settings.maxTools,
+		Sources:  func() []ToolSource { return toolSources(host) },
+		Warn:     func(text string) { a.output.note("%s", text) },
+	}
 	agent := &Agent{
 		Model:      a.model,
-		Tools:      &toolbox{a.servers, secrets},
-		System:     a.systemPrompt(),
+		Tools:      finder,
+		System:     a.settings.model.system,
 		MaxTurns:   settings.maxTurns,
 		MaxRepeats: settings.maxRepeats,
 		MaxResult:  settings.maxResult,
-		Missing:    func(name string) error { return maskedError(secrets, host.Missing(name)) },
-		Decide:     a.approver.decide,
+		Instructions: func() string {
+			text := finder.Instructions()
+			if text == "" {
+				text = host.Instructions()
+			}
+			return text
+		},
+		Missing: func(name string) error {
+			err := finder.Missing(name)
+			if err == nil {
+				err = host.Missing(name)
+			}
+			return maskedError(secrets, err)
+		},
+		Decide: func(ctx context.Context, call ToolCall) Decision {
+			if finder.IsOwn(call.Name) {
+				// It reaches no server, so there is nothing to allow.
+				return Decision{}
+			}
+			return a.approver.decide(ctx, call)
+		},
 		Observe: func(e Event) {
 			report.observe(e, host)
 			view.Observe(e)
 		},
 	}
+	finder.History = func() []ChatMessage { return agent.History }
 	return agent, report
+}
+
+// toolSources returns the servers as a Finder describes them to a model.
+func toolSources(host *Host) []ToolSource {
+	var sources []ToolSource
+	for _, s := range host.Status() {
+		sources = append(sources, ToolSource{s.Name, s.Prefix, s.Instructions()})
+	}
+	return sources
 }
 
 // newView returns the view that shows an agent at work, until ctx ends.
 func (a *agents) newView(ctx context.Context) *View {
 	return a.output.newView(ctx, a.servers.host, a.settings.asking.maxResult)
-}
-
-// systemPrompt returns the system prompt of the settings, and after it the instructions of the
-// servers that have been started.
-func (a *agents) systemPrompt() string {
-	return strings.TrimSpace(a.settings.model.system + "\n\n" + a.servers.host.Instructions())
 }
 
 // agentError gives an error of Agent.Chat the exit status of a model that has failed. If the

@@ -209,8 +209,6 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	question = strings.Join(append([]string{question}, c.attached.texts...), "\n\n")
 	c.attached = attachments{}
 	c.report.Calls = nil
-	// More servers may have been started since the last question.
-	c.agent.System = c.agents.systemPrompt()
 	c.view.Begin(c.model.current().Model)
 	_, err := c.agent.Chat(ctx, question, images...)
 	c.view.End()

@@ -23,8 +23,8 @@ type chatCommand struct {
 func (c *chat) commands() []chatCommand {
 	quit := func(context.Context, string) error { return errQuit }
 	return []chatCommand{
-		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; or show a tool",
-			c.tools},
+		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; show a tool; " +
+			"or -find WORDS", c.tools},
 		{"servers", "[SERVER]", "show how the servers are", c.showServers},
 		{"reconnect", "[SERVER]", "start a server again, or those that are not running",
 			c.reconnect},
@@ -100,8 +100,17 @@ func (c *chat) mentions(ctx context.Context) []string {
 	return all
 }
 
-// tools lists the tools of servers, or shows one of them.
+// tools lists the tools of servers, or shows one of them, or finds some by words. The words may be
+// in quotes, as on a command line.
 func (c *chat) tools(ctx context.Context, args string) error {
+	option, words, _ := strings.Cut(args, " ")
+	if option == "-find" {
+		words = strings.Trim(words, ` "'`)
+		if words == "" {
+			return errors.New("/tools -find takes words, such as: /tools -find read a file")
+		}
+		return c.catalog.findTools(ctx, words)
+	}
 	return c.catalog.list(ctx, "tools", strings.Fields(args)...)
 }
 

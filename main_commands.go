@@ -32,12 +32,20 @@ func (c *serverCommands) withServers(
 	}
 }
 
-// list returns the command that lists one kind of the things that servers have: tools, prompts or
+// list returns the command that lists one kind of the things that servers have: prompts or
 // resources.
 func (c *serverCommands) list(kind string) func(ctx context.Context, names []string) error {
 	return c.withServers(func(ctx context.Context, names ...string) error {
 		return c.catalog.list(ctx, kind, names...)
 	})
+}
+
+// tools lists the tools of servers, or those that match the words of -find best.
+func (c *serverCommands) tools(ctx context.Context, names ...string) error {
+	if words := c.output.settings.find; words != "" {
+		return c.catalog.findTools(ctx, words, names...)
+	}
+	return c.catalog.list(ctx, "tools", names...)
 }
 
 func (c *serverCommands) listServers(ctx context.Context, names ...string) error {

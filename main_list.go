@@ -34,8 +34,46 @@ func (c *catalog) list(ctx context.Context, kind string, names ...string) error 
 		if i > 0 && e.server != all[i-1].server {
 			text += "\n"
 		}
-		about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
-		text += c.shown(e) + e.detail + "\n" + Indent(about, "    ")
+		text += c.summary(e)
+	}
+	return c.output.screen.Print(Look{}, text)
+}
+
+// summary returns an entry as a list has it: with the first line of its description.
+func (c *catalog) summary(e entry) string {
+	about, _, _ := strings.Cut(strings.TrimSpace(e.about), "\n")
+	return c.shown(e) + e.detail + "\n" + Indent(about, "    ")
+}
+
+// findTools lists the tools of servers that match words best, with the ranking that a model has
+// (see Finder). Unlike a model, a person also finds the tools that no model is offered.
+func (c *catalog) findTools(ctx context.Context, words string, servers ...string) error {
+	all, err := c.entries(ctx, "tools", servers)
+	if err != nil {
+		return err
+	}
+	functions := make([]Function, len(all))
+	for i, e := range all {
+		tool := e.value.(listedTool)
+		functions[i] = Function{
+			Name:        tool.Function,
+			Title:       tool.Title,
+			Description: tool.Description,
+			Parameters:  tool.InputSchema,
+		}
+	}
+	ranked := RankFunctions(functions, words)
+	found := []entry{}
+	text := ""
+	for _, i := range ranked[:min(len(ranked), MaxMatches)] {
+		found = append(found, all[i])
+		text += c.summary(all[i])
+	}
+	if c.output.settings.json {
+		return c.output.printJSON(found)
+	}
+	if len(found) == 0 {
+		c.output.note("no tool has any of these words; mcpagent tools SERVER lists those of one")
 	}
 	return c.output.screen.Print(Look{}, text)
 }

@@ -62,12 +62,14 @@ type askingSettings struct {
 	maxTurns   int
 	maxRepeats int
 	maxResult  int // in bytes
+	maxTools   int // in bytes
 	maxSamples int
 }
 
 // outputSettings say what becomes of results.
 type outputSettings struct {
 	file  string // the file that -o names, or - for stdout
+	find  string // the words of -find
 	json  bool
 	quiet bool // nothing but the answer
 	raw   bool // markdown is not laid out
@@ -146,6 +148,9 @@ func (a *askingSettings) addFlags(f *flag.FlagSet) {
 	f.Func("max-result",
 		"MCP_MAX_RESULT bytes of a result that the model gets (65536)",
 		number(&a.maxResult, 65536))
+	f.Func("max-tools",
+		"MCP_MAX_TOOLS bytes of tools that the model is offered at once (262144)",
+		number(&a.maxTools, MaxOffer))
 	f.Func("max-samples",
 		"MCP_MAX_SAMPLES servers' requests to the model per question (20)",
 		number(&a.maxSamples, 20))
@@ -156,6 +161,7 @@ func (a *askingSettings) addFlags(f *flag.FlagSet) {
 func (o *outputSettings) addFlags(f *flag.FlagSet) {
 	f.StringVar(&o.file, "o", "",
 		" a file for images and other bytes, or else the text; - for stdout")
+	f.StringVar(&o.find, "find", "", " words: tools lists those that match them best")
 	f.BoolVar(&o.json, "json", false, " machine-readable output")
 	f.BoolVar(&o.quiet, "q", false, " nothing but the answer")
 	f.BoolVar(&o.raw, "raw", false,
@@ -203,6 +209,8 @@ func (s *settings) checkCommand(name string) error {
 		return usageError("-http and -max-file go with serve")
 	case s.output.file != "" && !isQuestion && name != "call" && name != "read":
 		return usageError("-o goes with call, read, or a question")
+	case s.output.find != "" && name != "tools":
+		return usageError("-find goes with tools")
 	case s.asking.session != "" && !isQuestion:
 		return usageError("-session goes with a question")
 	}

@@ -26,9 +26,11 @@ func (p *program) commands() []command {
 	return []command{
 		{"tools", "[SERVER ...|TOOL]",
 			"list the tools of every server, or of some; or show what one tool takes",
-			`A tool is SERVER:TOOL, or TOOL alone if no other server has it.
-  mcpagent tools files:read_file`,
-			s.list("tools")},
+			`A tool is SERVER:TOOL, or TOOL alone if no other server has it. -find lists those
+that match words best, with the ranking that a model has.
+  mcpagent tools files:read_file
+  mcpagent tools -find "read a file"`,
+			s.withServers(s.tools)},
 		{"call", "TOOL [KEY=VALUE ...]", "call a tool, without a model",
 			`The tool's schema says what is a text, a number, true or null; lists and
 objects are JSON. A JSON object, @FILE or - in place of the words goes to the tool

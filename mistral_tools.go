@@ -94,11 +94,31 @@ func (t *looseText) UnmarshalJSON(b []byte) error {
 type Function struct {
 	Name        string // matches ^[a-zA-Z0-9_-]{1,64}$
 	Description string // may be empty
-	ReadOnly    bool   // calls change nothing; the API is not told
 
 	// Parameters is a JSON Schema of draft 7, of an object, with type and properties. Nil means
 	// that there are no parameters.
 	Parameters json.RawMessage
+
+	// The API is not told the following.
+	Title    string // for people; may be empty
+	ReadOnly bool   // calls change nothing
+	Pinned   bool   // it is to be offered also where many functions are not
+}
+
+// MaxFunctions is the number of functions that the API takes with one request.
+const MaxFunctions = 128
+
+// MaxOffer is how many bytes a model is offered of functions, by OfferSize. That is about half of
+// what a model takes with a context of 128,000 tokens, and each request has it.
+const MaxOffer = 256 << 10
+
+// OfferSize returns the bytes of functions: their names, descriptions and parameters together.
+func OfferSize(functions ...Function) int {
+	size := 0
+	for _, f := range functions {
+		size += len(f.Name) + len(f.Description) + len(f.Parameters)
+	}
+	return size
 }
 
 // MarshalJSON writes the API's form of a tool. It wants parameters also of a function without any.

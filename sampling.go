@@ -218,8 +218,7 @@ func (s *sampling) offerTools(r *SampleRequest) error {
 		s.tools[name] = tool.Name
 		s.chat.Tools = append(s.chat.Tools, function)
 	}
-	_, leftOut := FitOffer(s.chat.Tools)
-	if len(leftOut) > 0 {
+	if OfferSize(s.chat.Tools...) > MaxOffer {
 		return fmt.Errorf("the tools have more than the %d bytes that a model can be offered",
 			MaxOffer)
 	}
