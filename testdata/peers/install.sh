@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # install.sh - installs the MCP servers that the tests talk to, into node_modules and the folders venv* beside this file,
-# the official conformance suite, into conformance/node_modules, and authorization servers, into
-# authorization/node_modules. Run it again at any time: what is up to date is left alone. Needs node, npm and Python 3.11 or
-# newer; the suite brings the Node that it needs itself, which runs the authorization servers, too.
+# servers with many tools, into many/node_modules and venv-many, the official conformance suite, into
+# conformance/node_modules, and authorization servers, into authorization/node_modules. Run it again at any time: what is up
+# to date is left alone. Needs node, npm and Python 3.11 or newer; the suite brings the Node that it needs itself, which runs
+# the authorization servers, too.
 # SPDX-License-Identifier: 0BSD
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -71,5 +72,7 @@ if python3 -c 'import sys; sys.exit(sys.version_info >= (3, 14))'; then
 else
 	echo "venv-old is left out: what it needs was not made for $(python3 --version)"
 fi
+make_modules many node
+make_venv venv-many requirements-many.txt
 make_modules conformance conformance/node_modules/.bin/node
 make_modules authorization conformance/node_modules/.bin/node
