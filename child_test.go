@@ -300,6 +300,8 @@ type scriptPeer struct {
 	confused atomic.Bool  // by server/discover
 	opened   atomic.Bool  // the user has been asked to open a URL
 	session  atomic.Int64 // over HTTP: the one that has not expired
+	polls    atomic.Int64 // of tasks
+	finished atomic.Bool  // the tool hang is done, if it runs as a task
 	begun    sync.Map     // the params of the calls that run as tasks, by the tasks' ids: scriptCall
 }
 
@@ -346,7 +348,10 @@ func (p *scriptPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	secret := fmt.Sprintf("it was told %s %s, that is %s", kind, token, token)
-	gossip := scriptPeer{mode: "gossip", name: "gossip", key: func(string) string { return secret }}
+	gossip := &scriptPeer{mode: "gossip", name: "gossip", key: func(string) string { return secret }}
+	if p.mode == "tasks" {
+		gossip = p
+	}
 	var m struct {
 		ID, Params json.RawMessage
 		Method     string
@@ -369,9 +374,14 @@ func (p *scriptPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	answer := map[string]any{"jsonrpc": "2.0", "id": m.ID}
 	result, err := gossip.request(r.Context(), nil, m.Method, m.Params)
-	if answer["result"] = result; err != nil {
-		delete(answer, "result")
+	var refusal *Error
+	switch isRefusal := errors.As(err, &refusal); {
+	case isRefusal && p.mode == "tasks":
+		answer["error"] = refusal
+	case err != nil:
 		answer["error"] = &Error{Code: CodeInternalError, Message: secret}
+	default:
+		answer["result"] = result
 	}
 	_, _ = w.Write(modelJSON(answer))
 }
@@ -550,7 +560,7 @@ func (p *scriptPeer) tools() []Tool {
 		tools = append(tools, Tool{Description: "Nobody can call this.", InputSchema: json.RawMessage(`{}`)})
 	}
 	if p.mode == "tasks" {
-		for i := range tools[:2] {
+		for _, i := range []int{0, 1, 8} {
 			tools[i].Execution = json.RawMessage(`{"taskSupport":"required"}`)
 		}
 	}
@@ -641,22 +651,25 @@ func (p *scriptPeer) call(ctx context.Context, c *Conn, params json.RawMessage) 
 	return nil, &Error{Code: CodeInternalError, Message: p.say(call.Name, "first line\nsecond line")}
 }
 
-// task answers the methods of tasks of 2025-11-25, and with the method "" a call that becomes a task. Each is completed
-// when it is asked for, but for the tool hang, which never is.
+// task answers the methods of tasks of 2025-11-25, and with the method "" a call that becomes a task. Each is done
+// when it is asked for, but for the tool hang, which is done when finished says so.
 func (p *scriptPeer) task(ctx context.Context, c *Conn, method, id string) (any, error) {
 	params, ok := p.begun.Load(id)
 	if !ok {
 		return nil, &Error{Code: CodeInvalidParams, Message: "there is no task " + id}
 	}
-	state := map[string]any{"taskId": id, "status": "working", "statusMessage": "at work", "pollInterval": 100}
+	state := map[string]any{"taskId": id, "status": "working", "pollInterval": 100,
+		"statusMessage": fmt.Sprint("at work, ", p.polls.Add(1))}
 	switch {
-	case method == "tasks/result" && id != "t-hang":
+	case method == "tasks/result" && id == "t-hang":
+		return map[string]any{"content": []any{map[string]any{"type": "text", "text": "hung for long"}}}, nil
+	case method == "tasks/result":
 		return p.call(ctx, c, []byte(strings.Replace(string(params.(json.RawMessage)), `"task":`, `"no task":`, 1)))
 	case method == "tasks/cancel":
 		fmt.Fprintln(os.Stderr, "cancelled", id)
 		p.begun.Delete(id)
 		state["status"] = "cancelled"
-	case method == "tasks/get" && id != "t-hang":
+	case method == "tasks/get" && (id != "t-hang" || p.finished.Load()):
 		state["status"] = "completed"
 	case method == "":
 		return map[string]any{"task": state}, nil

@@ -84,8 +84,8 @@ func assemble() *program {
 		processes: processes,
 		logins:    logins,
 		trace:     trace,
+		tasks:     &keptTasks{output: out},
 	}
-
 	catalog := &catalog{out, config, servers}
 	approver := &approver{
 		settings: &set.asking,
@@ -101,7 +101,7 @@ func assemble() *program {
 		interrupts:     interrupts,
 		logins:         logins,
 		servers:        servers,
-		serverCommands: &serverCommands{out, in, servers, catalog},
+		serverCommands: &serverCommands{set, out, in, servers, catalog},
 		serving:        &serving{&set.serve, screen, terminal},
 		conversation: &conversation{
 			settings:   set,

@@ -30,7 +30,8 @@ func (a *agents) newAgent(view *View) (*Agent, *report) {
 		Sources:  func() []ToolSource { return toolSources(host) },
 		Warn:     func(text string) { a.output.note("%s", text) },
 	}
-	agent := &Agent{
+	agent := new(Agent)
+	*agent = Agent{
 		Model:      a.model,
 		Tools:      finder,
 		System:     a.settings.model.system,
@@ -59,6 +60,9 @@ func (a *agents) newAgent(view *View) (*Agent, *report) {
 			return a.approver.decide(ctx, call)
 		},
 		Observe: func(e Event) {
+			if e.Kind == CallStarted || e.Kind == CallEnded {
+				a.servers.tasks.noteHistory(agent.History)
+			}
 			report.observe(e, host)
 			view.Observe(e)
 		},
@@ -118,7 +122,7 @@ func (t *toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	var output ToolOutput
 	name := OneName(tool.Server) + ":" + OneName(tool.Tool.Name)
 	err := t.servers.afterLogin(ctx, tool.Server, name, func() (err error) {
-		output, err = host.Call(ctx, call)
+		output, err = host.Call(context.WithValue(ctx, callKey{}, call.ID), call)
 		return err
 	})
 	return output, maskedError(t.secrets, t.servers.explain(err))

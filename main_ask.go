@@ -56,6 +56,7 @@ func (a *conversation) run(ctx context.Context, question string) error {
 		return err
 	}
 	defer kept.close()
+	a.servers.tasks.useSession(kept)
 	closeServers, err := a.servers.open(ctx)
 	if err != nil {
 		return err
@@ -98,7 +99,13 @@ func (a *conversation) withStdin(ctx context.Context, question string) (string, 
 func (a *conversation) answer(ctx context.Context, question string, kept *keptSession) error {
 	view := a.agents.newView(ctx)
 	agent, report := a.agents.newAgent(view)
-	agent.History = kept.session.History
+	maxResult := a.settings.asking.maxResult
+	var err error
+	agent.History, err = a.servers.finishTasks(ctx, kept.session.History, maxResult, true)
+	err = errors.Join(err, kept.keep(agent, a.model.current().Model))
+	if err != nil {
+		return err
+	}
 	a.output.report = report
 	screen, wantsJSON := a.output.screen, a.settings.output.json
 	if screen.Live && screen.Answers && !wantsJSON {

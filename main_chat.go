@@ -73,6 +73,12 @@ func (c *chat) run(ctx context.Context) error {
 	c.terminal.Complete.Store(&complete)
 	c.output.say("mcpagent %s with %s; /help shows the commands, Ctrl-D quits",
 		version, c.model.current().Model)
+	work, end := c.interruptible(ctx)
+	err := c.finishTasks(work)
+	end(nil)
+	if err != nil && ctx.Err() == nil {
+		c.output.screen.Show(Look{Style: Red, Max: maxShown}, err.Error())
+	}
 	for {
 		line, cancelled, err := c.nextLine(ctx)
 		switch {
@@ -206,6 +212,9 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	if err := c.servers.start(ctx); err != nil {
 		return err
 	}
+	if err := c.finishTasks(ctx); err != nil {
+		return err
+	}
 	question = strings.Join(append([]string{question}, c.attached.texts...), "\n\n")
 	c.attached = attachments{}
 	c.report.Calls = nil
@@ -222,6 +231,16 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	}
 	c.offerCompact(ctx)
 	return saved
+}
+
+// finishTasks gives the model the results of tasks that have ended since another run was killed.
+func (c *chat) finishTasks(ctx context.Context) error {
+	maxResult := c.agents.settings.asking.maxResult
+	history, err := c.servers.finishTasks(ctx, c.agent.History, maxResult, false)
+	c.agent.History = history
+	// The tokens of the last question have been counted.
+	c.agent.Usage = Usage{}
+	return errors.Join(err, c.keep())
 }
 
 // keep puts the agent's conversation into the session, and into the file of -session.

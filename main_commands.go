@@ -12,10 +12,11 @@ import (
 
 // serverCommands are the commands that need servers, but no model.
 type serverCommands struct {
-	output  *output
-	input   *textInput
-	servers *servers
-	catalog *catalog
+	settings *settings
+	output   *output
+	input    *textInput
+	servers  *servers
+	catalog  *catalog
 }
 
 // withServers returns a command that opens the servers, does its work, and closes them.
@@ -84,6 +85,15 @@ func (c *serverCommands) call(ctx context.Context, args ...string) error {
 	if err != nil {
 		return &exitError{exitTool, c.servers.explain(err)}
 	}
+	return c.giveResult(ctx, name, result)
+}
+
+// giveResult prints the result of a tool.
+func (c *serverCommands) giveResult(
+	ctx context.Context,
+	name string,
+	result *ToolResult,
+) error {
 	text := ModelText(result)
 	if result.Content == nil {
 		// The JSON has a list, never null.

@@ -30,6 +30,7 @@ type servers struct {
 	processes *processes      // gets each process that is started
 	logins    *logins
 	trace     *trace
+	tasks     *keptTasks
 
 	opened time.Time
 	host   *Host
@@ -179,6 +180,7 @@ func (s *servers) clientOptions(server *Server) ClientOptions {
 		Answers:      s.requests.answers(server),
 		MaxQuestions: s.settings.maxQuestions,
 		Tasks:        true,
+		OnTask:       func(ctx context.Context, e TaskEvent) { s.tasks.onTask(ctx, server, e) },
 	}
 	if s.trace.isOpen() {
 		options.Trace = func(sent bool, text []byte) { s.trace.message(server, sent, text) }

@@ -29,6 +29,7 @@ type settings struct {
 	output      outputSettings
 	serve       serveSettings
 	showVersion bool // -version
+	cancelTask  bool // -cancel
 }
 
 // modelSettings say which model answers, and how.
@@ -91,6 +92,7 @@ func (s *settings) flags() *flag.FlagSet {
 	s.asking.addFlags(f)
 	s.output.addFlags(f)
 	s.serve.addFlags(f)
+	f.BoolVar(&s.cancelTask, "cancel", false, " with tasks ID: end the task")
 	f.BoolVar(&s.showVersion, "version", false, " the same as version")
 	return f
 }
@@ -211,6 +213,8 @@ func (s *settings) checkCommand(name string) error {
 		return usageError("-o goes with call, read, or a question")
 	case s.output.find != "" && name != "tools":
 		return usageError("-find goes with tools")
+	case s.cancelTask && name != "tasks":
+		return usageError("-cancel goes with tasks")
 	case s.asking.session != "" && !isQuestion:
 		return usageError("-session goes with a question")
 	}

@@ -56,6 +56,9 @@ unchecked. -o FILE gets images and other bytes of the result, or else its text.
 			`Where one does not run, why, and what to do. The exit status is 1 if none runs.
   mcpagent servers -json`,
 			s.withServers(s.listServers)},
+		{"tasks", "[ID]", "list the calls that run on as tasks, or wait for one, or end it",
+			"A task outlives this program. -cancel ends it.\n  mcpagent tasks -cancel 786512e2",
+			s.withServers(s.openTasks)},
 		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser",
 			"  mcpagent login https://mcp.example.com/mcp",
 			p.logins.logIn},

@@ -21,6 +21,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -46,6 +47,9 @@ import (
 //	reached NAME, release NAME  wait until the model holds a reply there; let it answer
 //	gossip                      a server at http://$GOSSIP that repeats the Authorization header
 //	expire                      ends its session
+//	tasks                       a server at http://$TASKS whose tools run as tasks; the tool hang until
+//	finish                      it is done, or
+//	lose                        the server has forgotten its tasks
 //	protected                   the same at $PROTECTED for those who have logged in; its tokens are hidden, as by hide
 //	visit URL FILE              open an address as a browser does, and keep the page that it ends at
 //	consent URL NAME            open it, and keep the address that the browser is then sent to
@@ -62,7 +66,7 @@ import (
 //	expect REGEXP [NAME]        wait until stderr, or the terminal, has a match after the last one; keep its group
 //	type TEXT, key ^C|TEXT      type a line, or keys; ^[ is escape
 //	say TEXT...                 wait for the chat's prompt and type the line
-//	signal [-repeat] INT|TERM   send a signal to what was started; or many, until it ends
+//	signal [-repeat] INT|TERM|KILL   send a signal to what was started; or many, until it ends
 //	signal CONT                 the same, and its terminal has the mode that a shell has given it meanwhile
 //	wait                        wait for the end of what was started
 //	status N                    the exit status
@@ -247,6 +251,7 @@ type script struct {
 	hidden  []string
 	oauth   *oauthServer // nil if there is none
 	gossip  *scriptPeer  // nil if there is none
+	tasks   *scriptPeer  // likewise
 	model   *modelServer
 	over    chan struct{} // closed by end
 	end     func()        // lets all replies of the models end
@@ -318,7 +323,8 @@ func (s *script) do(line string) error {
 	form, ok := map[string]string{
 		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1",
 		"mkdir": "1 1", "mkfifo": "1 1", "cp": "2 2", "ln": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
-		"reached": "1 1", "release": "1 1", "gossip": "0 0", "expire": "0 0", "stdin": "1 1",
+		"reached": "1 1", "release": "1 1", "gossip": "0 0", "expire": "0 0",
+		"tasks": "0 0", "finish": "0 0", "lose": "0 0", "stdin": "1 1",
 		"protected": "0 0", "visit": "2 2", "consent": "2 2", "refuse": "0 0",
 		"forget": "0 0", "demand": "2 2", "reject": "0 0", "agree": "0 0",
 		"mcpagent": "0 99 !", "start": "1 99", "back": "0 0",
@@ -375,6 +381,18 @@ func (s *script) do(line string) error {
 		server := httptest.NewServer(s.gossip)
 		s.t.Cleanup(server.Close)
 		s.env["GOSSIP"] = strings.TrimPrefix(server.URL, "http://")
+		return nil
+	case "tasks":
+		s.tasks = &scriptPeer{mode: "tasks"}
+		server := httptest.NewServer(s.tasks)
+		s.t.Cleanup(server.Close)
+		s.env["TASKS"] = strings.TrimPrefix(server.URL, "http://")
+		return nil
+	case "finish":
+		s.tasks.finished.Store(true)
+		return nil
+	case "lose":
+		s.tasks.begun.Clear()
 		return nil
 	case "expire":
 		s.gossip.session.Add(1)
@@ -803,7 +821,8 @@ func (s *script) isJSON(words []string) error {
 
 // signal sends a signal to the program.
 func (s *script) signal(words []string) error {
-	signal, ok := map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM}[words[len(words)-1]]
+	signal, ok := map[string]os.Signal{"INT": os.Interrupt, "TERM": syscall.SIGTERM,
+		"KILL": os.Kill}[words[len(words)-1]]
 	if words[0] == "CONT" && s.program.keyboard != nil {
 		signal, ok = s.program.resume()
 	}
@@ -814,6 +833,7 @@ func (s *script) signal(words []string) error {
 	if process == nil {
 		return errors.New("it is not running")
 	}
+	s.program.killed.Store(signal == os.Kill)
 	if s.program.columns > 0 { // the shell's child
 		for pid, of := range s.program.processes() {
 			if strings.Contains(of.environment, "MCPAGENT_CHILD=main\x00") && !strings.HasPrefix(of.line, "sh ") {
@@ -977,6 +997,7 @@ func (r scriptReply) call(text string) ToolCall {
 
 // programRun is a run of the program, as its users run it.
 type programRun struct {
+	killed   atomic.Bool // by SIGKILL: it cannot put its terminal back
 	t        testing.TB
 	command  *exec.Cmd
 	stdout   bytes.Buffer
