@@ -217,12 +217,16 @@ func (t *Tool) TaskSupport() string {
 // runsTasks reports whether the server of the handshake era runs tools as tasks. Without this
 // capability no tool is run as one, whatever the tool says.
 func (s *ServerInfo) runsTasks() bool {
+	capability := s.Capabilities["tasks"]
+	if capability == nil {
+		return false
+	}
 	var tasks struct {
 		Requests struct {
 			Tools struct{ Call json.RawMessage }
 		}
 	}
-	err := json.Unmarshal(s.Capabilities["tasks"], &tasks)
+	err := json.Unmarshal(capability, &tasks)
 	return err == nil && len(tasks.Requests.Tools.Call) > 0
 }
 

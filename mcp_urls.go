@@ -85,9 +85,12 @@ func asURLRequired(err error) *URLRequiredError {
 // the user, and sends the request once more. Another refusal of that kind ends it.
 func (c *Client) sendWithURLs(ctx context.Context, r *request) (json.RawMessage, error) {
 	raw, err := c.send(ctx, r)
+	if err == nil {
+		return raw, nil
+	}
 	required := asURLRequired(err)
 	if required == nil {
-		return raw, err
+		return nil, err
 	}
 	isDone, err := c.visitAll(ctx, r, required.visits)
 	if err != nil {
