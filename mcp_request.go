@@ -48,10 +48,24 @@ type request struct {
 	meta     []byte    // Client.meta in the stateless era, else nil
 	deadline time.Time // later with each progress; inFlight.mu guards it
 	limit    time.Time // no progress helps beyond it; inFlight.mu guards it
+	progress *Progress // the furthest that was reported, or nil; inFlight.mu guards it
 
 	// reporting is held while report runs, so that a call that has returned reports no more. It is
 	// taken after inFlight.mu.
 	reporting sync.Mutex
+}
+
+// isNews reports whether a progress is to be reported, and remembers it. A server that resumes a
+// stream may repeat what it has sent. Progress has to increase with each notification (MCP
+// 2025-11-25, basic, utilities, progress), so what is behind the last one has been seen before.
+// Some servers count nothing and only change the message: that is news.
+func (r *request) isNews(progress *Progress) bool {
+	last := r.progress
+	if last != nil && (progress.Progress < last.Progress || *progress == *last) {
+		return false
+	}
+	r.progress = progress
+	return true
 }
 
 // isToolCall reports whether a request runs a tool. Only these have arguments and a progress token.

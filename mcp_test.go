@@ -198,6 +198,37 @@ func TestTokensDiffer(t *testing.T) {
 	}
 }
 
+// TestProgressRepeated: a server that resumes a stream may send once more what has been seen; that is not reported
+// again, but keeps the call from expiring.
+func TestProgressRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newFakeTransport()
+		c := server.connectedTo(t, ClientOptions{Protocol: "2025-11-25", Timeout: time.Minute})
+		var got []Progress
+		called := inBackground(t, func() (*ToolResult, error) {
+			return c.CallTool(t.Context(), "t", nil, func(p Progress) { got = append(got, p) })
+		})
+		call := <-server.wrote
+		for _, progress := range []string{
+			`1`, `2`, // the stream breaks off here
+			`1`, `2`, `2, "message": "half"`, `3`,
+			`1`, `2`, `2, "message": "half"`, `3`, // and here
+			`3, "message": "a server that does not count"`, `3, "message": "and goes on"`, `3, "total": 4`, `4`,
+		} {
+			time.Sleep(50 * time.Second)
+			server.lines <- fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress",`+
+				`"params":{"progressToken":%d,"progress":%s}}`, call.ID, progress)
+		}
+		server.reply(call, `{}`)
+		<-called
+		assert.DeepEqual(t, got, []Progress{
+			{Progress: 1}, {Progress: 2}, {Progress: 2, Message: "half"}, {Progress: 3},
+			{Progress: 3, Message: "a server that does not count"}, {Progress: 3, Message: "and goes on"},
+			{Progress: 3, Total: 4}, {Progress: 4},
+		})
+	})
+}
+
 // TestNoProgressAfterReturn: a call that has returned reports nothing more, even where its ctx ended while it
 // was reporting.
 func TestNoProgressAfterReturn(t *testing.T) {

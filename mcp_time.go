@@ -92,6 +92,7 @@ func (f *inFlight) addRequest(r *request) {
 	now := time.Now()
 	r.deadline = now.Add(f.timeout)
 	r.limit = now.Add(f.maxTimeout)
+	r.progress = nil
 	f.requests[r.id] = r
 }
 
@@ -171,9 +172,13 @@ func (f *inFlight) reportProgress(token json.RawMessage, progress Progress) {
 	id, _ := IDNumber(token)
 	f.mu.Lock()
 	r := f.requests[id]
+	isNews := r != nil && r.isNews(&progress)
 	f.mu.Unlock()
-	if r != nil {
+	switch {
+	case isNews:
 		f.signOfLife(r, &progress)
+	case r != nil:
+		f.signOfLife(r, nil)
 	}
 }
 
