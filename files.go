@@ -94,6 +94,10 @@ func WhileBlocked(ctx context.Context, do func() error) error {
 // WriteNamed writes a file that the user has named. If it fails, a file that was there is as it was
 // before, and no part of a new one is left. A file that was there keeps its mode. A device or a
 // pipe gets the bytes, and the wait for its reader ends with ctx.
+//
+// A file may be writable where no other file can take its place: its folder belongs to somebody
+// else, or the file alone is mounted into a container. Then the bytes go to the file itself, and a
+// failure can leave a part of them.
 func WriteNamed(ctx context.Context, path string, data []byte) error {
 	old, err := os.Stat(path)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -112,7 +116,18 @@ func WriteNamed(ctx context.Context, path string, data []byte) error {
 		return err
 	}
 	_ = file.Close()
-	return replace(path, data, old.Mode().Perm(), old)
+	err = replace(path, data, old.Mode().Perm(), old)
+	if isIrreplaceable(err) {
+		return os.WriteFile(path, data, old.Mode().Perm())
+	}
+	return err
+}
+
+// isIrreplaceable reports whether replace has failed because no other file can take the place of
+// the old one. Linux says EBUSY of a file that is mounted by itself.
+func isIrreplaceable(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) ||
+		errors.Is(err, syscall.EBUSY)
 }
 
 // isStream reports whether a path is one of those by which a process names its open files, such as

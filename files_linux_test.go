@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -122,6 +123,32 @@ func TestWriteNamed(t *testing.T) {
 	ctx, reason := endedContext()
 	path := fifo(t)
 	assert.Equal(t, WriteNamed(ctx, path, nil), reason)
+}
+
+// A file that may be written is written, also where its folder takes no other file.
+func TestWriteNamedInPlace(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "file")
+	assert.NilError(t, os.WriteFile(file, []byte("a longer text"), 0o600))
+	assert.NilError(t, os.Chmod(folder, 0o555))
+	t.Cleanup(func() { _ = os.Chmod(folder, 0o700) })
+	if os.Getuid() == 0 {
+		// Root may write everywhere, so this thread becomes another user for the file system.
+		const nobody = 65534
+		for _, path := range []string{filepath.Dir(folder), folder, file} {
+			assert.NilError(t, os.Chown(path, nobody, nobody))
+		}
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		assert.NilError(t, syscall.Setfsuid(nobody))
+		defer func() { _ = syscall.Setfsuid(0) }()
+	}
+	assert.ErrorIs(t, os.WriteFile(filepath.Join(folder, "other"), nil, 0o600), os.ErrPermission)
+	assert.NilError(t, WriteNamed(t.Context(), file, []byte("short")))
+	assert.Equal(t, readText(t, file), "short")
+	entries, err := os.ReadDir(folder)
+	assert.NilError(t, err)
+	assert.Check(t, is.Len(entries, 1))
 }
 
 // A home that does not exist is not made; what is elsewhere is.
