@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -565,12 +564,25 @@ func withRelatedTask(reply any, params json.RawMessage) (any, error) {
 	if question.Meta.Task == nil {
 		return reply, nil
 	}
-	text, err := json.Marshal(reply)
+	text, err := appendJSON(nil, reply)
 	if err != nil {
 		return nil, err
 	}
-	meta := map[string]json.RawMessage{relatedTask: question.Meta.Task}
-	object := append([]byte{'{'}, members("_meta", meta)...)
-	object = joinMembers(object, bytes.TrimPrefix(text, []byte("{")))
-	return json.RawMessage(object), nil
+	var members, meta map[string]json.RawMessage
+	err = json.Unmarshal(text, &members)
+	if err != nil {
+		return nil, fmt.Errorf("the answer to a question must be an object: %w", err)
+	}
+	// What is no object could not hold the task, and is replaced.
+	_ = json.Unmarshal(members["_meta"], &meta)
+	withTask := make(map[string]json.RawMessage)
+	maps.Copy(withTask, meta)
+	withTask[relatedTask] = question.Meta.Task
+	object := map[string]any{}
+	for name, value := range members {
+		object[name] = value
+	}
+	object["_meta"] = withTask
+	merged, err := plainJSON(object)
+	return json.RawMessage(merged), err
 }

@@ -346,6 +346,32 @@ func TestPingPassesQuestions(t *testing.T) {
 	peer.Close()
 }
 
+// TestRelatedTask: the answer to a question that belongs to a task names the task, whatever else the answer has.
+func TestRelatedTask(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{}`:                                  `{"_meta":{"` + relatedTask + `":{"taskId":"a"}}}`,
+		`null`:                                `{"_meta":{"` + relatedTask + `":{"taskId":"a"}}}`,
+		`{"b":1}`:                             `{"_meta":{"` + relatedTask + `":{"taskId":"a"}},"b":1}`,
+		`{"_meta":{"x":"y"},"b":"<"}`:         `{"_meta":{"` + relatedTask + `":{"taskId":"a"},"x":"y"},"b":"<"}`,
+		`{"_meta":{"` + relatedTask + `":1}}`: `{"_meta":{"` + relatedTask + `":{"taskId":"a"}}}`,
+	} {
+		checkLeaks(t)
+		ours, theirs := memoryPair()
+		peer := rawPeer{t, theirs, nil}
+		reply := func(context.Context, json.RawMessage) (any, error) { return json.RawMessage(answer), nil }
+		o := &ClientOptions{Protocol: "2025-11-25", Answers: map[string]Responder{"x/ask": {Reply: reply}}}
+		client := inBackground(t, func() (*Client, error) { return connectOver(t.Context(), ours, o) })
+		_, err := peer.Read()
+		assert.NilError(t, err)
+		peer.send(`{"jsonrpc":"2.0","id":1,"result":` + introduced("2025-11-25", "{}") + `}`)
+		peer.expect(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		peer.send(`{"jsonrpc":"2.0","id":"q","method":"x/ask","params":{"_meta":{"` + relatedTask + `":{"taskId":"a"}}}}`)
+		peer.expect(`{"jsonrpc":"2.0","id":"q","result":` + want + `}`)
+		(<-client).Close()
+		peer.Close()
+	}
+}
+
 // TestHints: which tools run as tasks, and which are safe to be called twice.
 func TestHints(t *testing.T) {
 	const never = "forbidden"
