@@ -24,6 +24,7 @@ import (
 
 const (
 	maxKeptTasks = 200              // above it the oldest is forgotten
+	maxTaskFile  = 64 << 10         // bytes
 	askTaskTime  = 10 * time.Second // for the state of a task
 )
 
@@ -55,11 +56,11 @@ type keptTasks struct {
 // callKey is the key of the id of the model's call in a ctx.
 type callKey struct{}
 
-// taskFolder returns the folder of the files. It is "" on a machine without a home, where no task
-// is kept.
+// taskFolder returns the folder of the files. It is "" where there is no home: no task is kept, and
+// the files of the current folder are not looked at.
 func taskFolder() string {
 	folder, err := os.UserConfigDir()
-	if err != nil {
+	if err != nil || CheckHome(folder) != nil {
 		return ""
 	}
 	return filepath.Join(folder, "mcpagent", "tasks")
@@ -73,10 +74,24 @@ func sourceHash(s *Server) string {
 	return commandHash(&s.Command)
 }
 
-// taskFile returns the path of the file of a task.
+// taskFile returns the path of the file of a task, "" if there is no folder for it.
 func taskFile(source, id string) string {
+	folder := taskFolder()
+	if folder == "" {
+		return ""
+	}
 	hash := sha256.Sum256([]byte(source + "\n" + id))
-	return filepath.Join(taskFolder(), fmt.Sprintf("%.16x.json", hash))
+	return filepath.Join(folder, fmt.Sprintf("%.16x.json", hash))
+}
+
+// taskFiles returns the paths of all files.
+func taskFiles() []string {
+	folder := taskFolder()
+	if folder == "" {
+		return nil
+	}
+	paths, _ := filepath.Glob(filepath.Join(folder, "*.json"))
+	return paths
 }
 
 // onTask keeps a task that has begun, and drops one that has ended: see ClientOptions.OnTask. If
@@ -84,6 +99,9 @@ func taskFile(source, id string) string {
 func (k *keptTasks) onTask(ctx context.Context, s *Server, e TaskEvent) {
 	source := sourceHash(s)
 	path := taskFile(source, e.ID)
+	if path == "" {
+		return
+	}
 	if e.Ended {
 		_ = os.Remove(path)
 		return
@@ -103,7 +121,7 @@ func (k *keptTasks) onTask(ctx context.Context, s *Server, e TaskEvent) {
 		task.Session, task.Call = session, call
 	}
 	text, encodeErr := plainJSON(task)
-	makeErr := os.MkdirAll(filepath.Dir(path), 0o700)
+	makeErr := MakeFolder(filepath.Dir(path))
 	err = errors.Join(err, cmp.Or(encodeErr, makeErr))
 	if err == nil {
 		err = ReplaceFile(path, append(text, '\n'))
@@ -160,11 +178,10 @@ func (k *keptTasks) saveSession() error {
 
 // load returns the tasks that are kept, the oldest first. A file that is no task is left out.
 func (k *keptTasks) load() []keptTask {
-	paths, _ := filepath.Glob(filepath.Join(taskFolder(), "*.json"))
 	var tasks []keptTask
-	for _, path := range paths {
+	for _, path := range taskFiles() {
 		task := keptTask{path: path}
-		text, err := os.ReadFile(path)
+		text, err := ReadRegular(path, maxTaskFile)
 		if err == nil {
 			err = json.Unmarshal(text, &task)
 		}
@@ -184,8 +201,7 @@ func (k *keptTasks) load() []keptTask {
 
 // forgetOldest drops the files above maxKeptTasks.
 func (k *keptTasks) forgetOldest() {
-	paths, _ := filepath.Glob(filepath.Join(taskFolder(), "*.json"))
-	if len(paths) <= maxKeptTasks {
+	if len(taskFiles()) <= maxKeptTasks {
 		return
 	}
 	tasks := k.load()
