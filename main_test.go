@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -480,4 +481,40 @@ func TestCommandHash(t *testing.T) {
 		seen[commandHash(&c)] = true
 	}
 	assert.Check(t, seen[commandHash(&Command{Path: "python", Args: []string{"a.py"}, Dir: "."})])
+}
+
+// Tasks are kept in files that only their owner can read, so many and not more, and a file that is none is passed over.
+func TestKeptTasks(t *testing.T) {
+	for _, name := range []string{"XDG_CONFIG_HOME", "HOME", "AppData"} {
+		t.Setenv(name, t.TempDir())
+	}
+	k := new(keptTasks)
+	server := &Server{Name: "printer", URL: "http://printer/mcp"}
+	event := func(id int) TaskEvent {
+		task := Task{ID: fmt.Sprintf("%04d", id), TTL: time.Minute}
+		return TaskEvent{Task: task, Tool: "print", Arguments: json.RawMessage(`{"key":"planted"}`)}
+	}
+	for id := range maxKeptTasks + 5 {
+		k.onTask(t.Context(), server, event(id))
+	}
+	tasks := k.load()
+	assert.Equal(t, len(tasks), maxKeptTasks)
+	assert.Equal(t, tasks[len(tasks)-1].ID, fmt.Sprintf("%04d", maxKeptTasks+4))
+	for _, task := range tasks {
+		info, err := os.Stat(task.path)
+		assert.NilError(t, err)
+		assert.Check(t, runtime.GOOS == "windows" || info.Mode() == 0o600)
+		text, err := os.ReadFile(task.path)
+		assert.NilError(t, err)
+		assert.Check(t, !strings.Contains(string(text), "planted"))
+	}
+	assert.Equal(t, tasks[0].TTL, time.Minute.Milliseconds())
+	ended := event(maxKeptTasks + 4)
+	ended.Ended = true
+	k.onTask(t.Context(), server, ended)
+	assert.Equal(t, len(k.load()), maxKeptTasks-1)
+	for name, text := range map[string]string{"a": "{", "b": `{"id":7}`, "c": "{}", "d": ""} {
+		assert.NilError(t, os.WriteFile(filepath.Join(taskFolder(), name+".json"), []byte(text), 0o600))
+	}
+	assert.Equal(t, len(k.load()), maxKeptTasks-1)
 }
