@@ -406,6 +406,9 @@ func (p *scriptPeer) request(ctx context.Context, c *Conn, method string, params
 		if p.mode == "only-tools" {
 			capabilities = `"capabilities":{"tools":{}}`
 		}
+		if p.mode == "odd" {
+			capabilities = strings.TrimSuffix(capabilities, "}") + `,"extensions":{"a, b\nc":{}}}`
+		}
 		if p.mode == "tasks" {
 			capabilities = `"capabilities":{"tools":{},"tasks":{"cancel":{},"requests":{"tools":{"call":{}}}}}`
 		}

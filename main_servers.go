@@ -121,7 +121,7 @@ func (s *servers) prepare(server *Server) {
 	log, err := openServerLog(filepath.Join(folder, name+".log"))
 	if err == nil {
 		log.lost = func(err error) {
-			s.output.note("server %s: its log is not whole: %v", server.Name, err)
+			s.output.note("server %s: its log is not whole: %v", OneName(server.Name), err)
 		}
 		s.logs[server.Name] = log
 		// The secrets are taken out here, on the way to the log (see serverLog).

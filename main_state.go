@@ -132,7 +132,7 @@ func describeRunning(s HostStatus) string {
 		Plural(s.Tools, "tool"), s.Took.Round(time.Millisecond))
 	extensions := slices.Sorted(maps.Keys(s.Info.Extensions()))
 	if len(extensions) > 0 {
-		text += ", extensions: " + strings.Join(extensions, ", ")
+		text += ", extensions: " + OneNames(extensions)
 	}
 	if s.Restarts > 0 {
 		text += ", restarted " + Plural(s.Restarts, "time")

@@ -128,7 +128,7 @@ func (k *keptTasks) onTask(ctx context.Context, s *Server, e TaskEvent) {
 	}
 	if err != nil {
 		k.output.warn("the task %s of %s is not kept, should this run be killed: %v",
-			e.ID, e.Tool, err)
+			OneName(e.ID), OneName(e.Tool), err)
 	}
 	k.forgetOldest()
 }
@@ -215,8 +215,8 @@ func (t *keptTask) drop() { _ = os.Remove(t.path) }
 
 // describe names a task for a user.
 func (t *keptTask) describe() string {
-	return fmt.Sprintf("the task %s of %s:%s, begun %s", t.ID, t.Server, t.Tool,
-		t.Begun.Local().Format(time.DateTime))
+	return fmt.Sprintf("the task %s of %s:%s, begun %s", OneName(t.ID), OneName(t.Server),
+		OneName(t.Tool), t.Begun.Local().Format(time.DateTime))
 }
 
 // serverOf returns the name of the server of a task in this run, and an error if there is none: the
@@ -227,7 +227,8 @@ func (s *servers) serverOf(t *keptTask) (string, error) {
 			return s.config.servers[i].Name, nil
 		}
 	}
-	return "", fmt.Errorf("its server %s is not among the servers of this run", t.Server)
+	return "", fmt.Errorf("its server %s is not among the servers of this run",
+		OneName(t.Server))
 }
 
 // clientOf returns a client of the server of a task.

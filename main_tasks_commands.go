@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 )
 
@@ -62,12 +61,12 @@ func (c *serverCommands) listTasks(ctx context.Context) error {
 			l.State, l.Message = state.Status, state.Message
 		}
 		list = append(list, l)
-		line := l.Server + ":" + l.Tool + ", begun " + l.Begun.Local().Format(time.DateTime) +
-			", " + l.State
+		line := OneName(l.Server) + ":" + OneName(l.Tool) + ", begun " +
+			l.Begun.Local().Format(time.DateTime) + ", " + l.State
 		if l.Message != "" {
 			line += ": " + l.Message
 		}
-		text += l.ID + "\n" + Indent(oneLine([]byte(line)), "    ")
+		text += OneName(l.ID) + "\n" + Indent(oneLine([]byte(line)), "    ")
 	}
 	if len(list) == 0 {
 		c.output.note("there are no open tasks")
@@ -110,6 +109,6 @@ func (c *serverCommands) cancelTask(ctx context.Context, t *keptTask) error {
 	if err != nil {
 		return &exitError{exitTool, c.servers.explain(err)}
 	}
-	c.output.note("%s: the server was asked to end it", strings.TrimSpace(t.ID))
+	c.output.note("%s: the server was asked to end it", OneName(t.ID))
 	return nil
 }
