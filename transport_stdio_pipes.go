@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -52,31 +53,93 @@ func closeAll(files []*os.File) {
 type childPipe struct {
 	*os.File
 	mayRead int // bytes that may still be read after the end; only Read uses it
+
+	// The following is for Windows, whose pipes have no deadlines.
+	mu        sync.Mutex // guards the following; never held across I/O
+	lateAfter time.Time  // when nothing more is waited for; zero before the end
+	isWaiting bool       // a Read that began before the end has not returned
 }
 
 func newChildPipe(f *os.File) *childPipe { return &childPipe{File: f, mayRead: maxPipe} }
 
 // end makes Read return io.EOF when the pipe is empty. A Read that waits gets a moment for what
-// comes late. Pipes on Windows have no deadlines: they are closed after that moment.
+// comes late.
 func (c *childPipe) end() {
-	if c.SetReadDeadline(time.Now().Add(drain)) != nil {
-		time.AfterFunc(drain, func() { c.Close() })
+	err := c.SetReadDeadline(time.Now().Add(drain))
+	if err != nil {
+		c.endWithoutDeadline()
 	}
+}
+
+// endWithoutDeadline is end on Windows. A Read that begins from now on does not wait in the system;
+// see readHeld. One that began before, and still waits when the moment is over, has found the pipe
+// empty: only closing the pipe ends it. A pipe that nobody reads just then is not closed: a reader
+// that is held up would lose the end of what the process wrote (TestLateReaderWithoutDeadline).
+func (c *childPipe) endWithoutDeadline() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lateAfter = time.Now().Add(drain)
+	time.AfterFunc(drain, func() {
+		c.mu.Lock()
+		isWaiting := c.isWaiting
+		c.mu.Unlock()
+		if isWaiting {
+			c.Close()
+		}
+	})
 }
 
 // Read reads on after the deadline that end has set, until the pipe is empty: however late the
 // reader comes, nothing is lost. But a grandchild may write for ever, so no more is read than the
 // pipe can have held at the end.
 func (c *childPipe) Read(p []byte) (int, error) {
+	c.mu.Lock()
+	lateAfter := c.lateAfter
+	c.isWaiting = lateAfter.IsZero()
+	c.mu.Unlock()
+	if !lateAfter.IsZero() {
+		return c.readHeld(p, lateAfter)
+	}
 	n, err := c.File.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) && c.mayRead > 0 {
 		n, err = c.readAfterEnd(p)
 	}
+	c.mu.Lock()
+	c.isWaiting = false
+	c.mu.Unlock()
+	return n, pipeError(err)
+}
+
+// pipeError returns io.EOF for the end of a pipe: Stdio.Read says how the process ended.
+func pipeError(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
-		// Stdio.Read says how the process ended.
-		err = io.EOF
+		return io.EOF
 	}
-	return n, err
+	return err
+}
+
+// readHeld is Read on Windows after the end. It asks how much the pipe holds, so that its read does
+// not wait. As the system does not tell when something comes, it polls until lateAfter.
+func (c *childPipe) readHeld(p []byte, lateAfter time.Time) (int, error) {
+	for c.mayRead > 0 {
+		isLate := time.Now().After(lateAfter)
+		held, err := bytesHeld(c.File)
+		if held > 0 || err != nil {
+			// If the other end is closed, the read returns the error for it.
+			n, err := c.File.Read(p)
+			c.mayRead -= n
+			if isLate && n >= held {
+				// The pipe is empty now.
+				c.mayRead = 0
+			}
+			return n, pipeError(err)
+		}
+		if isLate {
+			break
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+	return 0, io.EOF
 }
 
 // readAfterEnd reads what the pipe still holds, with another deadline: the last one has passed.

@@ -7,6 +7,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -45,6 +46,9 @@ func writeAtOnce(pipe *os.File) func([]byte) (int, error) {
 		return max(n, 0), err
 	}
 }
+
+// bytesHeld is for pipes without deadlines, which Unix does not have.
+func bytesHeld(*os.File) (int, error) { return 0, errors.ErrUnsupported }
 
 // processGroup is a process and what it started. The process leads a session of its own, and a
 // process group in it.

@@ -23,6 +23,25 @@ func kernel32(name string) *syscall.LazyProc {
 // Lines.WriteAtOnce.
 func writeAtOnce(*os.File) func([]byte) (int, error) { return nil }
 
+// bytesHeld returns how many bytes a pipe holds. It fails if the other end is closed and nothing is
+// left. It waits for a read of the same pipe that is under way, as Windows does one after another.
+func bytesHeld(pipe *os.File) (int, error) {
+	raw, err := pipe.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var held uint32
+	var failed error
+	err = raw.Control(func(handle uintptr) {
+		ok, _, reason := kernel32("PeekNamedPipe").Call(
+			handle, 0, 0, 0, uintptr(unsafe.Pointer(&held)), 0)
+		if ok == 0 {
+			failed = reason
+		}
+	})
+	return int(held), errors.Join(err, failed)
+}
+
 // processGroup is a process and what it started: a job object. When the last handle to a job is
 // closed, Windows ends all of the job. That handle is ours, so the processes end however we end.
 type processGroup struct {

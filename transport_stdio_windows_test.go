@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bytes"
 	"errors"
+	"io"
+	"os"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 
 	"gotest.tools/v3/assert"
@@ -81,6 +86,37 @@ func TestCloseLeavesNoHandles(t *testing.T) {
 	startAll()
 	now := openHandles()
 	assert.Check(t, now < before+servers, "%d handles, then %d", before, now)
+}
+
+// TestLateReaderWithoutDeadline: what a dead server wrote is read to its end, however late the reader comes, though
+// another process holds the pipe open. What that one writes without end is not read for ever.
+func TestLateReaderWithoutDeadline(t *testing.T) {
+	for _, test := range []string{"silent", "endless"} {
+		t.Run(test, func(t *testing.T) {
+			reader, writer, err := os.Pipe()
+			assert.NilError(t, err)
+			pipe := newChildPipe(reader)
+			const last = 3000 // bytes: less than a pipe holds
+			_, err = writer.Write(bytes.Repeat([]byte("x"), last))
+			assert.NilError(t, err)
+			pipe.end()
+			<-time.After(3 * drain) // the reader is held up
+			var work sync.WaitGroup
+			if test == "endless" {
+				work.Go(func() {
+					for err := error(nil); err == nil; {
+						_, err = writer.Write([]byte("more"))
+					}
+				})
+			}
+			n, err := io.Copy(io.Discard, struct{ io.Reader }{pipe})
+			assert.Check(t, err)
+			assert.Check(t, n >= last && n <= maxPipe+1<<15, "%d bytes", n)
+			assert.Check(t, reader.Close())
+			work.Wait()
+			assert.Check(t, writer.Close())
+		})
+	}
 }
 
 // openHandles counts the handles of this process by trying each number that one may have: wine counts none.
