@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -32,8 +33,14 @@ type OAuthGuard struct {
 	Resource string          // OAuth.Resource
 	Base     *http.Transport // its copy makes the requests; nil: http.DefaultTransport
 
+	// TLS, if set, is for requests to the origin of Resource, in the place of Base's. With it a
+	// client certificate goes to the resource alone, and to no server to which the resource leads.
+	TLS *tls.Config
+
 	once    sync.Once
 	guarded *http.Transport // the copy of Base, set by once
+	own     *http.Transport // for the origin of Resource, set by once
+	origin  url.URL         // of Resource, set by once
 	host    string          // of Resource, set by once
 	proxies sync.Map        // the hosts of the proxies, as keys
 
@@ -50,13 +57,17 @@ func (g *OAuthGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 		closeBody(r)
 		return nil, g.refusal(host)
 	}
+	if r.URL.Scheme == g.origin.Scheme && strings.EqualFold(r.URL.Host, g.origin.Host) {
+		return g.own.RoundTrip(r)
+	}
 	return g.guarded.RoundTrip(r)
 }
 
-// CloseIdleConnections closes the idle connections of the copy of Base; http.Client calls it.
+// CloseIdleConnections closes the idle connections of the copies of Base; http.Client calls it.
 func (g *OAuthGuard) CloseIdleConnections() {
 	g.once.Do(g.setUp)
 	g.guarded.CloseIdleConnections()
+	g.own.CloseIdleConnections()
 }
 
 // setUp copies Base, and makes the copy note each proxy and check each connection.
@@ -64,6 +75,7 @@ func (g *OAuthGuard) setUp() {
 	u, err := url.Parse(g.Resource)
 	if err == nil {
 		g.host = strings.ToLower(u.Hostname())
+		g.origin = url.URL{Scheme: u.Scheme, Host: u.Host}
 	}
 	base := g.Base
 	if base == nil {
@@ -86,6 +98,11 @@ func (g *OAuthGuard) setUp() {
 	g.guarded.DialContext = g.guard(dial)
 	if base.DialTLSContext != nil {
 		g.guarded.DialTLSContext = g.guard(base.DialTLSContext)
+	}
+	g.own = g.guarded
+	if g.TLS != nil {
+		g.own = g.guarded.Clone()
+		g.own.TLSClientConfig = g.TLS
 	}
 }
 
