@@ -22,6 +22,7 @@ type Config struct {
 	Warnings []string // what has no effect, or perhaps not the intended one; each names its server
 
 	OAuth map[string]*OAuthConfig // by the name of a server, nil if it says nothing
+	TLS   map[string]*TLSFiles    // the same
 
 	Inputs   []Input // of the servers; one that two of them need stands here twice
 	EnvFiles []byte  // the paths and texts of all envFile: they decide, too, what the servers do
@@ -67,7 +68,10 @@ func ParseConfig(
 	_ = json.Unmarshal(plain, &file)
 	inputs := slices.Concat(file.Inputs, file.MCP.Inputs)
 
-	c := &Config{OAuth: make(map[string]*OAuthConfig)}
+	c := &Config{
+		OAuth: make(map[string]*OAuthConfig),
+		TLS:   make(map[string]*TLSFiles),
+	}
 	readServer := func(name string, server json.RawMessage) {
 		r := serverReader{
 			config:  c,
@@ -130,10 +134,16 @@ type serverReader struct {
 	env           map[string]string
 	envFile       string
 	kind          string // of transport, as written
-	login         *OAuthConfig
-	disabled      bool
+	remote
+	disabled bool
 
 	problems, warnings []string
+}
+
+// remote is what a server over HTTP has beside its Server.
+type remote struct {
+	login *OAuthConfig
+	tls   *TLSFiles
 }
 
 // readServer reads the server, unless it is disabled: what a disabled server lacks does not matter.
@@ -152,6 +162,7 @@ func (r *serverReader) readServer(name string, value json.RawMessage) {
 	} else {
 		r.finishServer()
 		c.OAuth[name] = r.login
+		c.TLS[name] = r.tls
 	}
 	if len(r.problems) > 0 {
 		r.server.Err = errors.New(strings.Join(r.problems, "; "))
@@ -193,6 +204,7 @@ func (r *serverReader) fields() map[string]any {
 		"headers":   r.readHeaders,
 		"oauth":     r.readOAuth,
 		"auth":      r.readOAuth, // Cursor
+		"tls":       r.readTLS,
 
 		// Either of them.
 		"type":      &r.kind,
@@ -308,6 +320,7 @@ func (r *serverReader) finishServer() {
 	if r.login != nil && (!isRemote || s.Header.Get("Authorization") != "") {
 		r.warn("oauth has no effect: it goes with a url, and without a header Authorization")
 	}
+	r.checkTLS()
 }
 
 // checkTransport checks that the server has a command or a URL, and a type that goes with it.

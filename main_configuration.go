@@ -27,6 +27,7 @@ type configuration struct {
 	only     string // the command line, or the URL, of the only server; "" for others
 	servers  []Server
 	oauth    map[string]*OAuthConfig // by the server's name
+	tls      map[string]*TLSFiles    // the same
 	disabled []string                // names of servers
 	builtIn  bool                    // the only server is this program
 }
@@ -86,6 +87,7 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		c.output.note("%s: %s", file, warning)
 	}
 	c.servers, c.oauth, c.disabled = config.Servers, config.OAuth, config.Disabled
+	c.tls = config.TLS
 	if len(c.servers) == 0 {
 		return fmt.Errorf("%s has no servers, or none that is enabled", file)
 	}

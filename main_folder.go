@@ -157,7 +157,7 @@ func describeAll(
 		isSame := func(w Server) bool { return w.Name == s.Name }
 		w := &written.Servers[slices.IndexFunc(written.Servers, isSame)]
 		addHidden(w, s)
-		lines += "\n  " + describe(w, written.OAuth[s.Name])
+		lines += "\n  " + describe(w, written.OAuth[s.Name], written.TLS[s.Name])
 	}
 	return lines
 }
@@ -185,7 +185,7 @@ func addHidden(w, s *Server) {
 
 // describe returns one line with all that decides what a server does. The line leaves out nothing
 // that could make the server harmful, and nothing in the line can look like something else.
-func describe(s *Server, o *OAuthConfig) string {
+func describe(s *Server, o *OAuthConfig, files *TLSFiles) string {
 	words := []string{word(s.Name) + ":"}
 	for _, variable := range s.Command.Env {
 		words = append(words, word(variable))
@@ -198,6 +198,9 @@ func describe(s *Server, o *OAuthConfig) string {
 		}
 		if o != nil {
 			words = append(words, "with oauth", word(o.Text))
+		}
+		if files != nil {
+			words = append(words, "with tls", word(files.Text))
 		}
 	}
 	if s.Command.Dir != "" {

@@ -6,6 +6,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
@@ -60,13 +61,23 @@ func (p *logins) add() {
 		s := &p.config.servers[i]
 		c := cmp.Or(p.config.oauth[s.Name], new(OAuthConfig))
 		isAuthorized := s.Header.Get("Authorization") != ""
-		if s.Err != nil || s.URL == "" || isAuthorized || c.Never {
+		if s.Err != nil || s.URL == "" {
+			continue
+		}
+		var own *tls.Config
+		own, s.Err = loadTLS(p.config.tls[s.Name], p.output.screen.Secrets)
+		if s.Err != nil {
+			continue
+		}
+		if isAuthorized || c.Never {
+			s.Client = clientWith(own)
 			continue
 		}
 		l := &login{logins: p, server: s}
+		guard := &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport(), TLS: own}
 		l.oauth = &OAuth{
 			Resource:    s.URL,
-			Base:        p.traced(s, &OAuthGuard{Resource: s.URL, Base: NewHTTPTransport()}),
+			Base:        p.traced(s, guard),
 			Client:      c.Client,
 			MetadataURL: c.MetadataURL,
 			ClientName:  "mcpagent",

@@ -454,7 +454,7 @@ func TestConfigOAuth(t *testing.T) {
 			got += "warnings: " + strings.Join(c.Warnings, "; ")
 		}
 		assert.Check(t, is.Equal(got, test.want), test.oauth)
-		shown := secrets.Mask(describe(&c.Servers[0], o))
+		shown := secrets.Mask(describe(&c.Servers[0], o, nil))
 		assert.Check(t, !strings.Contains(shown, "planted") || strings.Contains(shown, "planted-t"), shown)
 	}
 }
@@ -465,7 +465,7 @@ func TestDescribeOAuth(t *testing.T) {
 		"clientSecret": "${GITHUB_TOKEN}", "issuer": "https://evil.example", "privateKeyFile": ""}}}}`),
 		configLookup, new(Secrets))
 	assert.NilError(t, err)
-	text := describe(&c.Servers[0], c.OAuth["x"])
+	text := describe(&c.Servers[0], c.OAuth["x"], c.TLS["x"])
 	for _, part := range []string{"with oauth", "clientSecret", "${GITHUB_TOKEN}", "https://evil.example"} {
 		assert.Check(t, is.Contains(text, part))
 	}

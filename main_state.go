@@ -184,6 +184,10 @@ func (s *servers) adviceFor(err error) string {
 	if advice != "" {
 		return advice
 	}
+	advice = clientCertificateAdvice(err)
+	if advice != "" {
+		return advice
+	}
 	var timeout *TimeoutError
 	var refusal *HTTPError
 	var model *APIError

@@ -2056,17 +2056,27 @@ func TestPeersSSEFound(t *testing.T) {
 // HTTP/1.0 to them, and balances in turn.
 
 // dialNginx starts an nginx in front of servers, "127.0.0.1:port" each, with one more directive, and connects through
-// it. The session's dir is that of nginx. It is one process, so that it balances strictly in turn.
+// it.
 func dialNginx(t *testing.T, revision, directive string, servers ...string) *peerSession {
 	t.Helper()
 	s := openPeer(t, Command{})
+	address := startNginx(s, "", directive, servers...)
+	s.useHTTP(&peerHTTP{url: "http://" + address + "/mcp", stderr: s.stderr})
+	return s.bare(revision)
+}
+
+// startNginx starts an nginx in front of servers, in the dir of the session, and returns its address. listen follows
+// the address in its configuration. It is one process, so that it balances strictly in turn.
+func startNginx(s *peerSession, listen, directive string, servers ...string) (address string) {
+	t := s.t
+	t.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.NilError(t, err)
-	address := free.Addr().String()
+	address = free.Addr().String()
 	free.Close()
 	configuration, err := os.ReadFile(peerFile(t, "nginx.conf"))
 	assert.NilError(t, err)
-	text := strings.NewReplacer("$ADDRESS", address, "$SERVERS", strings.Join(servers, "; server "),
+	text := strings.NewReplacer("$ADDRESS", address+listen, "$SERVERS", strings.Join(servers, "; server "),
 		"$DIRECTIVE", directive).Replace(string(configuration))
 	assert.NilError(t, os.WriteFile(filepath.Join(s.dir, "nginx.conf"), []byte(text), 0o600))
 	// The shell ends nginx at the end of its stdin: also where the tests break off and clean nothing up. It does so with
@@ -2088,8 +2098,7 @@ func dialNginx(t *testing.T, revision, directive string, servers ...string) *pee
 		}
 		return err == nil
 	})
-	s.useHTTP(&peerHTTP{url: "http://" + address + "/mcp", stderr: s.stderr})
-	return s.bare(revision)
+	return address
 }
 
 // peerAwait waits for what another goroutine or process does.
