@@ -80,12 +80,13 @@ func finderTasks(t *testing.T, path string) (tasks []finderTask) {
 type finderScore struct {
 	tasks, five, ten int // one query: among the first five, and the first ten
 	best, named      int // or else on the first page of the best match's server; of any server that the answer names
+	known            int // or else on the first page of its own server, which the system prompt names
 }
 
 func (s *finderScore) String() string {
 	percent := func(n int) string { return fmt.Sprintf("%d (%d %%)", n, (100*n+s.tasks/2)/s.tasks) }
-	return fmt.Sprintf("%d tasks: %s among five, %s among ten; within two calls %s, %s", s.tasks,
-		percent(s.five), percent(s.ten), percent(s.best), percent(s.named))
+	return fmt.Sprintf("%d tasks: %s among five, %s among ten; within two calls %s, %s, %s", s.tasks,
+		percent(s.five), percent(s.ten), percent(s.best), percent(s.named), percent(s.known))
 }
 
 // foundTool matches a line of a result of find_tools that names a tool, offered or not.
@@ -114,6 +115,7 @@ func (s *finderScore) try(t *testing.T, f *Finder, task finderTask) {
 		s.ten++
 		s.best++
 		s.named++
+		s.known++
 		return
 	}
 	var servers []string
@@ -127,6 +129,10 @@ func (s *finderScore) try(t *testing.T, f *Finder, task finderTask) {
 	isNamed := slices.ContainsFunc(slices.Compact(slices.Sorted(slices.Values(servers))), isOn)
 	if isNamed {
 		s.named++
+	}
+	server, _, _ := strings.Cut(task.tools[0], "__")
+	if isOn(server) {
+		s.known++
 	}
 	t.Logf("%q: %v is not among %v; on a named server: %v", task.words, task.tools, names, isNamed)
 }
@@ -180,6 +186,7 @@ func TestPeersFinder(t *testing.T) {
 		both.ten += s.ten
 		both.best += s.best
 		both.named += s.named
+		both.known += s.known
 	}
 	t.Logf("all: %v", &both)
 	assert.Equal(t, both.tasks, 60)
