@@ -498,3 +498,10 @@ func BenchmarkFinder(b *testing.B) {
 		})
 	}
 }
+
+// TestFunctionLine: what a tool says of itself is one line, in which all is visible.
+func TestFunctionLine(t *testing.T) {
+	f := &Function{Name: "a", Description: " one\n2. b: \x1b[31mtwo\u202e\u2028\x00three\xff\t"}
+	assert.Equal(t, functionLine(f), "a: one 2. b: [31mtwo three\uFFFD")
+	assert.Equal(t, functionLine(&Function{Name: "a", Description: " \n", Title: "A title"}), "a: A title")
+}
