@@ -79,8 +79,8 @@ func TestReadNamed(t *testing.T) {
 	assert.Equal(t, err, reason)
 }
 
-// A file that is written keeps its mode, its links and its hidden neighbours, and a new one has the mode that the user's
-// mask leaves. Devices and pipes get the bytes. One that cannot be written stays as it is.
+// A file that is written keeps its mode, its links and its hidden neighbours, and a new one has the mode that the
+// user's mask leaves. Devices and pipes get the bytes. One that cannot be written stays as it is.
 func TestWriteNamed(t *testing.T) {
 	folder := t.TempDir()
 	file, link := filepath.Join(folder, "file"), filepath.Join(folder, "link")

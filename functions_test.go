@@ -449,7 +449,8 @@ func TestModelContent(t *testing.T) {
 	}
 
 	// A result of many images says how many more there are. The URI of a resource stays, to be asked for.
-	many := strings.Repeat(image("image/png", scriptPNG)+",", 11) + blob("image/gif", scriptGIF) + `,{"type":"text","text":"end"}`
+	many := strings.Repeat(image("image/png", scriptPNG)+",", 11) + blob("image/gif", scriptGIF) +
+		`,{"type":"text","text":"end"}`
 	result, _, err := decodeToolResult(json.RawMessage(`{"content":[` + many + `]}`))
 	assert.NilError(t, err)
 	for given, left := range map[int]int{0: 4, 7: 11, 8: 12} {

@@ -151,7 +151,8 @@ func TestLibraryResponses(t *testing.T) {
 		{old, "tools/call", `"name":7`, invalid + `unknown tool: 7"}`},
 		{old, "tools/call", `"NAME":"list_documents","name":"none"`, invalid + `unknown tool: none"}`},
 		{old, "tools/call", `"name":"get_document","arguments":{"uri":"Two.TXT"}`, `"result":{"content":[{"type":"text",` +
-			`"text":"get_document: there is no argument \"uri\"; the arguments are: source, start_line, end_line"}],"isError":true}`},
+			`"text":"get_document: there is no argument \"uri\"; the arguments are: source, start_line, end_line"}],` +
+			`"isError":true}`},
 		{old, "tools/call", `"name":"list_documents"`, `"result":{"content":[{"type":"text","text":` +
 			string(TextContent(documents)) + `}],"structuredContent":` + documents + `}`},
 		{old, "server/discover", ``, missing + `server/discover"}`},
@@ -978,14 +979,16 @@ func TestLibraryHTTPErrors(t *testing.T) {
 		{"DELETE", modern, "DELETE", "", "", 405, invalid},
 
 		{"nothing", modern, "", "", "", 400, notJSON},
-		{"a batch", old, "", "MCP-Protocol-Version: 2025-03-26", " \n[" + list + "]", 400, invalid + `a POST holds one message, and no batch"`},
-		{"id 1.5", old, "", "", strings.Replace(list, `"id":1`, `"id":1.5`, 1), 400, `{"jsonrpc":"2.0","id":1.5,"error":{"code":` +
-			`-32600,"message":"the id of a request must be a string or an integer"}}`},
+		{"a batch", old, "", "MCP-Protocol-Version: 2025-03-26", " \n[" + list + "]", 400,
+			invalid + `a POST holds one message, and no batch"`},
+		{"id 1.5", old, "", "", strings.Replace(list, `"id":1`, `"id":1.5`, 1), 400,
+			`{"jsonrpc":"2.0","id":1.5,"error":{"code":-32600,` +
+				`"message":"the id of a request must be a string or an integer"}}`},
 		{"params", old, "", "", strings.Replace(list, `"id":1`, `"id":1,"params":["a"]`, 1), 200,
 			noParam + `tools/list: params must be an object"}}`},
 		{"no params", old, "", "", strings.Replace(list, `"id":1`, `"id":1,"params":null`, 1), 200, ``},
-		{"a log level", modern, "", "", strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1),
-			200, ``},
+		{"a log level", modern, "", "", strings.Replace(call, `"_meta":{`,
+			`"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1), 200, ``},
 		{"an unknown log level", modern, "", "",
 			strings.Replace(call, `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"loud",`, 1),
 			400, noParam + `unknown log level \"loud\""}}`},

@@ -31,15 +31,17 @@ func TestCertificateAdvice(t *testing.T) {
 		change(transport.TLSClientConfig)
 		return &http.Client{Transport: transport}
 	}
+	inACentury := func() time.Time { return time.Now().AddDate(100, 0, 0) }
 	localhost := strings.Replace(site.URL, "127.0.0.1", "localhost", 1)
 	for name, test := range map[string]struct {
 		client *http.Client
 		url    string
 		want   string
 	}{
-		"unknown authority": {client(func(c *tls.Config) { c.RootCAs = nil }), site.URL, "; if the proxy of a company or an " +
-			"authority of your own has signed it, SSL_CERT_FILE names a file with the certificate of that, in PEM"},
-		"expired": {client(func(c *tls.Config) { c.Time = func() time.Time { return time.Now().AddDate(100, 0, 0) } }), site.URL,
+		"unknown authority": {client(func(c *tls.Config) { c.RootCAs = nil }), site.URL,
+			"; if the proxy of a company or an authority of your own has signed it, " +
+				"SSL_CERT_FILE names a file with the certificate of that, in PEM"},
+		"expired": {client(func(c *tls.Config) { c.Time = inACentury }), site.URL,
 			"; check the clock of this machine; if it is right, the server needs a certificate that is valid now"},
 		"another name": {client(func(*tls.Config) {}), localhost,
 			"; check the name of the host in the URL: the certificate is for another one"},

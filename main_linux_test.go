@@ -123,8 +123,8 @@ func fullDisk(t *testing.T, script string) string {
 	return string(out)
 }
 
-// A disk that is full takes nothing away: a file of -o that was there is whole, of one that was not no part is left, and
-// the error names it once.
+// A disk that is full takes nothing away: a file of -o that was there is whole, of one that was not no part is left,
+// and the error names it once.
 func TestOutputFullDisk(t *testing.T) {
 	out := fullDisk(t, `echo old > old; rm -f ballast; head -c 200K /dev/zero > ballast
 		$SELF read library:///mcp.go -q -o small; echo status $?

@@ -126,9 +126,10 @@ func TestClientCertificate(t *testing.T) {
 	}
 	const advice = `"certFile" and "keyFile" of "tls" in the configuration of the server name it`
 	for name, test := range map[string]struct{ tls, more, want string }{
-		"with it":            {pair(a), "", "search_chunks"},
-		"without a login":    {pair(a), `, "oauth": false`, "search_chunks"},
-		"none":               {"", "", "certificate required; the server wants a certificate of the client that it trusts: " + advice},
+		"with it":         {pair(a), "", "search_chunks"},
+		"without a login": {pair(a), `, "oauth": false`, "search_chunks"},
+		"none": {"", "", "certificate required; " +
+			"the server wants a certificate of the client that it trusts: " + advice},
 		"of another":         {pair(other), "", advice},
 		"none, and no login": {"", `, "oauth": false`, advice},
 	} {
@@ -248,7 +249,8 @@ func TestClientCertificateNginx(t *testing.T) {
 	other.issue("client")
 	library := httptest.NewServer(tlsLibrary(t))
 	defer library.Close()
-	options := fmt.Sprintf(" ssl; ssl_certificate %s; ssl_certificate_key %s; ssl_client_certificate %s; ssl_verify_client on",
+	options := fmt.Sprintf(" ssl; ssl_certificate %s; ssl_certificate_key %s; "+
+		"ssl_client_certificate %s; ssl_verify_client on",
 		a.path("server.pem"), a.path("server.key"), a.path("ca.pem"))
 	address := startNginx(openPeer(t, Command{}), options, "", library.Listener.Addr().String())
 	for name, test := range map[string]struct {

@@ -296,10 +296,12 @@ func splitBy(parts ...string) func(string) string {
 	}
 }
 
-// TestSecretsForms: whatever was made of a secret, up to three times, and wherever a text is cut into pieces, nothing of
-// the secret comes out. All that stands around it does.
+// TestSecretsForms: whatever was made of a secret, up to three times, and wherever a text is cut into pieces, nothing
+// of the secret comes out. All that stands around it does.
 func TestSecretsForms(t *testing.T) {
-	secrets := []string{"Planted-Key.1", `p&"l<a>n't\ed`, "späße & co/+%41x", "ключ-😀-key", "a3F9C07E55d1b2ca", "100% planted"}
+	secrets := []string{
+		"Planted-Key.1", `p&"l<a>n't\ed`, "späße & co/+%41x", "ключ-😀-key", "a3F9C07E55d1b2ca", "100% planted",
+	}
 	s := new(Secrets)
 	s.Add("*", secrets...)
 	const before, after = "The key (", ") = [x], 50% & more\n"
@@ -349,7 +351,8 @@ func TestSecretsUnrelated(t *testing.T) {
 		readText(t, "docs/mcp.md"), readText(t, "docs/hosts.md"), readText(t, "agent_test.go"),
 		readText(t, "testdata/secrets.txt"), readText(t, "testdata/sampling.txt"),
 		"short seven77 ABCD abcd <>& \u200b\u200b QUJDRA== 73686f7274 product production production- key production_key",
-		"\x1b[31mred\x1b[0m 100% R&D &c; a && b &amp; \\u00 \\ud83d \\x4 C:\\temp\\new %zz %4 é “quoted” … 日本語 🎉 \xff\xfe\xe2\x80",
+		"\x1b[31mred\x1b[0m 100% R&D &c; a && b &amp; " +
+			"\\u00 \\ud83d \\x4 C:\\temp\\new %zz %4 é “quoted” … 日本語 🎉 \xff\xfe\xe2\x80",
 		"production\x00-key ghp_ ghp_0000 &", "&#", "\x1b", "\x1b[", "%", `\`, `\u`, "\xe2", "",
 	}
 	for _, text := range texts {
