@@ -175,7 +175,8 @@ func (s *Stdio) Kill() {
 // a server whose stdout is full does not end by itself.
 //
 // What the server has put into another group or session goes with it, as far as /proc tells of it.
-// These stay: a daemon, whose parent ended before Close; what another program runs for the server,
+// These stay: what is in another session without a pipe of the server, such as a browser that it
+// has opened; a daemon, whose parent ended before Close; what another program runs for the server,
 // such as a container; and without /proc, as on macOS, whatever has left the group.
 func (s *Stdio) Close() error {
 	// A broken pipe is no failure of Close: the server may have ended before.

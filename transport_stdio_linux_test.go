@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strconv"
@@ -135,6 +136,27 @@ func TestCloseEndsWhatLeftTheGroup(t *testing.T) {
 			alive.wantAllGone(t)
 		})
 	}
+}
+
+// TestCloseSparesTheBrowser: what a server starts in another session, and without its pipes, is not the server: it may be
+// the user's browser, which the server has opened for a login.
+func TestCloseSparesTheBrowser(t *testing.T) {
+	checkLeaks(t)
+	script := `setsid sleep 60 </dev/null >/dev/null 2>&1 & echo $!; ulimit -t 20; while :; do :; done`
+	s, err := startStdio(Command{Path: "sh", Args: []string{"-c", script}, Grace: 50 * time.Millisecond})
+	assert.NilError(t, err)
+	line, err := s.Read()
+	assert.NilError(t, err)
+	browser, err := strconv.Atoi(string(line))
+	assert.NilError(t, err)
+	defer syscall.Kill(browser, syscall.SIGKILL)
+	server := s.process.Process.Pid
+	assert.NilError(t, s.Close())
+	assert.ErrorIs(t, syscall.Kill(server, 0), syscall.ESRCH)
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", browser))
+	assert.NilError(t, err)
+	p, _ := parseProcess(string(stat))
+	assert.Assert(t, !p.isZombie, "%s", stat)
 }
 
 // TestCloseEndsOtherGroups: a process in another group of the server's session goes with the server, also where the

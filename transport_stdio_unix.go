@@ -8,6 +8,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,11 +56,13 @@ func bytesHeld(*os.File) (int, error) { return 0, errors.ErrUnsupported }
 //
 // A signal to the group does not reach all: a program may put what it starts into another group, or
 // into another session, as setsid does. On Linux, /proc tells of those. They belong to the server
-// if they are in its session, or if their parent is one of its processes. Once found they are
-// remembered, as the parent may end before them. Two kinds are not found: a daemon, whose parent
-// ended before anybody looked, and on systems without /proc all that have left the group.
+// if they are in its session, or if their parent is one of its processes and they hold a pipe of
+// the server. The browser that a server opens for a login holds none, and is the user's. Once found
+// they are remembered, as the parent may end before them. Two kinds are not found: a daemon, whose
+// parent ended before anybody looked, and on systems without /proc all that have left the group.
 type processGroup struct {
 	leader *os.Process
+	pipes  []string // of the leader, as pipesOf has them; empty without /proc
 
 	mu   sync.Mutex      // guards the following
 	left map[int]process // those found in another session, by id
@@ -82,7 +85,10 @@ func (g *processGroup) prepare(c *exec.Cmd) {
 }
 
 // add takes the process that has just been started.
-func (g *processGroup) add(leader *os.Process) { g.leader = leader }
+func (g *processGroup) add(leader *os.Process) {
+	g.leader = leader
+	g.pipes = pipesOf(leader.Pid)
+}
 
 func (g *processGroup) terminate() { g.signal(syscall.SIGTERM) }
 
@@ -143,8 +149,11 @@ func (g *processGroup) find() []process {
 		// The id of one that has ended may belong to another process by now, which began later.
 		before, isKnown := known[p.id]
 		isKnown = isKnown && before.start == p.start
+		if p.session == g.leader.Pid || isKnown {
+			return true
+		}
 		isChild := func(parent process) bool { return parent.id == p.parent }
-		return p.session == g.leader.Pid || isKnown || slices.ContainsFunc(found, isChild)
+		return slices.ContainsFunc(found, isChild) && g.holdsPipe(p)
 	}
 	for {
 		// Each round finds the children of those that the round before has found.
@@ -164,6 +173,25 @@ func (g *processGroup) find() []process {
 		}
 		rest = others
 	}
+}
+
+// holdsPipe reports whether one of the leader's pipes is a standard stream of a process.
+func (g *processGroup) holdsPipe(p process) bool {
+	isOurs := func(pipe string) bool { return slices.Contains(g.pipes, pipe) }
+	return slices.ContainsFunc(pipesOf(p.id), isOurs)
+}
+
+// pipesOf returns the pipes among the standard streams of a process, as /proc names them.
+func pipesOf(id int) []string {
+	var pipes []string
+	for stream := range 3 {
+		// It fails where a stream is closed, and for the process of another user.
+		name, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", id, stream))
+		if strings.HasPrefix(name, "pipe:") {
+			pipes = append(pipes, name)
+		}
+	}
+	return pipes
 }
 
 // process is what /proc tells of a process.
