@@ -250,7 +250,7 @@ func TestToolFunction(t *testing.T) {
 		strings.Repeat(`{"not":`, 64) + "{}" + strings.Repeat("}", 64)://
 		"error its inputSchema is nested deeper than 64 levels",
 	} {
-		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
+		f, err := ToolFunction("f", &Tool{Name: "f", InputSchema: json.RawMessage(schema)})
 		got := string(f.Parameters)
 		if err != nil {
 			got = "error " + err.Error()
@@ -292,7 +292,7 @@ func TestToolFunction(t *testing.T) {
 		`{"dependencies":[],"patternProperties":{"[":{"minLength":-1}}}`://
 		`{"dependencies":{},"x-patternProperties":{"[":{"x-minLength":-1}}}`,
 	} {
-		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(`{"properties":{"n":` + schema + `}}`)})
+		f, err := ToolFunction("f", &Tool{Name: "f", InputSchema: json.RawMessage(`{"properties":{"n":` + schema + `}}`)})
 		assert.NilError(t, err)
 		tool, err := plainJSON(f)
 		assert.NilError(t, err)
@@ -302,7 +302,7 @@ func TestToolFunction(t *testing.T) {
 	}
 	for hints, want := range map[string]bool{``: false, `[]`: false, `{"readOnlyHint":true}`: true,
 		`{"idempotentHint":true}`: false} {
-		f, err := ToolFunction("f", &Tool{Annotations: json.RawMessage(hints)})
+		f, err := ToolFunction("f", &Tool{Name: "f", Annotations: json.RawMessage(hints)})
 		assert.NilError(t, err)
 		assert.Equal(t, f.ReadOnly, want, hints)
 	}
@@ -319,7 +319,7 @@ func TestToolFunctionPattern(t *testing.T) {
 		`\12`: false, `[[:alpha:]-\d--]`: false, `a{99999999999}`: false,
 	} {
 		schema := fmt.Sprintf(`{"properties":{"n":{"pattern":%s}}}`, modelJSON(pattern))
-		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
+		f, err := ToolFunction("f", &Tool{Name: "f", InputSchema: json.RawMessage(schema)})
 		assert.NilError(t, err)
 		assert.Equal(t, strings.Contains(string(f.Parameters), `"pattern"`), stays, pattern)
 	}
@@ -331,7 +331,7 @@ func TestToolFunctionIsLinear(t *testing.T) {
 	wide := strings.Repeat(`{"default":{"exclusiveMinimum":true}},`, 100_000) + "{}"
 	for _, parts := range []string{many, wide} {
 		schema := `{"properties":{"a":{"anyOf":[` + parts + `]}}}`
-		f, err := ToolFunction("f", &Tool{InputSchema: json.RawMessage(schema)})
+		f, err := ToolFunction("f", &Tool{Name: "f", InputSchema: json.RawMessage(schema)})
 		assert.NilError(t, err)
 		assert.Assert(t, len(f.Parameters) > len(schema))
 	}
@@ -357,7 +357,7 @@ func FuzzToolFunction(f *testing.F) {
 		f.Add([]byte(schema))
 	}
 	f.Fuzz(func(t *testing.T, schema []byte) {
-		function, err := ToolFunction("f", &Tool{InputSchema: schema})
+		function, err := ToolFunction("f", &Tool{Name: "f", InputSchema: schema})
 		if !json.Valid(schema) || err != nil {
 			return
 		}

@@ -578,7 +578,7 @@ func TestMistralNoConnection(t *testing.T) {
 		"this machine resets":      {refused("127.0.0.1", syscall.ECONNRESET), 2, check + " (gave up"},
 		"no such name":             {&net.DNSError{Err: "no such host", IsNotFound: true}, 1, check},
 		"no answer about the name": {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, 2, check + " (gave up"},
-		"no trust":                 {&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, 1, check},
+		"no trust":                 {&tls.CertificateVerificationError{Err: errors.New("unknown authority")}, 1, "authority"},
 		"a proxy refuses": {&ProxyError{Proxy: "p:1", Target: "t:443", Status: 403, Reason: "Forbidden"}, 1,
 			"t:443: 403 Forbidden"},
 		"lost on the way": {errLost{}, 2, "lost (gave up"},

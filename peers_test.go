@@ -1316,7 +1316,7 @@ func TestJudgesRefuse(t *testing.T) {
 		said = append(said, peerMessage{match[1], "client", json.RawMessage(match[3])})
 		want = append(want, [2]string{match[4], match[5]})
 	}
-	assert.Equal(t, len(said), 35)
+	assert.Equal(t, len(said), 38)
 	for judge, verdicts := range peerJudges(t, said) {
 		for i, verdict := range verdicts {
 			expected := want[i][map[string]int{"judge.py": 0, "judge.mjs": 1}[judge]]

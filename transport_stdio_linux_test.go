@@ -138,8 +138,8 @@ func TestCloseEndsWhatLeftTheGroup(t *testing.T) {
 	}
 }
 
-// TestCloseSparesTheBrowser: what a server starts in another session, and without its pipes, is not the server: it may be
-// the user's browser, which the server has opened for a login.
+// TestCloseSparesTheBrowser: what a server starts in another session, and without its pipes, is not the server: it may
+// be the user's browser, which the server has opened for a login.
 func TestCloseSparesTheBrowser(t *testing.T) {
 	checkLeaks(t)
 	script := `setsid sleep 60 </dev/null >/dev/null 2>&1 & echo $!; ulimit -t 20; while :; do :; done`
