@@ -694,7 +694,7 @@ func TestVendorable(t *testing.T) {
 	})
 }
 
-// familyTable is the README's table of families.
+// familyTable is the table of families in docs/read.md.
 func familyTable(files map[string]string) string {
 	var table strings.Builder
 	table.WriteString("| family | idea | needs |\n|---|---|---|\n")
@@ -714,17 +714,17 @@ func familyTable(files map[string]string) string {
 	return table.String()
 }
 
-var writeTable = flag.Bool("table", false, "write the table of families into the README")
+var writeTable = flag.Bool("table", false, "write the table of families into docs/read.md")
 
-// TestFamilyTable: the README has the table of families as the files have it.
+// TestFamilyTable: docs/read.md has the table of families as the files have it.
 func TestFamilyTable(t *testing.T) {
-	readme, want := readText(t, "README.md"), familyTable(readFiles(t))
+	page, want := readText(t, "docs/read.md"), familyTable(readFiles(t))
 	if *writeTable {
 		old := regexp.MustCompile(`\| family \|.*\n(\|.*\n)*`)
-		readme = old.ReplaceAllLiteralString(readme, want)
-		assert.NilError(t, os.WriteFile("README.md", []byte(readme), 0o644))
+		page = old.ReplaceAllLiteralString(page, want)
+		assert.NilError(t, os.WriteFile("docs/read.md", []byte(page), 0o644))
 	}
-	assert.Check(t, strings.Contains(readme, want), "go test -run TestFamilyTable . -table writes:\n%s", want)
+	assert.Check(t, strings.Contains(page, want), "go test -run TestFamilyTable . -table writes:\n%s", want)
 }
 
 func readText(t testing.TB, path string) string {
@@ -740,10 +740,10 @@ func TestStandardLibraryOnly(t *testing.T) {
 	assert.Equal(t, strings.TrimSpace(string(out)), "mcpagent")
 }
 
-// TestReadmeTemperature: the README has the range that the flag, its help and a server's requests have.
-func TestReadmeTemperature(t *testing.T) {
+// TestReferenceTemperature: docs/reference.md has the range that the flag, its help and a server's requests have.
+func TestReferenceTemperature(t *testing.T) {
 	want := fmt.Sprintf("| from 0, for the likeliest words, to %v |", MaxTemperature)
-	assert.Assert(t, strings.Contains(readText(t, "README.md"), want), want)
+	assert.Assert(t, strings.Contains(readText(t, "docs/reference.md"), want), want)
 }
 
 // TestReadmeAnswer: the README's first command prints what the README says, but for the numbers.
@@ -921,7 +921,7 @@ func TestPagesFails(t *testing.T) {
 	}
 }
 
-// TestCopiedClient: the program in docs/reading.md lists the tools of a server with the files that the page's commands
+// TestCopiedClient: the program in docs/copy.md lists the tools of a server with the files that the page's commands
 // copy, and nothing else. What the commands copy for JSON-RPC alone is whole, too.
 func TestCopiedClient(t *testing.T) {
 	if testing.Short() || raceEnabled {
@@ -930,7 +930,7 @@ func TestCopiedClient(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("the page's commands are for a shell")
 	}
-	page, home := readText(t, "docs/reading.md"), t.TempDir()
+	page, home := readText(t, "docs/copy.md"), t.TempDir()
 	example := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(page)
 	assert.Assert(t, example != nil)
 	runPageCommands(t, page, "mcp", home)
@@ -958,7 +958,7 @@ func TestCopiedClient(t *testing.T) {
 	assert.Assert(t, strings.Contains(tools, "search_chunks - "), tools)
 }
 
-// runPageCommands runs the commands of docs/reading.md that copy files into a folder of ~/myprogram.
+// runPageCommands runs the commands of docs/copy.md that copy files into a folder of ~/myprogram.
 func runPageCommands(t *testing.T, page, folder, home string) {
 	commands := regexp.MustCompile("(?s)```sh\n(mkdir -p ~/myprogram/" + folder + "\n.*?)```").FindStringSubmatch(page)
 	assert.Assert(t, commands != nil)

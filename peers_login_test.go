@@ -23,7 +23,7 @@ import (
 )
 
 // These tests log in at the authorization servers that people have: those of the SDKs, of frameworks, of libraries. The
-// table of servers and steps is data, which TestLogins runs cell by cell, and which docs/hosts.md shows.
+// table of servers and steps is data, which TestLogins runs cell by cell, and which docs/support.md shows.
 
 // loginPeer is a row of the table: a protected server, with the authorization server that it has.
 type loginPeer struct {
@@ -384,7 +384,7 @@ func (c *loginCell) send(request *http.Request) (status int, body string) {
 	return answer.StatusCode, string(text)
 }
 
-// The table in docs/hosts.md.
+// The table in docs/support.md.
 
 // loginTable is the table as the page has it.
 func loginTable() string {
@@ -430,7 +430,7 @@ var loginTableOnPage = regexp.MustCompile(`(?s)\| authorization server \|.*?\n\n
 // TestLoginTable: the page says at which servers which steps were run, and nothing more.
 // go test -run TestLoginTable . -update writes it.
 func TestLoginTable(t *testing.T) {
-	page := filepath.Join("docs", "hosts.md")
+	page := filepath.Join("docs", "support.md")
 	text := readText(t, page)
 	shown := loginTableOnPage.FindString(text)
 	if golden.FlagUpdate() && shown != loginTable() {

@@ -348,7 +348,7 @@ func TestSecretsUnrelated(t *testing.T) {
 	s := ordinarySecrets()
 	s.Add("*", "short", "seven77", "%41%42%43%44", "&lt;&gt;&amp;", "\u200b\u200b\u200b", "production-key")
 	texts := []string{
-		readText(t, "docs/mcp.md"), readText(t, "docs/hosts.md"), readText(t, "agent_test.go"),
+		readText(t, "docs/mcp.md"), readText(t, "docs/config.md"), readText(t, "agent_test.go"),
 		readText(t, "testdata/secrets.txt"), readText(t, "testdata/sampling.txt"),
 		"short seven77 ABCD abcd <>& \u200b\u200b QUJDRA== 73686f7274 product production production- key production_key",
 		"\x1b[31mred\x1b[0m 100% R&D &c; a && b &amp; " +

@@ -1,4 +1,4 @@
-// This project's client, copied as docs/reading.md describes.
+// This project's client, copied as docs/copy.md describes.
 package main
 
 import (
