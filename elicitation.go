@@ -65,7 +65,7 @@ func ElicitAnswer(
 ) Responder {
 	reply := func(ctx context.Context, params json.RawMessage) (any, error) {
 		r := new(ElicitRequest)
-		err := json.Unmarshal(params, r)
+		err := decodeJSON("params", params, r)
 		if err == nil {
 			err = r.Valid()
 		}

@@ -239,7 +239,7 @@ type fieldSchema struct {
 // nobody is asked in vain. A default need not fit the schema, but must be of the field's type.
 func newField(name string, raw json.RawMessage) (Field, error) {
 	var s fieldSchema
-	err := json.Unmarshal(raw, &s)
+	err := decodeJSON("", raw, &s)
 	if err != nil {
 		reason := "has a schema that no field of a form has: " + err.Error()
 		return Field{}, &FormError{name, reason}

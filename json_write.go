@@ -40,7 +40,11 @@ func onOneLine(raw json.RawMessage) (json.RawMessage, error) {
 	if bytes.IndexByte(raw, '\n') < 0 && validJSON(raw) {
 		return raw, nil
 	}
-	return json.Marshal(raw)
+	text, err := json.Marshal(raw)
+	if err != nil {
+		return nil, decodeJSON("", raw, new(json.RawMessage))
+	}
+	return text, nil
 }
 
 // joinMembers appends members to an object that is still open.

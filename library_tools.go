@@ -203,23 +203,12 @@ func decodeArguments(raw json.RawMessage, into any) error {
 	if err == nil || err == io.EOF {
 		return nil
 	}
-	var mistake *json.UnmarshalTypeError
-	if !errors.As(err, &mistake) {
-		unknown := strings.TrimPrefix(err.Error(), "json: unknown field ")
+	unknown, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	if isUnknown {
 		return fmt.Errorf("there is no argument %s; the arguments are: %s",
 			unknown, strings.Join(argumentNames(into), ", "))
 	}
-	kinds := map[string]string{
-		"array": "an array", "bool": "a boolean", "number": "a number", "object": "an object",
-		"string": "a string", "float64": "a number",
-	}
-	// The decoder repeats the number that does not fit, and of other values it names the kind.
-	number := Clip(strings.TrimPrefix(mistake.Value, "number "), 80)
-	value := cmp.Or(kinds[number], number)
-	if mistake.Field == "" {
-		return fmt.Errorf("the arguments must be an object, not %s", value)
-	}
-	return fmt.Errorf("%s must be %s, not %s", mistake.Field, kinds[mistake.Type.String()], value)
+	return decodeJSON("arguments", raw, into)
 }
 
 // argumentNames returns the names that the fields of a struct have as arguments.

@@ -434,13 +434,13 @@ func TestSessionErrors(t *testing.T) {
 	assert.ErrorIs(t, err, fs.ErrNotExist)
 	const noSession = "not a session: it needs a version from 1 on and a history"
 	for text, want := range map[string]string{
-		``:                             "unexpected end of JSON input",
-		`[]`:                           "json: cannot unmarshal array",
+		``:                             "it is missing or empty",
+		`[]`:                           "it must be an object, not an array",
 		`{}`:                           noSession,
 		`{"version":0,"history":[]}`:   noSession,
 		`{"version":1}`:                noSession,
 		`{"version":1,"history":null}`: noSession,
-		`{"version":1,"history":{}}`:   "json: cannot unmarshal object",
+		`{"version":1,"history":{}}`:   "history must be an array, not an object",
 		`{"version":2,"history":{"compressed":""}}`: "the session has version 2, and this program reads version 1: " +
 			"use the program that wrote it",
 	} {

@@ -310,7 +310,7 @@ func (c *Client) resultInto(ctx context.Context, r *request, result any) error {
 	if err != nil {
 		return err
 	}
-	return r.wrap(json.Unmarshal(raw, result))
+	return r.wrap(decodeJSON("result", raw, result))
 }
 
 // warnLeftOut warns of elements of a result, which were left out because they could not be read.

@@ -101,7 +101,7 @@ func (c *Client) answerQuestions(
 	result json.RawMessage,
 ) ([]byte, error) {
 	var needs inputRequired
-	err := json.Unmarshal(result, &needs)
+	err := decodeJSON("result", result, &needs)
 	if err != nil {
 		return nil, err
 	}

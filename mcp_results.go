@@ -35,15 +35,17 @@ type leftOut struct {
 	first string
 }
 
-func (p *parts[T]) UnmarshalJSON(text []byte) error { return p.readArray(&scanner{text: text}) }
+func (p *parts[T]) UnmarshalJSON(text []byte) error {
+	return p.readArray("", &scanner{text: text})
+}
 
-// readArray reads an array. It reads null as no array. For any other value the error names the type
-// of the value.
-func (p *parts[T]) readArray(s *scanner) error {
+// readArray reads an array. It reads null as no array. For any other value the error says with its
+// name what it is.
+func (p *parts[T]) readArray(name string, s *scanner) error {
 	p.left = leftOut{}
 	if s.peek() != '[' {
 		p.items = nil
-		return json.Unmarshal(s.value(), new([]T))
+		return decodeJSON(name, s.value(), new([]T))
 	}
 	p.items = p.items[:0]
 	if p.items == nil {
@@ -102,7 +104,7 @@ func decodeElement[T any](s *scanner, item *T) error {
 		return nil
 	}
 	*s, *item = start, *new(T)
-	return json.Unmarshal(s.value(), item)
+	return decodeJSON("", s.value(), item)
 }
 
 // scanElement reads an element of a type that the scanner can read, and reports whether it did. An
@@ -179,7 +181,7 @@ func (p *listPage[T]) ReadResult(s *scanner) {
 	s.object(func(key []byte) {
 		err := p.readMember(s, string(key))
 		if err != nil && p.err == nil {
-			p.err = fmt.Errorf("%s: %w", key, err)
+			p.err = err
 		}
 	})
 	if p.err == nil && !s.ok() {
@@ -191,9 +193,9 @@ func (p *listPage[T]) ReadResult(s *scanner) {
 func (p *listPage[T]) readMember(s *scanner, name string) error {
 	switch name {
 	case p.member:
-		return p.readArray(s)
+		return p.readArray("result."+name, s)
 	case "nextCursor":
-		return json.Unmarshal(s.value(), &p.nextCursor)
+		return decodeJSON("result.nextCursor", s.value(), &p.nextCursor)
 	case "ttlMs":
 		// A ttlMs of another type counts as absent.
 		_ = json.Unmarshal(s.value(), &p.ttlMs)
@@ -225,7 +227,7 @@ func (r *toolResult) ReadResult(s *scanner) {
 	s.object(func(key []byte) {
 		switch string(key) {
 		case "content":
-			if content.readArray(s) != nil {
+			if content.readArray("", s) != nil {
 				s.fail()
 			}
 			r.Content = content.items

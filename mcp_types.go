@@ -272,7 +272,7 @@ func (b *ContentBlock) UnmarshalJSON(text []byte) error {
 	case "text", "image", "audio", "resource_link", "resource":
 		// The same type without this method, which would call itself.
 		type fields ContentBlock
-		err = json.Unmarshal(text, (*fields)(b))
+		err = decodeJSON("", text, (*fields)(b))
 	}
 	return err
 }

@@ -74,7 +74,8 @@ func readOfflineRequest(r *http.Request) (*offlineRequest, error) {
 		return nil, err
 	}
 	var request offlineRequest
-	if err := json.Unmarshal(body, &request); err != nil {
+	err := decodeJSON("request", body, &request)
+	if err != nil {
 		return nil, err
 	}
 	return &request, nil

@@ -181,7 +181,7 @@ func TestOfflineWithoutASearch(t *testing.T) {
 func TestOfflineErrors(t *testing.T) {
 	const path = "http://offline.invalid/v1/chat/completions"
 	for body, want := range map[string]string{
-		``: "unexpected end of JSON input", `{"messages":7}`: "json: cannot unmarshal",
+		``: "request is missing or empty", `{"messages":7}`: "request.messages must be an array, not a number",
 	} {
 		r, err := http.NewRequest("POST", path, strings.NewReader(body))
 		assert.NilError(t, err)

@@ -256,9 +256,9 @@ func (c *Conn) Call(ctx context.Context, method string, params, result any) erro
 	if result == nil {
 		return nil
 	}
-	err = json.Unmarshal(raw, result)
+	err = decodeJSON("result", raw, result)
 	if err != nil {
-		return fmt.Errorf("%s: result: %w", method, err)
+		return fmt.Errorf("%s: %w", method, err)
 	}
 	return nil
 }

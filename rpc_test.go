@@ -49,7 +49,7 @@ func TestCall(t *testing.T) {
 	assert.Equal(t, string(raw), `{"b":[1]}`)
 
 	err := c.Call(t.Context(), "m", []int{1}, &got)
-	assert.ErrorContains(t, err, "m: result: json: cannot unmarshal array")
+	assert.ErrorContains(t, err, "m: result must be an object, not an array")
 	err = c.Call(t.Context(), "m", func() {}, nil)
 	assert.ErrorContains(t, err, "m: params: json: unsupported type")
 	assert.Equal(t, waiting(c), 0)

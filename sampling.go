@@ -104,7 +104,8 @@ func SampleAnswer(
 		Declare:    map[string]any{"tools": struct{}{}},
 		Reply: func(ctx context.Context, params json.RawMessage) (any, error) {
 			r := new(SampleRequest)
-			if err := json.Unmarshal(params, r); err != nil {
+			err := decodeJSON("params", params, r)
+			if err != nil {
 				return nil, &Error{Code: CodeInvalidParams, Message: err.Error()}
 			}
 			return sample(ctx, r)
@@ -331,8 +332,9 @@ func (s *sampling) readResult(raw json.RawMessage) (ChatMessage, error) {
 		ToolUseID string `json:"toolUseId"`
 		ToolResult
 	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return ChatMessage{}, fmt.Errorf("tool_result: %w", err)
+	err := decodeJSON("tool_result", raw, &result)
+	if err != nil {
+		return ChatMessage{}, err
 	}
 	function, isOpen := s.openCalls[result.ToolUseID]
 	if !isOpen {
@@ -356,8 +358,9 @@ func (s *sampling) readResult(raw json.RawMessage) (ChatMessage, error) {
 // offered any more.
 func (s *sampling) readCall(raw json.RawMessage) (ToolCall, error) {
 	var use toolUse
-	if err := json.Unmarshal(raw, &use); err != nil {
-		return ToolCall{}, fmt.Errorf("tool_use: %w", err)
+	err := decodeJSON("tool_use", raw, &use)
+	if err != nil {
+		return ToolCall{}, err
 	}
 	if _, isOpen := s.openCalls[use.ID]; isOpen {
 		return ToolCall{}, fmt.Errorf("the id %q is used twice", use.ID)

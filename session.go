@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -106,7 +105,7 @@ func LoadSession(path string) (*Session, error) {
 	s := new(Session)
 	text, err := ReadRegular(path, maxSession)
 	if err == nil {
-		err = json.Unmarshal(text, s)
+		err = decodeJSON("", text, s)
 	}
 	switch {
 	case s.Version > sessionVersion:

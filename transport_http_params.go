@@ -34,9 +34,9 @@ func (t *StreamableHTTP) ParamHeaders(
 	var schema, values any
 	_ = json.Unmarshal(inputSchema, &schema)
 	if arguments != nil {
-		err := json.Unmarshal(arguments, &values)
+		err := decodeJSON("arguments", arguments, &values)
 		if err != nil {
-			return nil, fmt.Errorf("arguments: %w", err)
+			return nil, err
 		}
 	}
 	p := paramHeaders{headers: make(map[string]string), marked: make(map[string]bool)}

@@ -1536,7 +1536,7 @@ func TestHTTPParams(t *testing.T) {
 		return outcomes
 	})
 	_, err := new(StreamableHTTP).ParamHeaders(json.RawMessage(`{}`), json.RawMessage(`{`))
-	assert.ErrorContains(t, err, "arguments: ")
+	assert.ErrorContains(t, err, "arguments is not valid JSON: the text ends too early")
 }
 
 // TestHTTPParamsDeep: what a marked parameter costs does not grow with its depth, in memory, which time follows.
