@@ -36,7 +36,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 func (t *Terminal) Input(ctx context.Context, f *Field, hidden bool) (any, error) {
 	ctx, release := t.Take(ctx)
 	defer release()
-	return t.askField(ctx, nil, f, hidden)
+	return t.askField(ctx, nil, label(f), f, hidden)
 }
 
 // Confirm asks a question that only a clear yes allows, about a text. what, if not "", says who

@@ -56,26 +56,83 @@ func (t *Terminal) fill(
 	hint := "(" + Plural(len(fields), "question") +
 		"; an empty line takes what is in brackets; !no declines, !stop breaks off)"
 	about = append(about, Paragraph{Text: hint})
-	// What was entered is the default of its field when the form is changed.
-	for {
-		for i := range fields {
-			f := &fields[i]
-			f.Default, err = t.askField(ctx, about, f, false)
-			if err != nil {
-				return nil, err
-			}
-			if f.Default != nil {
-				content[f.Name] = f.Default
-			}
-			about = nil
-		}
-		line, err := t.Ask(ctx, Question{Text: "send it (y) or change it (n)?"})
+	for i := range fields {
+		err = t.askNumbered(ctx, about, fields, i)
 		if err != nil {
 			return nil, err
 		}
-		if isYes(line) {
-			return content, nil
+		about = nil
+	}
+	err = t.review(ctx, fields)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range fields {
+		if f.Default != nil {
+			content[f.Name] = f.Default
 		}
+	}
+	return content, nil
+}
+
+// askNumbered asks for one field of a form, which says how many there are. What is entered becomes
+// the field's default: it is in brackets when the field is changed.
+func (t *Terminal) askNumbered(
+	ctx context.Context, about []Paragraph, fields []Field, i int,
+) (err error) {
+	f := &fields[i]
+	text := label(f)
+	if len(fields) > 1 {
+		text = fmt.Sprintf("(%d of %d) %s", i+1, len(fields), text)
+	}
+	f.Default, err = t.askField(ctx, about, text, f, false)
+	return err
+}
+
+// review shows what a form sends, and has the user change fields until it may be sent. The error is
+// that of Prompter.Ask.
+//
+// The names and the defaults are the server's. Each field is on a line of its own, with escapes for
+// what would break the line, so that none can look like another field or its value.
+func (t *Terminal) review(ctx context.Context, fields []Field) error {
+	keys := fmt.Sprintf("Enter sends this, a number from 1 to %d changes it:", len(fields))
+	if len(fields) == 1 {
+		keys = "Enter sends this, 1 changes it:"
+	}
+	for {
+		about := []Paragraph{{Look{Style: Bold}, "What is sent:"}}
+		for i := range fields {
+			f := &fields[i]
+			value := cmp.Or(strings.Join(typedDefault(f), ", "), "(nothing)")
+			line := fmt.Sprintf("%d  %s: %s", i+1, cmp.Or(f.Title, f.Name), value)
+			about = append(about, Paragraph{Look{Frame: LineMark}, EscapeUnseen(line)})
+		}
+		changed, err := t.chooseField(ctx, about, keys, len(fields))
+		if err != nil || changed == 0 {
+			return err
+		}
+		err = t.askNumbered(ctx, nil, fields, changed-1)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// chooseField returns the number of the field that is to be changed, from 1; 0 sends the form. An
+// answer that is neither shows the keys again.
+func (t *Terminal) chooseField(
+	ctx context.Context, about []Paragraph, keys string, fields int,
+) (int, error) {
+	for {
+		line, err := t.Ask(ctx, Question{About: about, Text: keys})
+		if err != nil || line == "" || isYes(line) {
+			return 0, err
+		}
+		number, err := strconv.Atoi(line)
+		if err == nil && number >= 1 && number <= fields {
+			return number, nil
+		}
+		about = nil
 	}
 }
 
@@ -97,13 +154,13 @@ func address(text string) []Paragraph {
 	}
 }
 
-// askField asks for one field until the value is valid; nil is none. about stands above it, at the
-// first try. The error is that of Prompter.Ask.
+// askField asks for one field, by a text, until the value is valid; nil is none. about stands above
+// it, at the first try. The error is that of Prompter.Ask.
 func (t *Terminal) askField(
-	ctx context.Context, about []Paragraph, f *Field, hidden bool,
+	ctx context.Context, about []Paragraph, text string, f *Field, hidden bool,
 ) (any, error) {
 	for {
-		about = append(about, Paragraph{Look{Frame: LineMark}, label(f)})
+		about = append(about, Paragraph{Look{Frame: LineMark}, text})
 		line, err := t.Ask(ctx, Question{About: about, Hidden: hidden})
 		if err != nil {
 			return nil, err

@@ -457,7 +457,18 @@ func TestTerminalShowsAll(t *testing.T) {
 		"(6 more rows: Enter shows more)\n  │ 6) [none]: "+
 		"(1 question; an empty line takes what is in brackets; !no declines, !stop breaks\noff)\n"+
 		"  │ name (2\n  │ 3\n(2 more rows: Enter shows more)\n  │ 6) [none]:   │ 4\n  │ 5\n"+
-		"  │ 6) [none]: send it (y) or change it (n)? ")
+		"  │ 6) [none]: What is sent:\n  │ 1  name: Ann\nEnter sends this, 1 changes it: ")
+}
+
+// Before a form is sent each field is on one line, and no name or default of the server looks like another field.
+func TestTerminalReviewsForm(t *testing.T) {
+	terminal := terminalOf(t, "\n", "1\n", "\n", "\n")
+	out := terminal.screen.stderr.(*viewBuffer)
+	result, err := terminal.Elicit(t.Context(), "the server notes", elicitForm(
+		`"a":{"type":"string","title":"A\n2  b: y","default":"x\n2  b: y"}`))
+	assert.NilError(t, err)
+	assert.DeepEqual(t, result.Content, map[string]any{"a": "x\n2  b: y"})
+	assert.Check(t, is.Contains(out.takes(), "What is sent:\n  │ 1  A\\u000a2  b: y: x\\u000a2  b: y\nEnter sends this"))
 }
 
 // Lines that are typed one after the other are several prompts, and not the answer to another question.
