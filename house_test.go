@@ -819,7 +819,7 @@ type mentions struct {
 }
 
 func newMentions(t *testing.T) *mentions {
-	m := &mentions{files: make(map[string]map[string]bool), all: make(map[string]bool), usage: usage()}
+	m := &mentions{files: make(map[string]map[string]bool), all: make(map[string]bool), usage: usage(helpColumns)}
 	paths, err := filepath.Glob("*.go")
 	assert.NilError(t, err)
 	for _, path := range paths {

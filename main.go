@@ -177,10 +177,20 @@ func (p *program) run(ctx context.Context, args []string) error {
 
 // checkTyping reports a question that is one word, and nearly the name of a command.
 func (p *program) checkTyping(word string) error {
-	near := p.nearest(word).name
-	if distance(word, near) > 2 || strings.Contains(word, " ") {
+	name, isNear := p.meant(word)
+	if word == "chat" {
+		return usageError("%q is no command: a chat is mcpagent alone, on a terminal; "+
+			"mcpagent -- %[1]s asks it as a question", word)
+	}
+	// A slash stands before the commands of a chat alone.
+	bare, hasSlash := strings.CutPrefix(word, "/")
+	if hasSlash {
+		name, isNear = nearest(bare, new(chat).commandNames())
+		name = "/" + name + " in a chat"
+	}
+	if !isNear || strings.Contains(word, " ") {
 		return nil
 	}
 	return usageError("%q is no command: did you mean %s? mcpagent -- %[1]s asks it as a question",
-		word, near)
+		word, name)
 }

@@ -126,7 +126,7 @@ func (c *chat) interruptible(ctx context.Context) (context.Context, context.Canc
 }
 
 // do carries out a line: the address at which a login ended, a command, which begins with a slash,
-// or a question. A blank before the slash makes the line a question.
+// or a question. A blank at its beginning makes any line a question.
 func (c *chat) do(ctx context.Context, line string) error {
 	c.requests.samples.Store(0)
 	if c.servers.logins.pasted(line) != nil {
@@ -137,6 +137,10 @@ func (c *chat) do(ctx context.Context, line string) error {
 		c.output.say("(what you type is not kept for the next chat: %v)", err)
 	}
 	if !strings.HasPrefix(line, "/") {
+		if name := c.commandWithoutSlash(line); name != "" {
+			return fmt.Errorf("nothing was asked: the command is /%s, with a slash; "+
+				"with a blank before it, %s is a question", name, strings.TrimSpace(line))
+		}
 		return c.question(ctx, strings.TrimSpace(line))
 	}
 	name, args, _ := strings.Cut(line[1:], " ")
@@ -149,7 +153,11 @@ func (c *chat) do(ctx context.Context, line string) error {
 		}
 		return command.run(ctx, strings.TrimSpace(args))
 	}
-	return fmt.Errorf("there is no command /%s; /help lists the commands", name)
+	hint := ""
+	if near, isNear := nearest(name, c.commandNames()); isNear {
+		hint = fmt.Sprintf(": did you mean /%s?", near)
+	}
+	return fmt.Errorf("there is no command /%s%s; /help lists the commands", name, hint)
 }
 
 // attachments are resources that go with a question.

@@ -43,21 +43,41 @@ func (c *chat) commands() []chatCommand {
 	}
 }
 
-// help shows the commands, one a line, or two where the window is narrow.
+// commandNames returns the names of the commands, without their slash.
+func (c *chat) commandNames() []string {
+	var names []string
+	for _, command := range c.commands() {
+		names = append(names, command.name)
+	}
+	return names
+}
+
+// commandWithoutSlash returns the command that a line names where a user has left out the slash, as
+// other programs want it: quit alone would be a question to the model. It returns "" for any other
+// line. A model may have asked for a word, so only the very names count, and not what is like them.
+func (c *chat) commandWithoutSlash(line string) string {
+	line = strings.TrimRight(line, " \t\n")
+	if line == "exit" || line == "bye" {
+		return "quit"
+	}
+	if slices.Contains(c.commandNames(), line) {
+		return line
+	}
+	return ""
+}
+
+// help shows the commands.
 func (c *chat) help(context.Context, string) error {
 	for _, command := range c.commands() {
-		format := "%-28s\t%s"
-		if c.output.screen.Columns() < 64 {
-			format = "%s\n    %s"
-		}
 		usage := "/" + command.name + " " + command.args
-		c.output.screen.Show(Look{}, fmt.Sprintf(format, usage, command.what))
+		c.output.screen.Show(Look{Exact: true},
+			helpLine(usage, command.what, 28, c.output.screen.Columns()))
 	}
 	c.output.say("%s", "\n@SERVER:URI in a question adds a resource to it. A backslash at the end "+
 		"of a line and Alt-Enter begin a new one. Tab completes commands and resources, Up and "+
-		"Down show what was said before. A question that begins with a slash needs a space "+
-		"before it.\nCtrl-C cancels what is running and keeps the conversation; twice, it ends "+
-		"the chat.")
+		"Down show what was said before. A question that begins with a slash, or is the name of "+
+		"a command, needs a space before it.\nCtrl-C cancels what is running and keeps the "+
+		"conversation; twice, it ends the chat.")
 	return nil
 }
 

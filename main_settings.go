@@ -93,7 +93,8 @@ func (s *settings) flags() *flag.FlagSet {
 	s.output.addFlags(f)
 	s.serve.addFlags(f)
 	f.BoolVar(&s.cancelTask, "cancel", false, " with tasks ID: end the task")
-	f.BoolVar(&s.showVersion, "version", false, " the same as version")
+	f.BoolVar(&s.showVersion, "version", false, " the same as the command version")
+	f.BoolVar(&s.showVersion, "V", false, " the same as -version")
 	return f
 }
 

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ type command struct {
 	name, args, what string
 	more             string // what help COMMAND says beside
 	run              func(ctx context.Context, args []string) error
+	like             string // what other programs call it, or what it does
 }
 
 // commands returns all commands, in the order of help. The commands that list or use what servers
@@ -30,56 +32,56 @@ func (p *program) commands() []command {
 that match words best, with the ranking that a model has.
   mcpagent tools files:read_file
   mcpagent tools -find "read a file"`,
-			s.withServers(s.tools)},
+			s.withServers(s.tools), "list ls"},
 		{"call", "TOOL [KEY=VALUE ...]", "call a tool, without a model",
 			`The tool's schema says what is a text, a number, true or null; lists and
 objects are JSON. A JSON object, @FILE or - in place of the words goes to the tool
 unchecked. -o FILE gets images and other bytes of the result, or else its text.
   mcpagent call files:read_file path=notes.txt head=10`,
-			s.withServers(s.call)},
+			s.withServers(s.call), "run exec"},
 		{"resources", "[SERVER ...]", "list the resources of every server, or of some",
 			"  mcpagent resources files",
-			s.list("resources")},
+			s.list("resources"), ""},
 		{"read", "URI", "print a resource",
 			`SERVER:URI where several servers have it. -o FILE gets its bytes or its text.
   mcpagent read library:///rpc.go`,
-			s.withServers(s.read)},
+			s.withServers(s.read), "cat"},
 		{"prompts", "[SERVER ...]", "list the prompts of every server, or of some",
 			"  mcpagent prompts -json",
-			s.list("prompts")},
+			s.list("prompts"), ""},
 		{"prompt", "NAME [KEY=VALUE ...]", "fill in a prompt, and print its messages",
 			`SERVER:NAME where several servers have it. Values are texts.
   mcpagent prompt issues:triage label=bug`,
-			s.withServers(s.prompt)},
+			s.withServers(s.prompt), ""},
 		{"servers", "[SERVER ...]",
 			"show how each server is started, whether it runs, what it speaks",
 			`Where one does not run, why, and what to do. The exit status is 1 if none runs.
   mcpagent servers -json`,
-			s.withServers(s.listServers)},
+			s.withServers(s.listServers), "status ps doctor"},
 		{"tasks", "[ID]", "list the calls that run on as tasks, or wait for one, or end it",
 			"A task outlives this program. -cancel ends it.\n  mcpagent tasks -cancel 786512e2",
-			s.withServers(s.openTasks)},
+			s.withServers(s.openTasks), ""},
 		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser",
 			"  mcpagent login https://mcp.example.com/mcp",
-			p.logins.logIn},
+			p.logins.logIn, "auth"},
 		{"logout", "URL|NAME", "end a login: its token is revoked, if the server can do that",
 			`A NAME stands for the login of that server's configuration, a URL for all logins to it.
   mcpagent logout issues`,
-			p.logins.logOut},
+			p.logins.logOut, ""},
 		{"whoami", "", "show the logins that are kept: where, with which scopes, until when",
 			"",
-			p.logins.whoAmI},
+			p.logins.whoAmI, ""},
 		{"serve", "[DIR]",
 			"be an MCP server on stdio: search over DIR, or over this program's source",
 			`With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.
   mcpagent serve -http :8080 ~/notes`,
-			p.serving.run},
+			p.serving.run, ""},
 		{"version", "", "print the version, and what it speaks",
 			"",
-			p.version},
+			p.version, ""},
 		{"help", "[COMMAND]", "print this, or more about one command",
 			"  mcpagent help call",
-			p.help},
+			p.help, "usage"},
 	}
 }
 
@@ -100,18 +102,40 @@ func (p *program) commandNamed(name string) (c command, ok bool) {
 	return command{}, false
 }
 
-// nearest returns the command whose name is most similar to a word. So a typing error gets a hint:
-// as a question it would cost time and money.
-func (p *program) nearest(word string) command {
-	return slices.MinFunc(p.commands(), func(a, b command) int {
-		return distance(word, a.name) - distance(word, b.name)
-	})
+// meant returns the command that a word is probably meant as. As a question a typing error, or the
+// name that another program has for a command, would cost time and money.
+func (p *program) meant(word string) (name string, isNear bool) {
+	commands := make(map[string]string)
+	for _, c := range p.commands() {
+		commands[c.name] = c.name
+		for _, other := range strings.Fields(c.like) {
+			commands[other] = c.name
+		}
+	}
+	near, isNear := nearest(word, slices.Sorted(maps.Keys(commands)))
+	return commands[near], isNear
+}
+
+// nearest returns the name that is most similar to a word, and whether the word may be a typing
+// error of it. Of a short name, such as call, most words of two other letters are other words.
+func nearest(word string, names []string) (name string, isNear bool) {
+	for _, other := range names {
+		if name == "" || distance(word, other) < distance(word, name) {
+			name = other
+		}
+	}
+	limit := 2
+	if len(name) <= 4 {
+		limit = 1
+	}
+	return name, name != "" && distance(word, name) <= limit
 }
 
 // distance counts the letters that only one of two words has. If the words do not begin alike, it
 // counts all letters.
 func distance(a, b string) int {
-	if !strings.HasPrefix(strings.ToLower(a), b[:1]) {
+	a, b = strings.ToLower(a), strings.ToLower(b)
+	if a == "" || b == "" || a[0] != b[0] {
 		return len(a) + len(b)
 	}
 	onlyInB := b

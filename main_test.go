@@ -148,15 +148,17 @@ func checkLeaks(t testing.TB) {
 
 // Every variable that main_settings.go reads is in the help, which fits a window, and every command has an example.
 func TestHelp(t *testing.T) {
-	for line := range strings.Lines(usage()) {
-		assert.Check(t, len([]rune(line)) <= 121, "%d: %s", len(line), line)
+	for _, columns := range []int{40, 64, helpColumns} {
+		for line := range strings.Lines(usage(columns)) {
+			assert.Check(t, Width(strings.TrimSuffix(line, "\n")) <= columns, "%d: %s", columns, line)
+		}
 	}
 	source, err := os.ReadFile("main_settings.go")
 	assert.NilError(t, err)
 	names := regexp.MustCompile(`os\.Getenv\("(\w+)"\)|"(M[A-Z]+_\w+) `).FindAllStringSubmatch(string(source), -1)
 	assert.Check(t, len(names) > 10)
 	for _, name := range names {
-		assert.Check(t, is.Contains(usage(), cmp.Or(name[1], name[2])), "a variable that help does not name")
+		assert.Check(t, is.Contains(usage(helpColumns), cmp.Or(name[1], name[2])), "a variable that help does not name")
 	}
 	for _, c := range new(program).commands() {
 		assert.Check(t, c.args == "" || strings.Contains(c.more, "  mcpagent "+c.name+" "), "%s has no example", c.name)

@@ -144,7 +144,7 @@ func (s *Screen) layOut(look Look, text string) rendered {
 		text = fit(text, look.Max)
 	}
 	if s.Live && !look.Exact {
-		text = fold(text, s.Columns())
+		text = Fold(text, s.Columns())
 	}
 	if s.Color && look.Style != "" && text != "" {
 		text = string(look.Style) + text + string(plain)

@@ -143,8 +143,9 @@ func (f *folder) resume() {
 // tab.
 var listed = regexp.MustCompile(`^[ \t]*(?:(?:[-+*•–]|\d+\.)[ \t]+|[^\t]+\t)?`)
 
-// fold returns a text of lines that are no wider than a window, if their words are not.
-func fold(text string, columns int) string {
+// Fold returns a text of lines that are no wider than a window, if their words are not. The rows
+// that follow begin below the text behind the mark of a list, or behind the first tab of the line.
+func Fold(text string, columns int) string {
 	f := folder{columns: columns}
 	for i, line := range strings.Split(text, "\n") {
 		if i > 0 {

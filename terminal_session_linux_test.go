@@ -261,7 +261,7 @@ func (c *chatScreen) call(i int, text string) {
 		"answer in its [p]lace:"
 	c.settle("\n\x1b[1mThe model wants to call\x1b[0m\n  server     peer\n  tool       echo\n" +
 		"  arguments  {\"text\":(text 1)}\n  text 1\n  │ " + strings.Join(lines, "\n  │ ") + "\n" +
-		fold(question, c.want.columns) + " ")
+		Fold(question, c.want.columns) + " ")
 	c.keys("y\r")
 	var took [][][]byte
 	c.until(func() bool {
