@@ -746,15 +746,15 @@ func TestReferenceTemperature(t *testing.T) {
 	assert.Assert(t, strings.Contains(readText(t, "docs/reference.md"), want), want)
 }
 
-// TestReadmeAnswer: the README's first command prints what the README says, but for the numbers.
-func TestReadmeAnswer(t *testing.T) {
+// TestFirstAnswer: the README's first command prints what docs/start.md says, but for the numbers.
+func TestFirstAnswer(t *testing.T) {
 	if testing.Short() || raceEnabled {
 		t.Skip("builds the program")
 	}
 	sample := regexp.MustCompile("(?s)The answer is on stdout:\n\n```\n(.*?)…\n```.*?on stderr:\n\n```\n(.*?)```")
-	want := sample.FindStringSubmatch(readText(t, "README.md"))
+	want := sample.FindStringSubmatch(readText(t, "docs/start.md"))
 	assert.Assert(t, want != nil)
-	assert.Assert(t, len(want[1]) > 100, "the README shows no answer")
+	assert.Assert(t, len(want[1]) > 100, "docs/start.md shows no answer")
 	program := filepath.Join(t.TempDir(), "mcpagent.exe")
 	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
 	assert.NilError(t, err, "%s", out)
