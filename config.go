@@ -47,10 +47,16 @@ type Input struct {
 // adds to secrets what is secret in each server's env, envFile, headers, arguments and URL, and in
 // the values that lookup returned.
 //
+// readFile reads an envFile of at most limit bytes: ReadRegular, or ReadOfStranger for the text of
+// a stranger.
+//
 // A server with a mistake has an Err, and does not stop the others. The error says where the text
 // is not JSON, which other format it has, or that it is not a configuration.
 func ParseConfig(
-	text []byte, lookup func(name string) (value string, ok bool), secrets *Secrets,
+	text []byte,
+	lookup func(name string) (value string, ok bool),
+	readFile func(path string, limit int64) ([]byte, error),
+	secrets *Secrets,
 ) (*Config, error) {
 	text = withoutBOM(text)
 	plain, err := configJSON(text)
@@ -72,14 +78,9 @@ func ParseConfig(
 		OAuth: make(map[string]*OAuthConfig),
 		TLS:   make(map[string]*TLSFiles),
 	}
+	sources := configSources{lookup, readFile, inputs, secrets}
 	readServer := func(name string, server json.RawMessage) {
-		r := serverReader{
-			config:  c,
-			lookup:  lookup,
-			inputs:  inputs,
-			secrets: secrets,
-			env:     make(map[string]string),
-		}
+		r := serverReader{configSources: sources, config: c, env: make(map[string]string)}
 		r.readServer(name, server)
 	}
 	hasServers := false
@@ -118,14 +119,20 @@ func eachMember(value json.RawMessage, member func(name string, value json.RawMe
 	return s.end()
 }
 
+// configSources are what all servers of a configuration are read with.
+type configSources struct {
+	lookup   func(name string) (value string, ok bool)
+	readFile func(path string, limit int64) ([]byte, error)
+	inputs   []Input // all that are defined
+	secrets  *Secrets
+}
+
 // serverReader reads one server. Its fields come in any order, so each is only stored when it is
 // read; finishServer puts them together. A mistake is noted, and the next field is read, so that
 // the user learns of all mistakes at once.
 type serverReader struct {
-	config  *Config // gets the server
-	lookup  func(name string) (value string, ok bool)
-	inputs  []Input // all that are defined
-	secrets *Secrets
+	configSources
+	config *Config // gets the server
 
 	server Server
 	needs  []Input // of the inputs

@@ -37,7 +37,7 @@ func configLookup(name string) (string, bool) {
 func configServer(t *testing.T, fields string) (server Server, warnings []string, secrets *Secrets) {
 	t.Helper()
 	secrets = new(Secrets)
-	c, err := ParseConfig([]byte(`{"mcpServers": {"x": {`+fields+`}}}`), configLookup, secrets)
+	c, err := ParseConfig([]byte(`{"mcpServers": {"x": {`+fields+`}}}`), configLookup, ReadRegular, secrets)
 	assert.NilError(t, err)
 	assert.Equal(t, len(c.Servers), 1)
 	return c.Servers[0], c.Warnings, secrets
@@ -49,7 +49,7 @@ func ExampleParseConfig() {
 			"files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "${DIR:-/tmp}"]},
 			"issues": {"url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${TOKEN}"}}
 		}
-	}`), func(string) (string, bool) { return "", false }, new(Secrets)) // os.LookupEnv
+	}`), func(string) (string, bool) { return "", false }, ReadRegular, new(Secrets)) // os.LookupEnv
 	if err != nil {
 		panic(err)
 	}
@@ -73,7 +73,7 @@ func TestConfigFiles(t *testing.T) {
 			text, err := os.ReadFile(file)
 			assert.NilError(t, err)
 			var secrets Secrets
-			c, err := ParseConfig(text, configLookup, &secrets)
+			c, err := ParseConfig(text, configLookup, ReadRegular, &secrets)
 			assert.NilError(t, err)
 			var out strings.Builder
 			for i := range c.Servers {
@@ -168,7 +168,7 @@ func TestConfigErrors(t *testing.T) {
 			"servers; in Zed: context_servers; in opencode: mcp)"})
 	}
 	for _, test := range tests {
-		c, err := ParseConfig([]byte(test.text), configLookup, new(Secrets))
+		c, err := ParseConfig([]byte(test.text), configLookup, ReadRegular, new(Secrets))
 		assert.Check(t, is.Error(err, test.want), test.text)
 		assert.Check(t, c == nil)
 	}
@@ -190,7 +190,7 @@ func TestConfigSnippets(t *testing.T) {
 		`{"url": "https://example.com/mcp"}`:  "example.com",
 		`{"name": "files", "command": "a", "description": "b"}`: "files",
 	} {
-		c, err := ParseConfig([]byte(text), configLookup, new(Secrets))
+		c, err := ParseConfig([]byte(text), configLookup, ReadRegular, new(Secrets))
 		assert.NilError(t, err, text)
 		assert.Check(t, is.Equal(strings.Join(ServerNames(c.Servers), " "), want), text)
 		for _, s := range c.Servers {
@@ -244,7 +244,7 @@ func FuzzParseConfig(f *testing.F) {
 			assert.Check(t, is.Equal(string(plain), string(text)))
 		}
 		before := bytes.Clone(text)
-		c, err := ParseConfig(text, lookup, new(Secrets))
+		c, err := ParseConfig(text, lookup, ReadRegular, new(Secrets))
 		assert.Check(t, bytes.Equal(text, before))
 		var line, column int
 		if _, scanned := fmt.Sscanf(fmt.Sprint(err), "line %d, column %d:", &line, &column); scanned == nil {
@@ -371,7 +371,7 @@ func TestConfigManyNames(t *testing.T) {
 	text = append(text, "}}"...)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	config, err := ParseConfig(text, os.LookupEnv, new(Secrets))
+	config, err := ParseConfig(text, os.LookupEnv, ReadRegular, new(Secrets))
 	runtime.ReadMemStats(&after)
 	assert.NilError(t, err)
 	assert.Equal(t, len(config.Servers), names)
@@ -385,7 +385,7 @@ func TestConfigManyEnvFiles(t *testing.T) {
 	assert.NilError(t, os.WriteFile(file, bytes.Repeat([]byte("#"), maxEnvFiles*2/3), 0o600))
 	server := fmt.Sprintf(`{"command": "a", "envFile": %q}`, file)
 	text := fmt.Sprintf(`{"mcpServers": {"a": %s, "b": %[1]s, "c": %[1]s}}`, server)
-	config, err := ParseConfig([]byte(text), os.LookupEnv, new(Secrets))
+	config, err := ParseConfig([]byte(text), os.LookupEnv, ReadRegular, new(Secrets))
 	assert.NilError(t, err)
 	assert.NilError(t, config.Servers[0].Err)
 	assert.ErrorContains(t, config.Servers[1].Err, "envFile")

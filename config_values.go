@@ -135,8 +135,11 @@ const maxEnvFiles = 1 << 20
 
 // readEnvFile reads the lines NAME=VALUE of a file, as VS Code does. Variables of env are stronger.
 func (r *serverReader) readEnvFile() {
-	text, err := ReadRegular(r.envFile, maxEnvFiles-int64(len(r.config.EnvFiles)))
-	if err != nil {
+	text, err := r.readFile(r.envFile, maxEnvFiles-int64(len(r.config.EnvFiles)))
+	switch {
+	case errors.Is(err, ErrOtherMachine):
+		r.problem("envFile: %v", ErrOtherMachine)
+	case err != nil:
 		// The path is not named: what a variable in it holds may be secret.
 		r.problem("envFile is not a file that can be read")
 	}

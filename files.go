@@ -46,6 +46,29 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 	return readAtMost(file, limit)
 }
 
+// ErrOtherMachine reports a path that a stranger wrote, and that may lead to another machine.
+var ErrOtherMachine = errors.New("a path that begins with two slashes can be on another machine, " +
+	"and the configuration of a folder gets nothing from there: copy the file, or name the " +
+	"configuration with -config")
+
+// ReadOfStranger is ReadRegular for a path that a stranger may have written. It returns
+// ErrOtherMachine without a look at the path if MayLeaveMachine.
+func ReadOfStranger(path string, limit int64) ([]byte, error) {
+	if MayLeaveMachine(path) {
+		return nil, ErrOtherMachine
+	}
+	return ReadRegular(path, limit)
+}
+
+// MayLeaveMachine reports whether Windows may take a path for one on another machine, such as
+// \\host\share, //host/share, \\?\UNC\host\share and \??\UNC\host\share. Even to look whether such
+// a file exists is to connect to the host and to prove to it who the user is. On other systems such
+// paths are harmless, and rare enough to be judged alike.
+func MayLeaveMachine(path string) bool {
+	path = strings.ReplaceAll(path, "/", `\`)
+	return strings.HasPrefix(path, `\\`) || strings.HasPrefix(path, `\??\`)
+}
+
 // ReadNamed reads a file that the user has named, of at most MaxNamedFile, without its byte order
 // mark. It may be a pipe, such as a shell makes of <(command): the wait for it ends with ctx.
 func ReadNamed(ctx context.Context, path string) ([]byte, error) {

@@ -64,7 +64,7 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		return fmt.Errorf("%s: %w", file, withConversion(err, file))
 	}
 	folder := ""
-	if c.isOfFolder(file) && !isHome() {
+	if c.isOfStranger(file) {
 		folder = "."
 	}
 	approveSelf(config.Servers, folder)
@@ -81,7 +81,7 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 			return err
 		}
 	}
-	config, _ = ParseConfig(text, values.lookup, secrets)
+	config, _ = ParseConfig(text, values.lookup, c.fileReader(file), secrets)
 	approveSelf(config.Servers, folder)
 	for _, warning := range config.Warnings {
 		c.output.note("%s: %s", file, warning)
@@ -114,6 +114,17 @@ func (c *configuration) isOfFolder(file string) bool {
 	return c.settings.config == "" && filepath.Dir(file) == "."
 }
 
+// isOfStranger reports whether a stranger may have written a file of servers.
+func (c *configuration) isOfStranger(file string) bool { return c.isOfFolder(file) && !isHome() }
+
+// fileReader returns the func that reads what a file of servers names.
+func (c *configuration) fileReader(file string) func(path string, limit int64) ([]byte, error) {
+	if c.isOfStranger(file) {
+		return ReadOfStranger
+	}
+	return ReadRegular
+}
+
 // load reads the file of servers.
 func (c *configuration) load(ctx context.Context, file string) (text []byte, err error) {
 	if c.text != nil {
@@ -134,7 +145,7 @@ func (c *configuration) load(ctx context.Context, file string) (text []byte, err
 
 // parse parses the text of a file of servers, of which nothing is known to be secret.
 func (c *configuration) parse(file string, text []byte, values variables) (*Config, error) {
-	config, err := ParseConfig(text, values.lookup, new(Secrets))
+	config, err := ParseConfig(text, values.lookup, c.fileReader(file), new(Secrets))
 	if err == nil && c.isOfFolder(file) && len(config.Servers) > maxFolderServers {
 		return nil, fmt.Errorf("it has more than %d servers: if it is yours, name it with -config",
 			maxFolderServers)

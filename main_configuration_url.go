@@ -73,7 +73,8 @@ func (c *configuration) oauthAt(ctx context.Context, address string) (found []*O
 			return nil
 		}
 	}
-	config, _ = ParseConfig(text, newVariables().lookup, c.output.screen.Secrets)
+	lookup, secrets := newVariables().lookup, c.output.screen.Secrets
+	config, _ = ParseConfig(text, lookup, c.fileReader(file), secrets)
 	for _, s := range serversAt(config, address) {
 		o := config.OAuth[s.Name]
 		if s.Err == nil && o != nil {

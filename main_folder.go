@@ -150,7 +150,7 @@ func describeAll(
 		return value, ok
 	}
 	// The text has been parsed before, so there is no error.
-	written, _ := ParseConfig(text, byName, new(Secrets))
+	written, _ := ParseConfig(text, byName, ReadOfStranger, new(Secrets))
 	lines := ""
 	for i := range config.Servers {
 		s := &config.Servers[i]

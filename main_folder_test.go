@@ -45,7 +45,7 @@ func TestDescribeCommand(t *testing.T) {
 			fields += `, "command": "sh"`
 		}
 		text := fmt.Appendf(nil, `{"mcpServers": {"a": {%s}}}`, fields)
-		c, err := ParseConfig(text, lookup, new(Secrets))
+		c, err := ParseConfig(text, lookup, ReadRegular, new(Secrets))
 		assert.NilError(t, err)
 		assert.Check(t, is.Equal(describeAll(text, c, lookup), "\n  a: "+want), fields)
 	}

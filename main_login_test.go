@@ -441,7 +441,7 @@ func TestConfigOAuth(t *testing.T) {
 	} {
 		secrets := new(Secrets)
 		text := `{"mcpServers": {"x": {"url": "https://h/mcp", ` + test.oauth + `}}}`
-		c, err := ParseConfig([]byte(text), configLookup, secrets)
+		c, err := ParseConfig([]byte(text), configLookup, ReadRegular, secrets)
 		assert.NilError(t, err)
 		o := c.OAuth["x"]
 		got := fmt.Sprintf("%s %s %v %s%s", o.Client.ID, o.Client.Secret, o.Scopes, o.Client.RedirectURI, o.Grant)
@@ -463,7 +463,7 @@ func TestConfigOAuth(t *testing.T) {
 func TestDescribeOAuth(t *testing.T) {
 	c, err := ParseConfig([]byte(`{"mcpServers": {"x": {"url": "https://h/mcp", "oauth": {"clientId": "c",
 		"clientSecret": "${GITHUB_TOKEN}", "issuer": "https://evil.example", "privateKeyFile": ""}}}}`),
-		configLookup, new(Secrets))
+		configLookup, ReadRegular, new(Secrets))
 	assert.NilError(t, err)
 	text := describe(&c.Servers[0], c.OAuth["x"], c.TLS["x"])
 	for _, part := range []string{"with oauth", "clientSecret", "${GITHUB_TOKEN}", "https://evil.example"} {

@@ -16,7 +16,8 @@ import (
 // the user is not asked about those either. What decides is what a server is, and not its name.
 //
 // folder, if not "", is where the servers were found. Their file may be a stranger's, who must not
-// have the files of the user read unasked: so only what is within that folder may be searched.
+// have the files of the user read unasked: so only what is within that folder may be searched. A
+// path that may lead to another machine is not even looked at.
 func approveSelf(servers []Server, folder string) {
 	self, err := os.Executable()
 	if err != nil {
@@ -24,10 +25,13 @@ func approveSelf(servers []Server, folder string) {
 	}
 	for i := range servers {
 		s := &servers[i]
+		searched, isSearch := searchedFolder(s.Command.Args)
+		if folder != "" && (MayLeaveMachine(s.Command.Path) || MayLeaveMachine(searched)) {
+			continue
+		}
 		if !isSelf(s, self) {
 			continue
 		}
-		searched, isSearch := searchedFolder(s.Command.Args)
 		isAllowed := folder == "" || searched == "" || isWithin(folder, searched)
 		if isSearch && isAllowed {
 			// Nothing that is put in the place of the command later on is started as this program.

@@ -68,6 +68,8 @@ func TestApproveSelf(t *testing.T) {
 		"its folder":   {Server{Command: Command{Path: link, Args: []string{"serve", folder}}}, true, true},
 		"no folder":    {Server{Command: Command{Path: link, Args: []string{"serve", "missing"}}}, true, false},
 		"outside":      {Server{Command: Command{Path: link, Args: []string{"serve", home}}}, true, false},
+		"a host":       {Server{Command: Command{Path: "/" + self, Args: []string{"serve"}}}, true, false},
+		"host's files": {Server{Command: Command{Path: self, Args: []string{"serve", "/" + folder}}}, true, false},
 		"above":        {Server{Command: Command{Path: link, Args: []string{"serve", "docs/../.."}}}, true, false},
 		"a link out":   {Server{Command: Command{Path: link, Args: []string{"serve", "up"}}}, true, false},
 		"listening":    {Server{Command: Command{Path: link, Args: []string{"serve", "-http", ":1"}}}, false, false},

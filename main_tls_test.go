@@ -234,7 +234,7 @@ func TestTLSFiles(t *testing.T) {
 // A folder's file says which files it has the program read, before the user allows it.
 func TestDescribeTLS(t *testing.T) {
 	text := []byte(`{"mcpServers": {"x": {"url": "https://h/mcp", "tls": {"keyFile": "${API_KEY}/k", "certFile": "c"}}}}`)
-	c, err := ParseConfig(text, configLookup, new(Secrets))
+	c, err := ParseConfig(text, configLookup, ReadRegular, new(Secrets))
 	assert.NilError(t, err)
 	assert.Equal(t, describeAll(text, c, configLookup), "\n  x: https://h/mcp with tls "+
 		`"{\"keyFile\": \"${API_KEY}/k\", \"certFile\": \"c\"}"`)

@@ -2659,7 +2659,8 @@ func conformanceLogin(resource, scenario, given string) (*login, error) {
 	}
 	p := assemble()
 	p.settings.output.quiet = true
-	config, err := ParseConfig(text, func(string) (string, bool) { return "", false }, p.output.screen.Secrets)
+	lookup := func(string) (string, bool) { return "", false }
+	config, err := ParseConfig(text, lookup, ReadRegular, p.output.screen.Secrets)
 	if err != nil {
 		return nil, err
 	}
