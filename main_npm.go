@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"path/filepath"
@@ -15,7 +16,7 @@ import (
 // npmLog returns the newest log of npm if a server that npx should have started has ended with
 // nothing on stderr, or little. npx is silent where its settings want it, and writes a log all the
 // same. A log that is older than this run is of something else. uvx writes no log.
-func npmLog(err error, runBegan time.Time) (path string) {
+func npmLog(err error, runBegan time.Time, command *Command) (path string) {
 	var exit *ServerExitError
 	if !errors.As(err, &exit) || len(strings.TrimSpace(exit.Stderr)) >= minLogged {
 		return ""
@@ -25,11 +26,7 @@ func npmLog(err error, runBegan time.Time) (path string) {
 	if name != "npx" && name != "npm" {
 		return ""
 	}
-	home, _ := os.UserHomeDir()
-	folder := filepath.Join(home, ".npm", "_logs")
-	if runtime.GOOS == "windows" {
-		folder = filepath.Join(os.Getenv("LOCALAPPDATA"), "npm-cache", "_logs")
-	}
+	folder := npmLogs(command)
 	files, _ := os.ReadDir(folder)
 	// File systems round times.
 	newest := runBegan.Truncate(time.Second)
@@ -41,4 +38,33 @@ func npmLog(err error, runBegan time.Time) (path string) {
 		}
 	}
 	return path
+}
+
+// npmLogs returns the folder where npm writes its logs, as the command of a server. Settings of npm
+// stand in variables: the server gets those of its configuration, and none of ours.
+func npmLogs(command *Command) string {
+	home, _ := os.UserHomeDir()
+	cache := filepath.Join(home, ".npm")
+	if runtime.GOOS == "windows" {
+		cache = filepath.Join(os.Getenv("LOCALAPPDATA"), "npm-cache")
+	}
+	logs := ""
+	for _, variable := range command.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		// Names in capital letters are the same to npm.
+		switch strings.ToLower(name) {
+		case "npm_config_cache":
+			cache = cmp.Or(value, cache)
+		case "npm_config_logs_dir":
+			logs = value
+		}
+	}
+	folder := filepath.Join(cache, "_logs")
+	if logs != "" {
+		folder = logs
+	}
+	if !filepath.IsAbs(folder) {
+		folder = filepath.Join(command.Dir, folder)
+	}
+	return folder
 }

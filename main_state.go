@@ -160,7 +160,9 @@ func (s *servers) reason(state HostStatus) string {
 	if log != nil && !isAnswer && log.written.Load() > minLogged {
 		text += "; all that it wrote is in " + log.file.Name()
 	}
-	npm := npmLog(state.Err, s.opened)
+	isServer := func(server Server) bool { return server.Name == state.Name }
+	server := s.config.servers[slices.IndexFunc(s.config.servers, isServer)]
+	npm := npmLog(state.Err, s.opened, &server.Command)
 	if npm != "" {
 		text += "; npm's log is " + word(npm)
 	}
