@@ -307,6 +307,9 @@ func TestLibraryArguments(t *testing.T) {
 		{"list_documents", `{"query":"x"}`, `!there is no argument "query"; the arguments are: source_filter`},
 		{"get_document", `{"source":"a.txt","end_line":"2"}`, "!arguments.end_line must be a number, not a string"},
 		{"get_document", `{"source":"a.txt","start_line":2.0,"end_line":1e30}`, "two\nthree"},
+		{"get_document", `{"source":"a.txt","start_line":10.5}`, "!arguments.start_line must be a whole number, not 10.5"},
+		{"get_document", `{"source":"a.txt","end_line":1.5e0}`, "!arguments.end_line must be a whole number, not 1.5e0"},
+		{"get_document", `{"source":"a.txt","start_line":null,"end_line":null}`, "one\ntwo\nthree"},
 		{"get_document", `{"source":"a.txt","end_line":5}`, "one\ntwo\nthree"},
 		{"get_document", `{"source":"a.txt","start_line":4}`, ""}, // all was read
 		{"get_document", `{"source":"a.txt","start_line":2,"end_line":0}`, "two\nthree"},

@@ -163,9 +163,9 @@ func (c *corpus) listDocuments(raw json.RawMessage) (any, error) {
 // getDocument returns a document as it was indexed. No path of a client is ever opened.
 func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	type arguments struct {
-		Source    string  `json:"source"`
-		StartLine float64 `json:"start_line"` // for JSON Schema 10.0 is an integer, too
-		EndLine   float64 `json:"end_line"`
+		Source    string      `json:"source"`
+		StartLine wholeNumber `json:"start_line"`
+		EndLine   wholeNumber `json:"end_line"`
 	}
 	a := arguments{StartLine: 1}
 	if err := decodeArguments(raw, &a); err != nil {
@@ -178,7 +178,7 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	case d == nil:
 		return nil, fmt.Errorf("unknown document %q: list_documents names them", a.Source)
 	}
-	lineOf := func(number float64) int { return int(min(max(number, -1), 1e9)) }
+	lineOf := func(number wholeNumber) int { return int(min(max(number, -1), 1e9)) }
 	start := lineOf(a.StartLine)
 	// Some models write 0 for an argument that they leave out.
 	end := min(cmp.Or(lineOf(a.EndLine), d.lines), d.lines)
@@ -189,6 +189,20 @@ func (c *corpus) getDocument(raw json.RawMessage) (any, error) {
 	// A document may end without a newline, so lines are cut after it and joined as they were.
 	lines := strings.SplitAfter(d.Text, "\n")
 	return strings.Join(lines[start-1:end], ""), nil
+}
+
+// wholeNumber is an integer of any size. For JSON Schema 10.0 is one, too.
+type wholeNumber float64
+
+func (n *wholeNumber) UnmarshalJSON(text []byte) error {
+	// After null the number is what it was.
+	number := float64(*n)
+	err := json.Unmarshal(text, &number)
+	if err == nil && number != math.Trunc(number) {
+		return &misfit{"", fmt.Sprintf("must be a whole number, not %.80s", text)}
+	}
+	*n = wholeNumber(number)
+	return err
 }
 
 // decodeArguments refuses unknown arguments, since ignoring them would mislead the model; upper
