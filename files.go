@@ -114,13 +114,15 @@ func WhileBlocked(ctx context.Context, do func() error) error {
 	}
 }
 
-// WriteNamed writes a file that the user has named. If it fails, a file that was there is as it was
-// before, and no part of a new one is left. A file that was there keeps its mode. A device or a
-// pipe gets the bytes, and the wait for its reader ends with ctx.
+// WriteNamed writes a file that the user has named. The name leads to the same file as with the >
+// of a shell: to the one at the end of a link, though it does not exist yet. If WriteNamed fails, a
+// file that was there is as it was before, and no part of a new one is left. A file that was there
+// keeps its mode and its owner. A device or a pipe gets the bytes, and the wait for its reader ends
+// with ctx.
 //
-// A file may be writable where no other file can take its place: its folder belongs to somebody
-// else, or the file alone is mounted into a container. Then the bytes go to the file itself, and a
-// failure can leave a part of them.
+// A file may be writable where no other file can take its place: its folder or the file belongs to
+// somebody else, it has other names, or it alone is mounted into a container. Then the bytes go to
+// the file itself, and a failure can leave a part of them.
 func WriteNamed(ctx context.Context, path string, data []byte) error {
 	old, err := os.Stat(path)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -179,6 +181,9 @@ func replace(path string, text []byte, mode fs.FileMode, old fs.FileInfo) error 
 	if err == nil {
 		err = writeAndClose(file, text)
 		if err == nil && old != nil {
+			err = takePlace(temporary, old)
+		}
+		if err == nil && old != nil {
 			err = os.Chmod(temporary, mode)
 		}
 		if err == nil {
@@ -205,14 +210,32 @@ func writeAndClose(f *os.File, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// LinkTarget returns the file that a link leads to: what is written there must not replace the
-// link. A path that is no link, or leads to nothing yet, is its own target.
+// maxLinks bounds a chain of links, as systems do: a link may lead to itself.
+const maxLinks = 40
+
+// LinkTarget returns the file that a link leads to, though it may not exist yet: what is written
+// there must not replace the link. A path that is no link is its own target.
 func LinkTarget(path string) string {
-	file, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return path
+	target := path
+	for range maxLinks {
+		file, err := filepath.EvalSymlinks(target)
+		if err == nil {
+			return file
+		}
+		next, err := os.Readlink(target)
+		if err != nil {
+			return target
+		}
+		folder, err := filepath.EvalSymlinks(filepath.Dir(target))
+		if err != nil {
+			return path
+		}
+		target = next
+		if !filepath.IsAbs(next) {
+			target = filepath.Join(folder, next)
+		}
 	}
-	return file
+	return path
 }
 
 // OpenKept opens a file that the program adds to from one run to the next, which only its owner can

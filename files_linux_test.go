@@ -125,6 +125,66 @@ func TestWriteNamed(t *testing.T) {
 	assert.Equal(t, WriteNamed(ctx, path, nil), reason)
 }
 
+// What the name of a file leads to is written as a shell's > writes it: the file at the end of a link, also if it does
+// not exist yet; a file of another owner, which stays his; a file that has another name, too.
+func TestWriteNamedKeepsTheFile(t *testing.T) {
+	folder := t.TempDir()
+	at := func(name string) string { return filepath.Join(folder, name) }
+	write := func(name string) error { return WriteNamed(t.Context(), at(name), []byte(name)) }
+	assert.NilError(t, os.Mkdir(at("sub"), 0o700))
+	for name, to := range map[string]string{
+		"new": "sub/file", "sub/up": "../above", "sub/far": at("far away"), "first": "second", "second": "third",
+		"folder": "sub", "sub/beside": "../beside", "nowhere": "missing/file", "loop": "loop",
+	} {
+		assert.NilError(t, os.Symlink(to, at(name)))
+	}
+	for name, target := range map[string]string{"new": "sub/file", "sub/up": "above", "sub/far": "far away",
+		"first": "third", "folder/beside": "beside"} {
+		assert.NilError(t, write(name))
+		assert.Check(t, is.Equal(readText(t, at(target)), name))
+		info, err := os.Lstat(at(name))
+		assert.NilError(t, err)
+		assert.Check(t, info.Mode()&os.ModeSymlink != 0, "%s is still a link", name)
+	}
+	assert.Check(t, is.Error(write("nowhere"), "open "+at("nowhere")+": no such file or directory"))
+	assert.Check(t, is.ErrorContains(write("loop"), "too many levels of symbolic links"))
+
+	assert.NilError(t, os.WriteFile(at("one"), nil, 0o600))
+	assert.NilError(t, os.Link(at("one"), at("other")))
+	assert.NilError(t, write("one"))
+	assert.Equal(t, readText(t, at("other")), "one")
+
+	if os.Getuid() != 0 {
+		t.Skip("only root can give a file away")
+	}
+	const nobody = 65534
+	assert.NilError(t, os.WriteFile(at("his"), nil, 0o640))
+	assert.NilError(t, os.Chown(at("his"), nobody, nobody))
+	assert.NilError(t, os.Chmod(at("his"), 0o4750))
+	assert.NilError(t, write("his"))
+	assert.Equal(t, readText(t, at("his")), "his")
+	info, err := os.Stat(at("his"))
+	assert.NilError(t, err)
+	stat := info.Sys().(*syscall.Stat_t)
+	assert.Equal(t, [2]uint32{stat.Uid, stat.Gid}, [2]uint32{nobody, nobody})
+	assert.Equal(t, info.Mode().Perm(), os.FileMode(0o750))
+
+	// Of a file of root that all may write, nobody else can make another one of root.
+	assert.NilError(t, os.WriteFile(at("open"), nil, 0o666))
+	assert.NilError(t, os.Chmod(at("open"), 0o666))
+	assert.NilError(t, os.Chmod(folder, 0o777))
+	assert.NilError(t, os.Chmod(filepath.Dir(folder), 0o777))
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	assert.NilError(t, syscall.Setfsuid(nobody))
+	defer func() { _ = syscall.Setfsuid(0) }()
+	assert.NilError(t, write("open"))
+	info, err = os.Stat(at("open"))
+	assert.NilError(t, err)
+	assert.Equal(t, info.Sys().(*syscall.Stat_t).Uid, uint32(0))
+	assert.Equal(t, readText(t, at("open")), "open")
+}
+
 // A file that may be written is written, also where its folder takes no other file.
 func TestWriteNamedInPlace(t *testing.T) {
 	folder := t.TempDir()
