@@ -17,8 +17,9 @@ type agents struct {
 	approver *approver
 }
 
-// newAgent returns the agent of a conversation, and the report of its calls. view shows them.
-func (a *agents) newAgent(view *View) (*Agent, *report) {
+// newAgent returns the agent of a conversation that is kept, and the report of its calls. view
+// shows them.
+func (a *agents) newAgent(view *View, kept *keptSession) (*Agent, *report) {
 	report := newReport(a.model.current().Model)
 	secrets := a.output.screen.Secrets
 	host := a.servers.host
@@ -31,8 +32,12 @@ func (a *agents) newAgent(view *View) (*Agent, *report) {
 		Warn:     func(text string) { a.output.note("%s", text) },
 	}
 	agent := new(Agent)
+	save := func() error {
+		kept.note(agent.History)
+		return kept.saveAsked()
+	}
 	*agent = Agent{
-		Model:      a.model,
+		Model:      &savingModel{a.model, save},
 		Tools:      finder,
 		System:     a.settings.model.system,
 		MaxTurns:   settings.maxTurns,
@@ -61,7 +66,7 @@ func (a *agents) newAgent(view *View) (*Agent, *report) {
 		},
 		Observe: func(e Event) {
 			if e.Kind == CallStarted || e.Kind == CallEnded {
-				a.servers.tasks.noteHistory(agent.History)
+				kept.note(agent.History)
 			}
 			report.observe(e, host)
 			view.Observe(e)

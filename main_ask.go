@@ -51,7 +51,7 @@ func (a *conversation) run(ctx context.Context, question string) error {
 		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
 	}
 	a.output.inChat = isChat
-	kept, err := openSession(ctx, a.settings.asking.session, a.output)
+	kept, err := openSession(ctx, &a.settings.asking, isChat, a.output)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (a *conversation) withStdin(ctx context.Context, question string) (string, 
 // conversation, and prints what there is of the answer.
 func (a *conversation) answer(ctx context.Context, question string, kept *keptSession) error {
 	view := a.agents.newView(ctx)
-	agent, report := a.agents.newAgent(view)
+	agent, report := a.agents.newAgent(view, kept)
 	maxResult := a.settings.asking.maxResult
 	var err error
 	agent.History, err = a.servers.finishTasks(ctx, kept.session.History, maxResult, true)

@@ -51,7 +51,7 @@ func (a *conversation) newChat(ctx context.Context, kept *keptSession) *chat {
 		view:       a.agents.newView(ctx),
 		kept:       kept,
 	}
-	c.agent, c.report = a.agents.newAgent(c.view)
+	c.agent, c.report = a.agents.newAgent(c.view, kept)
 	c.agent.History = kept.session.History
 	c.agent.OnText = c.view.Text
 	c.output.screen.Keep = true
@@ -83,6 +83,9 @@ func (c *chat) run(ctx context.Context) error {
 		line, cancelled, err := c.nextLine(ctx)
 		switch {
 		case err == errQuit || err == io.EOF:
+			if c.kept.isChat && c.kept.isKept() {
+				c.output.say("(this chat is kept: mcpagent -c goes on with it)")
+			}
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
@@ -132,7 +135,7 @@ func (c *chat) do(ctx context.Context, line string) error {
 	if c.servers.logins.pasted(line) != nil {
 		return nil
 	}
-	err := c.terminal.Remember(line)
+	err := c.terminal.Remember(line, !c.agents.settings.asking.noHistory)
 	if err != nil {
 		c.output.say("(what you type is not kept for the next chat: %v)", err)
 	}

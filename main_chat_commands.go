@@ -280,14 +280,15 @@ func (c *chat) showUsage(context.Context, string) error {
 }
 
 // clear begins a new conversation. The usage is of the whole chat, so it goes on. The file of
-// -session stays as it is until there is an answer, so that a /clear by mistake loses nothing.
+// -session stays as it is until there is a question, so that a /clear by mistake loses nothing.
 func (c *chat) clear(context.Context, string) error {
-	c.agent.History, c.kept.session.History = nil, nil
+	c.agent.History = nil
+	c.kept.begin(&Session{Usage: c.kept.session.Usage})
 	c.attached = attachments{}
-	if c.kept.path == "" {
-		c.output.say("(a new conversation)")
+	if c.kept.isNamed {
+		c.output.say("(a new conversation; its first question replaces the one in %s)", c.kept.path)
 	} else {
-		c.output.say("(a new conversation; its first answer replaces the one in %s)", c.kept.path)
+		c.output.say("(a new conversation)")
 	}
 	return nil
 }
@@ -319,7 +320,7 @@ func (c *chat) save(ctx context.Context, path string) error {
 // load continues the conversation of a file. With -session this is an error: the next answer would
 // write the other conversation over the one in the file of -session.
 func (c *chat) load(_ context.Context, path string) error {
-	if c.kept.path != "" {
+	if c.kept.isNamed {
 		return fmt.Errorf("what follows would replace the conversation in %s: "+
 			"leave this chat, and run: mcpagent -session %s", c.kept.path, word(path))
 	}
@@ -327,7 +328,8 @@ func (c *chat) load(_ context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	c.kept.session, c.agent.History = session, session.History
+	c.kept.begin(session)
+	c.agent.History = session.History
 	c.output.say("(%s from %s)", Plural(len(session.History), "message"), path)
 	return nil
 }

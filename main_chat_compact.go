@@ -69,7 +69,7 @@ func (c *chat) summarize(ctx context.Context, messages []ChatMessage) (string, U
 	if tokens := c.model.info(ctx).Context; tokens > 0 {
 		limit = tokens * 2
 	}
-	writer := Agent{Model: c.agent.Model, System: summarize}
+	writer := Agent{Model: c.model, System: summarize}
 	text := transcript(messages, limit)
 	summary, err := writer.Chat(ctx, text)
 	for isTooLong(err) && len(text) > minTranscript {

@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
+	"time"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -22,7 +25,8 @@ func chatOf(t *testing.T, replies ...modelReply) (*chat, *modelServer, *viewBuff
 	p.settings.model = modelSettings{baseURL: model.URL, name: "mistral-test"}
 	p.output.screen = s
 	p.servers.host = NewHost(nil, nil)
-	kept := &keptSession{session: new(Session), path: filepath.Join(t.TempDir(), "session.json")}
+	kept := &keptSession{session: new(Session), isNamed: true, unlock: func() {},
+		path: filepath.Join(t.TempDir(), "session.json")}
 	return p.conversation.newChat(t.Context(), kept), model, out
 }
 
@@ -202,4 +206,52 @@ func TestChatCompletes(t *testing.T) {
 		assert.DeepEqual(t, c.complete(t.Context(), "/re"), []string{"/reconnect", "/resource"})
 		assert.Equal(t, len(c.complete(t.Context(), "see /re")), 0)
 	})
+}
+
+// The oldest of too many kept chats make room for a new one, with the locks that were left beside them; what is no chat
+// stays. A chat of which nothing can be kept is an error, and makes no folder.
+func TestKeptChats(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("USERPROFILE", home)
+	t.Setenv("XDG_STATE_HOME", "")
+	folder := filepath.Join(home, ".local", "state", "mcpagent", "chats")
+	assert.NilError(t, os.MkdirAll(folder, 0o700))
+	name := func(i int) string {
+		return filepath.Join(folder, fmt.Sprintf("%032x-20260102-%06d-ABCDEF.json", i, i))
+	}
+	for i := range maxChats + 5 {
+		assert.NilError(t, os.WriteFile(name(i), []byte("{}"), 0o600))
+		old := time.Now().Add(time.Duration(i-1000) * time.Hour)
+		assert.NilError(t, os.Chtimes(name(i), old, old))
+	}
+	lock := filepath.Join(folder, "."+filepath.Base(name(0))+".lock")
+	other := filepath.Join(folder, "my own.json")
+	assert.NilError(t, os.WriteFile(lock, nil, 0o600))
+	assert.NilError(t, os.WriteFile(other, nil, 0o600))
+	assert.NilError(t, os.Chtimes(other, time.Time{}, time.Unix(1, 0)))
+
+	path, unlock, err := newChat()
+	assert.NilError(t, err)
+	defer unlock()
+	assert.Equal(t, len(chatFiles(folder, "")), maxChats-1)
+	for _, gone := range []string{name(0), name(5), lock} {
+		_, err = os.Stat(gone)
+		assert.ErrorIs(t, err, os.ErrNotExist)
+	}
+	for _, kept := range []string{name(6), name(maxChats + 4), other} {
+		_, err = os.Stat(kept)
+		assert.NilError(t, err)
+	}
+	_, err = lastChat()
+	assert.ErrorContains(t, err, "no chat of this folder is kept")
+	assert.NilError(t, SaveSession(path, new(Session)))
+	last, err := lastChat()
+	assert.NilError(t, err)
+	assert.Equal(t, last, path)
+
+	t.Setenv("HOME", filepath.Join(home, "nobody"))
+	t.Setenv("USERPROFILE", filepath.Join(home, "nobody"))
+	_, _, err = newChat()
+	assert.ErrorContains(t, err, "does not exist")
 }

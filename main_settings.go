@@ -59,6 +59,8 @@ type serverSettings struct {
 // askingSettings are about a question and its calls.
 type askingSettings struct {
 	session    string // the file that -session names
+	goOn       bool   // -c
+	noHistory  bool   // nothing of a chat is kept
 	approve    string // ask, always, never, or empty for ask
 	maxTurns   int
 	maxRepeats int
@@ -159,6 +161,9 @@ func (a *askingSettings) addFlags(f *flag.FlagSet) {
 		number(&a.maxSamples, 20))
 	f.StringVar(&a.session, "session", "",
 		" a file with the conversation: it is continued, and kept there")
+	f.BoolVar(&a.goOn, "c", false, " go on with the last chat of this folder")
+	f.BoolVar(&a.noHistory, "no-history", false,
+		"MCP_NO_HISTORY 1: keep neither the chat nor what is typed in it")
 }
 
 func (o *outputSettings) addFlags(f *flag.FlagSet) {
@@ -216,8 +221,21 @@ func (s *settings) checkCommand(name string) error {
 		return usageError("-find goes with tools")
 	case s.cancelTask && name != "tasks":
 		return usageError("-cancel goes with tasks")
-	case s.asking.session != "" && !isQuestion:
+	case !isQuestion:
+		return s.asking.checkNoQuestion()
+	case s.asking.goOn && s.asking.session != "":
+		return usageError("-c and -session both say what to go on with: give one of them")
+	}
+	return nil
+}
+
+// checkNoQuestion reports flags that go with a question alone.
+func (a *askingSettings) checkNoQuestion() error {
+	switch {
+	case a.session != "":
 		return usageError("-session goes with a question")
+	case a.goOn:
+		return usageError("-c goes with a question or a chat")
 	}
 	return nil
 }
@@ -233,6 +251,10 @@ func (s *settings) finish(
 ) error {
 	if err := readVariables(f); err != nil {
 		return err
+	}
+	if s.asking.goOn && s.asking.noHistory {
+		return usageError("-c goes on with a chat that is kept, and -no-history and " +
+			"MCP_NO_HISTORY keep none: -session FILE goes on with the chat in a file")
 	}
 	m := &s.model
 	m.ollamaURL = "http://localhost:11434/v1"

@@ -49,8 +49,7 @@ type keptTasks struct {
 
 	mu      sync.Mutex // guards the following
 	session *keptSession
-	history []ChatMessage // of the question that is being answered, as it is now
-	told    []string      // the ids of open tasks that the user has been told of
+	told    []string // the ids of open tasks that the user has been told of
 }
 
 // callKey is the key of the id of the model's call in a ctx.
@@ -115,10 +114,11 @@ func (k *keptTasks) onTask(ctx context.Context, s *Server, e TaskEvent) {
 		Begun:     time.Now().UTC().Truncate(time.Second),
 		TTL:       max(-1, e.TTL.Milliseconds()),
 	}
-	err := k.saveSession()
+	session := k.currentSession()
+	err := session.saveAsked()
 	call, isOfModel := ctx.Value(callKey{}).(string)
-	if session := k.sessionPath(); session != "" && isOfModel {
-		task.Session, task.Call = session, call
+	if file := session.file(); file != "" && isOfModel {
+		task.Session, task.Call = file, call
 	}
 	text, encodeErr := plainJSON(task)
 	makeErr := MakeFolder(filepath.Dir(path))
@@ -133,18 +133,14 @@ func (k *keptTasks) onTask(ctx context.Context, s *Server, e TaskEvent) {
 	k.forgetOldest()
 }
 
-// sessionPath returns the path of the session that tasks are kept for, "" if there is none.
-func (k *keptTasks) sessionPath() string {
+// currentSession returns the session of this run, which has no file where there is no question.
+func (k *keptTasks) currentSession() *keptSession {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.session == nil || k.session.path == "" {
-		return ""
+	if k.session == nil {
+		return new(keptSession)
 	}
-	path, err := filepath.Abs(k.session.path)
-	if err != nil {
-		return ""
-	}
-	return path
+	return k.session
 }
 
 // useSession sets the session of this run, for whose calls tasks are kept.
@@ -152,28 +148,6 @@ func (k *keptTasks) useSession(session *keptSession) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.session = session
-}
-
-// noteHistory notes the history of the agent, on the agent's goroutine: a task begins on another
-// one, which must not read it. Each call has an answer in it, if only that it was interrupted.
-func (k *keptTasks) noteHistory(history []ChatMessage) {
-	end := ChatMessage{Role: "assistant", Content: TextContent("[The answer was cut off here.]")}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.history = append(slices.Clone(history), end)
-}
-
-// saveSession saves the session with the question that is being answered, so that the call of a
-// task can be found in it after a kill.
-func (k *keptTasks) saveSession() error {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.session == nil || k.session.path == "" || k.history == nil {
-		return nil
-	}
-	saved := *k.session.session
-	saved.History = k.history
-	return SaveSession(k.session.path, &saved)
 }
 
 // load returns the tasks that are kept, the oldest first. A file that is no task is left out.
@@ -290,7 +264,7 @@ func (s *servers) finishTasks(
 	maxResult int,
 	isAwaited bool,
 ) ([]ChatMessage, error) {
-	session := s.tasks.sessionPath()
+	session := s.tasks.currentSession().file()
 	if session == "" {
 		return history, nil
 	}

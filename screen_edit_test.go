@@ -294,7 +294,7 @@ func TestEditHistory(t *testing.T) {
 	terminal.draft.history = openHistory()
 	path := terminal.draft.history.path
 	for _, text := range []string{"one", "two\nlines", "two\nlines", "a planted secret"} {
-		terminal.Remember(text)
+		terminal.Remember(text, true)
 	}
 	info, err := os.Stat(path)
 	assert.NilError(t, err)
@@ -314,7 +314,7 @@ func TestEditHistory(t *testing.T) {
 		programs.Go(func() {
 			h := openHistory()
 			for i := range 100 {
-				h.add(fmt.Sprint(program, " ", i, strings.Repeat(" x", 500)))
+				h.add(fmt.Sprint(program, " ", i, strings.Repeat(" x", 500)), true)
 			}
 		})
 	}
@@ -322,9 +322,9 @@ func TestEditHistory(t *testing.T) {
 	assert.Equal(t, len(openHistory().entries), 403)
 	h := openHistory()
 	for i := range 3000 {
-		h.add(fmt.Sprint(i, strings.Repeat(" y", 300)))
+		h.add(fmt.Sprint(i, strings.Repeat(" y", 300)), true)
 	}
-	h.add(strings.Repeat("z", maxEntry))
+	h.add(strings.Repeat("z", maxEntry), true)
 	assert.Equal(t, len(h.entries), maxEntries)
 	assert.Equal(t, openHistory().entries[maxEntries-1], h.entries[maxEntries-2], "what is too long is not kept")
 	for _, file := range []string{path, path + ".old"} {
@@ -334,7 +334,7 @@ func TestEditHistory(t *testing.T) {
 	}
 	assert.NilError(t, os.RemoveAll(home))
 	assert.NilError(t, os.WriteFile(home, nil, 0o600))
-	h.add("nowhere to be kept")
+	h.add("nowhere to be kept", true)
 	assert.Equal(t, len(openHistory().entries), 0)
 }
 

@@ -29,7 +29,7 @@ const (
 // openHistory reads the history of the user's programs. One that cannot be read is empty.
 func openHistory() *history {
 	h := new(history)
-	folder := stateFolder()
+	folder := StateFolder()
 	if !filepath.IsAbs(folder) {
 		return h
 	}
@@ -47,9 +47,9 @@ func openHistory() *history {
 	return h
 }
 
-// stateFolder is where the user's programs keep what they know from one run to the next
+// StateFolder is where the user's programs keep what they know from one run to the next
 // (XDG base directories). It is "" if the user has no home.
-func stateFolder() string {
+func StateFolder() string {
 	if folder := os.Getenv("XDG_STATE_HOME"); folder != "" {
 		return folder
 	}
@@ -63,16 +63,16 @@ func stateFolder() string {
 // trim drops the oldest entries of too many.
 func (h *history) trim() { h.entries = h.entries[max(len(h.entries)-maxEntries, 0):] }
 
-// add keeps a text that has no secrets. The error is why it is not in the file, the first time that
-// it cannot be written: from then on this program writes no more.
-func (h *history) add(text string) error {
+// add keeps a text that has no secrets, in the file if inFile. The error is why it is not there,
+// the first time that it cannot be written: from then on this program writes no more.
+func (h *history) add(text string, inFile bool) error {
 	n := len(h.entries)
 	if n > 0 && h.entries[n-1] == text {
 		return nil
 	}
 	h.entries = append(h.entries, text)
 	h.trim()
-	if h.path == "" {
+	if h.path == "" || !inFile {
 		return nil
 	}
 	line, err := plainJSON(text)

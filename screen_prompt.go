@@ -96,12 +96,12 @@ func (p *Prompter) Prompt(ctx context.Context, prompt string) (string, error) {
 	return p.ask(ctx, p.screen.render(Look{Style: Bold}, strings.TrimSpace(prompt)), p.draft)
 }
 
-// Remember keeps what the user has said, without secrets, for the key Up. The error is why the next
-// run will not know it, and comes once.
-func (p *Prompter) Remember(text string) error {
+// Remember keeps what the user has said, without secrets, for the key Up: also for the next run, if
+// inFile. The error is why that will not know it, and comes once.
+func (p *Prompter) Remember(text string, inFile bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.draft.history.add(p.screen.Secrets.Mask(text))
+	return p.draft.history.add(p.screen.Secrets.Mask(text), inFile)
 }
 
 // Close puts the terminal into the mode that it had. It does not wait for a key or an answer, as it

@@ -123,7 +123,8 @@ func TestSessionWait(t *testing.T) {
 	defer release()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		_, err := openSession(t.Context(), path, &output{settings: &outputSettings{quiet: true}})
+		_, err := openSession(t.Context(), &askingSettings{session: path}, false,
+			&output{settings: &outputSettings{quiet: true}})
 		assert.ErrorIs(t, err, ErrSessionBusy)
 		assert.Check(t, time.Since(began) >= sessionWait && time.Since(began) < sessionWait+time.Second)
 	})

@@ -238,7 +238,7 @@ func TestLongChat(t *testing.T) {
 	}
 	c.keys("\x04")
 	assert.Equal(t, c.program.end(), 0)
-	c.settle("\n")
+	c.settle("\n\x1b[2m(this chat is kept: mcpagent -c goes on with it)\x1b[0m\n")
 	assert.Equal(t, c.seen.Styled(), c.want.Styled())
 	assert.Assert(t, !c.seen.paste, "what is pasted is marked no longer")
 	assert.Assert(t, len(c.seen.above) > 900 && c.seen.wraps == 0, "%d rows, %d", len(c.seen.above), c.seen.wraps)
