@@ -889,8 +889,10 @@ func TestPages(t *testing.T) {
 	m := newMentions(t)
 	paths, err := filepath.Glob("docs/*.md")
 	assert.NilError(t, err)
+	pictures, err := filepath.Glob("docs/pictures/*.md")
+	assert.NilError(t, err)
 	total := 0
-	for _, path := range append(paths, "README.md", "CONTRIBUTING.md") {
+	for _, path := range slices.Concat(paths, pictures, []string{"README.md", "CONTRIBUTING.md"}) {
 		faults, checked := m.wrong(readText(t, path))
 		assert.Check(t, len(faults) == 0, "%s mentions what is not there:\n%s", path, strings.Join(faults, "\n"))
 		total += checked
