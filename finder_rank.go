@@ -14,24 +14,20 @@ import (
 // maxQuery bounds the bytes of a query: a model may send a whole document.
 const maxQuery = 1000
 
-// How much the parts of a function say of what it does. The name is what its author thought of
-// most; the parameters often say what all functions of a server have.
-const (
-	nameWeight        = 3
-	titleWeight       = 2
-	descriptionWeight = 1
-	parameterWeight   = 0.5
-)
+// nameWeight is how often a word in a name counts: it is what an author thought of most. Titles,
+// descriptions and parameters count once.
+const nameWeight = 3
 
-// RankFunctions returns the indexes of the functions that contain a term of the query, the best
-// matches first; equal ones are in their order. The rank is BM25, with the weights above. A
-// function whose name is the query, with or without the part before two underscores, comes first.
+// RankFunctions returns the indexes of the functions that contain a term of the query, or one of
+// its alternatives, the best matches first; equal ones are in their order. The rank is BM25, where
+// each term counts as the one of its alternatives that scores most. A function whose name is the
+// query, with or without the part before two underscores, comes first.
 //
 // Nothing is kept: each query reads all functions once. That takes less time than the next turn of
 // a model by far, even for 10,000 of them (BenchmarkFinder).
 func RankFunctions(functions []Function, query string) []int {
 	query = strings.TrimSpace(query[:min(len(query), maxQuery)])
-	r := newFunctionReader(KeyTerms(query))
+	r := newFunctionReader(query)
 	for i := range functions {
 		r.read(&functions[i])
 	}
@@ -52,16 +48,26 @@ func RankFunctions(functions []Function, query string) []int {
 
 // functionReader counts the terms of a query in functions.
 type functionReader struct {
-	terms   map[string]int // the number of each term of the query
+	query   [][]int        // the numbers of each term of the query and of its alternatives
+	terms   map[string]int // the number of each of these
 	words   map[string]int // the number of the word's term, -1 for others: most were read before
-	counts  []float64      // the weights of each term in the first function, in the second, …
-	lengths []float64      // the weights of all words of each function
+	counts  []float64      // of each term in the first function, in the second, …
+	lengths []float64      // of each function, in words; those of its name count nameWeight times
 }
 
-func newFunctionReader(terms []string) *functionReader {
+func newFunctionReader(query string) *functionReader {
 	r := &functionReader{terms: make(map[string]int), words: make(map[string]int)}
-	for i, term := range terms {
-		r.terms[term] = i
+	for _, alternatives := range Alternatives(KeyTerms(query)) {
+		var numbers []int
+		for _, term := range alternatives {
+			number, isKnown := r.terms[term]
+			if !isKnown {
+				number = len(r.terms)
+				r.terms[term] = number
+			}
+			numbers = append(numbers, number)
+		}
+		r.query = append(r.query, numbers)
 	}
 	return r
 }
@@ -71,8 +77,8 @@ func (r *functionReader) read(f *Function) {
 	r.lengths = append(r.lengths, 0)
 	r.counts = append(r.counts, make([]float64, len(r.terms))...)
 	r.add(f.Name, nameWeight)
-	r.add(f.Title, titleWeight)
-	r.add(f.Description, descriptionWeight)
+	r.add(f.Title, 1)
+	r.add(f.Description, 1)
 	s := scanner{text: f.Parameters}
 	r.addSchema(&s)
 }
@@ -117,11 +123,11 @@ func (r *functionReader) addKeyword(name string, s *scanner) {
 	switch {
 	case name == "properties" && next == '{':
 		s.object(func(key []byte) {
-			r.add(string(key), parameterWeight)
+			r.add(string(key), 1)
 			r.addSchema(s)
 		})
 	case (name == "description" || name == "title") && next == '"':
-		r.add(s.string(), parameterWeight)
+		r.add(s.string(), 1)
 	case name == "const", name == "default", name == "enum", name == "example", name == "examples":
 		s.value()
 	default:
@@ -135,20 +141,27 @@ func (r *functionReader) scores() []float64 {
 	for _, length := range r.lengths {
 		ranking.Length += length
 	}
-	scores := make([]float64, len(r.lengths))
-	for term := range len(r.terms) {
+	rarities := make([]float64, len(r.terms))
+	for term := range rarities {
 		found := 0.0
 		for i := term; i < len(r.counts); i += len(r.terms) {
 			if r.counts[i] > 0 {
 				found++
 			}
 		}
-		rarity := ranking.Rarity(found)
-		for i := range scores {
-			count := r.counts[i*len(r.terms)+term]
-			if count > 0 {
-				scores[i] += ranking.Score(rarity, count, r.lengths[i])
+		rarities[term] = ranking.Rarity(found)
+	}
+	scores := make([]float64, len(r.lengths))
+	for i, length := range r.lengths {
+		counts := r.counts[i*len(r.terms):]
+		for _, alternatives := range r.query {
+			best := 0.0
+			for _, term := range alternatives {
+				if counts[term] > 0 {
+					best = max(best, ranking.Score(rarities[term], counts[term], length))
+				}
 			}
+			scores[i] += best
 		}
 	}
 	return scores

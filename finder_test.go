@@ -373,7 +373,8 @@ func TestFinderProperties(t *testing.T) {
 	}
 }
 
-// TestRankFunctions: names count more than titles, these more than descriptions, and these more than parameters.
+// TestRankFunctions: names count more than titles, descriptions and parameters, and a function is found by the words of
+// people as by its own.
 func TestRankFunctions(t *testing.T) {
 	filler := "It does one thing, does it well, and says so."
 	functions := []Function{
@@ -383,7 +384,7 @@ func TestRankFunctions(t *testing.T) {
 		{Name: "get-heron", Description: filler},
 		{Name: "a5", Description: filler},
 	}
-	assert.DeepEqual(t, RankFunctions(functions, "Where are the herons?"), []int{3, 2, 1, 0})
+	assert.DeepEqual(t, RankFunctions(functions, "Where are the herons?"), []int{3, 0, 1, 2})
 	for query, want := range map[string]string{
 		"read a page":            "notes__readPage",
 		"parcel":                 "notes__move",
@@ -393,6 +394,7 @@ func TestRankFunctions(t *testing.T) {
 		"API-create-a-comment":   "notes__API-create-a-comment",
 		"notes__move":            "notes__move",
 		"move":                   "notes__move",
+		"leave a remark":         "notes__API-create-a-comment",
 		"attic":                  "", // a value is no name
 		"cellar":                 "",
 		"":                       "",

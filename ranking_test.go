@@ -66,6 +66,37 @@ func TestKeyTerms(t *testing.T) {
 	assert.Equal(t, len(KeyTerms("?")), 0)
 }
 
+// TestAlternatives: a word of people has those of programs beside it, and not the other way round.
+func TestAlternatives(t *testing.T) {
+	assert.DeepEqual(t, Alternatives(KeyTerms("Drop the remarks!")), [][]string{{"drop", "delet"}, {"remark", "comment"}})
+	assert.DeepEqual(t, Alternatives(KeyTerms("delete")), [][]string{{"delet"}})
+	assert.DeepEqual(t, Alternatives(KeyTerms("rate")), [][]string{{"rat"}})
+	assert.Equal(t, len(Alternatives(nil)), 0)
+}
+
+// TestSynonyms: each word of programs has one line, in the order of the alphabet, and words of people on it that are
+// found: each once, in lower case, none a stop word, and none with the term of the line's first.
+func TestSynonyms(t *testing.T) {
+	var heads []string
+	for line := range strings.Lines(synonyms) {
+		head, rest, hasColon := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		words := strings.Split(rest, " ")
+		assert.Check(t, hasColon && slices.IsSorted(words), line)
+		assert.Equal(t, len(slices.Compact(words)), len(words), line)
+		for _, word := range append(words, head) {
+			assert.DeepEqual(t, splitWords(word), []string{strings.ToLower(word)})
+			assert.Check(t, !isStopWord(word), "%s: %s", head, word)
+		}
+		for _, word := range words {
+			assert.Check(t, Stem(word) != Stem(head), "%s: %s", head, word)
+			assert.Check(t, slices.Contains(Alternatives([]string{Stem(word)})[0], Stem(head)), "%s: %s", head, word)
+		}
+		heads = append(heads, head)
+	}
+	assert.Check(t, slices.IsSorted(heads))
+	assert.Equal(t, len(slices.Compact(heads)), len(heads))
+}
+
 // TestBM25: rare terms say more than frequent ones, a term in a short text more than in a long one, and each further
 // time less than the one before, up to a limit.
 func TestBM25(t *testing.T) {
