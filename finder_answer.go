@@ -57,7 +57,7 @@ func (c *finderList) answer(arguments string) ToolOutput {
 		at = c.sourceNamed(a.Server)
 		if at < 0 {
 			text := fmt.Sprintf("there is no server %.100q; the servers are: %s",
-				a.Server, c.countsOf(c.sources))
+				a.Server, c.counts())
 			return ToolOutput{Text: text, IsError: true}
 		}
 	}
@@ -65,7 +65,7 @@ func (c *finderList) answer(arguments string) ToolOutput {
 	case query != "":
 		return ToolOutput{Text: c.matchesOf(query, at)}
 	case at < 0:
-		text := "The servers are: " + c.countsOf(c.sources) + ". Give a query, or the name of one."
+		text := "The servers are: " + c.counts() + ". Give a query, or the name of one."
 		return ToolOutput{Text: text}
 	}
 	page, _ := a.Page.Float64()
@@ -97,11 +97,10 @@ func (c *finderList) matchesOf(query string, source int) string {
 	}
 	ranked := RankFunctions(searched, query)
 	if len(ranked) == 0 {
-		return "No tool matches. Other words may find one. " + c.howToLook(c.sources)
+		return "No tool matches. Other words may find one. " + c.howToLook()
 	}
 	lines := []string{"The tools that match best. Those with a number are offered to you from " +
 		"your next turn on:"}
-	var sources []countedSource
 	for i, r := range ranked[:min(len(ranked), MaxMatches)] {
 		number := numbers[r]
 		function := &c.functions[number]
@@ -110,12 +109,8 @@ func (c *finderList) matchesOf(query string, source int) string {
 		} else {
 			lines = append(lines, fmt.Sprintf("%d. %s", i+1, functionLine(function)))
 		}
-		found := c.sources[c.sourceOf[number]]
-		if !slices.Contains(sources, found) {
-			sources = append(sources, found)
-		}
 	}
-	lines = append(lines, "If none of them fits: "+c.howToLook(sources))
+	lines = append(lines, "If none of them fits: "+c.howToLook())
 	return strings.Join(lines, "\n")
 }
 
@@ -130,22 +125,21 @@ func (c *finderList) functionsOf(source int) []int {
 	return numbers
 }
 
-// howToLook says how the tools of sources are listed. The tool that somebody means may have none
-// of their words: the one for a remark on a page may be called a comment. Then only a look at all
-// the tools of the right server helps.
-func (c *finderList) howToLook(sources []countedSource) string {
+// howToLook says how the tools of a server are listed. The tool that somebody means may have none
+// of their words. Then its server may have no match either, so all servers are named.
+func (c *finderList) howToLook() string {
 	if len(c.sources) == 1 {
 		return fmt.Sprintf("%s without a query lists all %s, in pages.",
 			c.own.Name, countOfTools(len(c.functions)))
 	}
 	return fmt.Sprintf("%s with a server and no query lists all tools of that server: %s.",
-		c.own.Name, c.countsOf(sources))
+		c.own.Name, c.counts())
 }
 
-// countsOf names sources with the numbers of their functions. Those without any are left out.
-func (c *finderList) countsOf(sources []countedSource) string {
+// counts names all sources with the numbers of their functions. Those without any are left out.
+func (c *finderList) counts() string {
 	var counts []string
-	for _, s := range sources {
+	for _, s := range c.sources {
 		if s.count > 0 {
 			counts = append(counts, fmt.Sprintf("%s (%s)", s.Name, countOfTools(s.count)))
 		}

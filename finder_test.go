@@ -148,7 +148,8 @@ func TestFinderOffersWhatIsFound(t *testing.T) {
 	assert.Equal(t, text, "The tools that match best. Those with a number are offered to you from your next turn on:\n"+
 		"1. notes__API-create-a-comment: Notion | Create comment\n"+
 		"2. notes__readPage: Returns what stands there.\n"+
-		"If none of them fits: find_tools with a server and no query lists all tools of that server: notes (3 tools).")
+		"If none of them fits: find_tools with a server and no query lists all tools of that server: "+
+		"big (308 tools), notes (3 tools).")
 	both := []string{"find_tools", "notes__readPage", "notes__API-create-a-comment"}
 	assert.DeepEqual(t, offered(t, f), both)
 	// What is used or found again stays where it is.
