@@ -78,8 +78,8 @@ func finderTasks(t *testing.T, path string) (tasks []finderTask) {
 	return tasks
 }
 
-// finderSets returns the tasks in three sets. Half of the first 60, those whose words have the lowest SHA-256, were worked
-// with when the ranking was improved; the other half and the new ones were kept away until that had been done.
+// finderSets returns the tasks in three sets. Half of the first 60, those whose words have the lowest SHA-256, were
+// worked with when the ranking was improved; the other half and the new ones were kept away until that had been done.
 func finderSets(t *testing.T) (names []string, sets [][]finderTask) {
 	first := slices.Concat(finderTasks(t, "testdata/finder/tasks-before.txt"),
 		finderTasks(t, "testdata/finder/tasks-after.txt"))
@@ -103,8 +103,8 @@ type finderScore struct {
 
 func (s *finderScore) String() string {
 	percent := func(n int) string { return fmt.Sprintf("%d (%d %%)", n, (100*n+s.tasks/2)/s.tasks) }
-	return fmt.Sprintf("%d tasks: %s among five, %s among ten; within two calls %s, %s, %s; with its server %s", s.tasks,
-		percent(s.five), percent(s.ten), percent(s.best), percent(s.named), percent(s.known), percent(s.within))
+	return fmt.Sprintf("%d tasks: %s among five, %s among ten; within two calls %s, %s, %s; with its server %s",
+		s.tasks, percent(s.five), percent(s.ten), percent(s.best), percent(s.named), percent(s.known), percent(s.within))
 }
 
 // foundTool matches a line of a result of find_tools that names a tool, offered or not.
@@ -198,7 +198,7 @@ func TestPeersFinder(t *testing.T) {
 			score.try(t, f, task)
 		}
 		t.Logf("%s: %v", setNames[i], &score)
-		assert.Check(t, 10*score.ten >= 6*score.tasks, "the ranking has become worse")
+		assert.Check(t, 10*score.ten >= 7*score.tasks, "the ranking has become worse")
 	}
 
 	question := ChatMessage{Role: "user", Content: TextContent("Leave a remark on a Notion page.")}
