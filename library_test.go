@@ -351,8 +351,8 @@ func TestLibrarySearch(t *testing.T) {
 	reply := libSearch(t, l, `{"query":"eating apples","limit":2.0}`)
 	assert.Equal(t, reply.TotalCount, 3)
 	assert.Equal(t, len(reply.Results), 2)
-	assert.DeepEqual(t, reply.Results[0], SearchResult{"package a\n\n// F eats apples.\nfunc F() {}",
-		reply.Results[0].Similarity, "a.go", 1, 4})
+	assert.DeepEqual(t, reply.Results[0], SearchResult{"func F() {}",
+		"package a\n\n// F eats apples.\nfunc F() {}", reply.Results[0].Similarity, "a.go", 1, 4})
 	for limit, want := range map[string]int{"0": 1, "1.5": 1, "1e300": 3} { // the bounds apply
 		assert.Equal(t, len(libSearch(t, l, `{"query":"eating apples","limit":`+limit+`}`).Results), want)
 	}
@@ -360,8 +360,8 @@ func TestLibrarySearch(t *testing.T) {
 	assert.Equal(t, libSearch(t, l, least).TotalCount, 2)
 
 	reply = libSearch(t, l, `{"query":"pears"}`) // without the blank lines at the end
-	assert.DeepEqual(t, reply.Results[0], SearchResult{"# One\n\nApples & <pears>.", reply.Results[0].Similarity,
-		"a/one.md", 1, 3})
+	assert.DeepEqual(t, reply.Results[0], SearchResult{"One", "# One\n\nApples & <pears>.",
+		reply.Results[0].Similarity, "a/one.md", 1, 3})
 	result := libCall(t, l, "search_chunks", `{"query":"pears"}`)
 	assert.Assert(t, is.Contains(result.Content[0].Text, "& <pears>"), "< is not escaped")
 

@@ -69,6 +69,7 @@ type SearchReply struct {
 
 // SearchResult is a passage that was found.
 type SearchResult struct {
+	Heading    string  `json:"heading,omitempty"` // of the passage; in code, the declaration's line
 	Text       string  `json:"text"`
 	Similarity float64 `json:"similarity"`
 	Source     string  `json:"source"`
@@ -122,6 +123,7 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 func searchResult(h Hit) SearchResult {
 	text := strings.TrimRight(h.Text, "\r\n\t ")
 	result := SearchResult{
+		Heading:    h.Heading(),
 		Text:       text,
 		Similarity: h.Similarity,
 		Source:     h.Source,

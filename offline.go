@@ -10,14 +10,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
-	"slices"
 	"strings"
 )
 
 // Offline is an http.RoundTripper that answers requests for chat completions without a network, as
-// an API that does not stream. It is no language model. It sends each part of the last user message
-// to a search tool, and quotes the best passages of what that finds.
+// an API that does not stream. It is no language model. It sends the last user message to a search
+// tool, and quotes the best passage of what that finds, or names the sections that are nearest.
 type Offline struct{}
 
 // RoundTrip fails if the request's body cannot be read or is no request, or if its context has
@@ -81,27 +79,26 @@ func readOfflineRequest(r *http.Request) (*offlineRequest, error) {
 	return &request, nil
 }
 
-// reply quotes what was found, or else searches for each part of the question. It searches prose
-// first if the tool can do that, and then, without an answer, everything. Nothing was found if
-// offlineFits accepts no passage, as all have a similarity below minOfflineSimilarity.
+// reply answers from what was found, or else searches for the question. It searches prose first if
+// the tool can do that, and then, if nothing there is near to the question, everything.
 func (r *offlineRequest) reply() ChatMessage {
-	// After a search of prose there is one result for each part of the question, and after a search
-	// of everything there are more. That was the last one.
-	parts, results := r.question()
-	answer, missed := offlineAnswer(parts, results)
-	if answer == "" && len(results) <= len(parts) && string(r.ToolChoice) != `"none"` {
+	question, results := r.question()
+	answer := ""
+	if len(results) > 0 {
+		answer = offlineAnswer(results[len(results)-1], question)
+	}
+	if answer == "" && len(results) < 2 && string(r.ToolChoice) != `"none"` {
 		for _, t := range r.Tools {
-			calls := r.searchCalls(t.Function, parts, len(results) > 0)
-			if len(calls) > 0 {
-				return ChatMessage{Role: "assistant", ToolCalls: calls}
+			call := r.searchCall(t.Function, question, len(results) > 0)
+			if call != nil {
+				return ChatMessage{Role: "assistant", ToolCalls: []ToolCall{*call}}
 			}
 		}
 	}
 	switch {
 	case answer != "":
-		answer += missed
 	case len(results) == 0:
-		answer = "No tool here is a search with one required argument.\n"
+		answer = r.withoutSearch()
 	default:
 		answer = "Nothing was found that fits. Try other words. " +
 			"With no server configured, these have answers:\n\n" +
@@ -111,95 +108,90 @@ func (r *offlineRequest) reply() ChatMessage {
 	return ChatMessage{Role: "assistant", Content: TextContent(strings.TrimSpace(answer))}
 }
 
-// question returns the parts of the last user message and the results of the calls since then.
-func (r *offlineRequest) question() (parts []string, results []ChatMessage) {
-	parts = offlineParts("")
+// question returns the last user message and the results of the calls since then.
+func (r *offlineRequest) question() (question string, results []ChatMessage) {
 	for _, m := range r.Messages {
 		switch m.Role {
 		case "user":
-			parts = offlineParts(strings.Join(strings.Fields(m.Content.Text()), " "))
+			question = strings.Join(strings.Fields(m.Content.Text()), " ")
 			results = nil
 		case "tool":
 			results = append(results, m)
 		}
 	}
-	return parts, results
+	return cmp.Or(question, "?"), results
 }
 
-// searchCalls returns a call for each part of the question, none if the function is no search: it
-// must have search in its name, and one required argument. After a search of prose only a function
-// that can filter sources is worth a second call, now without the filter.
-func (r *offlineRequest) searchCalls(f Function, parts []string, isSecond bool) (calls []ToolCall) {
-	var schema struct {
-		Required   []string
-		Properties map[string]json.RawMessage
+// offlineSchema holds what is used here of a function's parameters.
+type offlineSchema struct {
+	Required   []string
+	Properties map[string]struct {
+		Type any // a text, or several
 	}
-	// An invalid schema requires nothing, so its function is no search.
-	_ = json.Unmarshal(f.Parameters, &schema)
+}
+
+// schemaOf takes an invalid schema for one that requires nothing.
+func schemaOf(f Function) offlineSchema {
+	var schema offlineSchema
+	if json.Unmarshal(f.Parameters, &schema) != nil {
+		return offlineSchema{}
+	}
+	return schema
+}
+
+// searchCall returns a call, nil if the function is no search: it must have search in its name, and
+// one required argument. After a search of prose only a function that can filter sources is worth a
+// second call, now without the filter.
+func (r *offlineRequest) searchCall(f Function, question string, isSecond bool) *ToolCall {
+	schema := schemaOf(f)
 	isSearch := strings.Contains(strings.ToLower(f.Name), "search") && len(schema.Required) == 1
-	hasFilter := schema.Properties["source_filter"] != nil
+	_, hasFilter := schema.Properties["source_filter"]
 	if !isSearch || isSecond && !hasFilter {
 		return nil
 	}
-	for i, part := range parts {
-		arguments := map[string]string{schema.Required[0]: part}
-		if hasFilter && !isSecond {
-			arguments["source_filter"] = "*.md"
-		}
-		text, _ := plainJSON(arguments)
-		calls = append(calls, ToolCall{
-			ID:        offlineCallID(len(r.Messages), i),
-			Name:      f.Name,
-			Arguments: string(text),
-		})
+	arguments := map[string]string{schema.Required[0]: question}
+	if hasFilter && !isSecond {
+		arguments["source_filter"] = "*.md"
 	}
-	return calls
+	text, _ := plainJSON(arguments)
+	// The API demands nine characters, and no two calls of a history have the same: it grows with
+	// each request.
+	id := fmt.Sprintf("call%05d", len(r.Messages))
+	return &ToolCall{ID: id, Name: f.Name, Arguments: string(text)}
 }
 
-// offlineCallID returns the id of a call: nine characters, as the API demands, and unique in the
-// history, which grows with each request.
-func offlineCallID(messages, call int) string {
-	return fmt.Sprintf("call%04d%d", messages, call)
+// withoutSearch says what to do where a model is needed, and how to call a tool without one.
+func (r *offlineRequest) withoutSearch() string {
+	const advice = "No model is set, and the stand-in for one can only search, for which no tool " +
+		"is here. Set MISTRAL_API_KEY, or name a local model: -m ollama:NAME."
+	if len(r.Tools) == 0 {
+		return advice
+	}
+	f := r.Tools[0].Function
+	schema := schemaOf(f)
+	arguments := make(map[string]any)
+	for _, name := range schema.Required {
+		arguments[name] = exampleOf(schema.Properties[name].Type)
+	}
+	text, _ := plainJSON(arguments)
+	return fmt.Sprintf("%s\n\nWithout a model you call a tool yourself. `mcpagent tools` lists "+
+		"them, and this calls one:\n\n```sh\nmcpagent call %s '%s'\n```", advice, f.Name, text)
 }
 
-var (
-	// offlineNext finds where a question begins after another one.
-	offlineNext = regexp.MustCompile(
-		`(?i)(?:[.?!;]|,? and) ((?:what|how|why|where|who|which|can|do|does|is)\b)`)
-	// offlineRefer finds a word that stands for what the question before it names.
-	offlineRefer = regexp.MustCompile(`(?i) (?:it|one|them)\b`)
-)
-
-// offlineParts splits a text into at most three questions. One that says nothing itself is part of
-// the one before it.
-func offlineParts(text string) (parts []string) {
-	lines := strings.SplitN(offlineNext.ReplaceAllString(text, "\n$1"), "\n", 3)
-	for i, line := range lines {
-		part := strings.ReplaceAll(line, "\n", " ")
-		switch {
-		case i == 0:
-			parts = append(parts, cmp.Or(part, "?"))
-		// It has stop words alone, as "and why?", and so no term of the whole text.
-		case offlineAlike(part, text) == 0:
-			parts[len(parts)-1] += " " + part
-		case offlineRefer.MatchString(part):
-			parts = append(parts, parts[len(parts)-1]+" "+part)
-		default:
-			parts = append(parts, part)
-		}
+// exampleOf returns a value of a type of JSON Schema that stands for the one that a person is to
+// write. For other types that is null.
+func exampleOf(typeName any) any {
+	switch typeName {
+	case "string":
+		return "…"
+	case "integer", "number":
+		return 1
+	case "boolean":
+		return true
+	case "array":
+		return []any{}
+	case "object":
+		return struct{}{}
 	}
-	return parts
-}
-
-// offlineAlike returns how many of the terms of two texts they have in common: 1 for all, 0 for
-// none.
-func offlineAlike(a, b string) float64 {
-	termsOfA, termsOfB := KeyTerms(a), KeyTerms(b)
-	common := 0
-	for _, term := range termsOfA {
-		if slices.Contains(termsOfB, term) {
-			common++
-		}
-	}
-	return float64(2*common) / float64(max(1, len(termsOfA)+len(termsOfB)))
+	return nil
 }

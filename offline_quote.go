@@ -13,47 +13,109 @@ import (
 	"strings"
 )
 
-// offlineAnswer quotes the last results, each of which belongs to one part of the question, and
-// names the parts for which nothing was found. A quote that answers two parts is given once.
-func offlineAnswer(parts []string, results []ChatMessage) (answer, missed string) {
-	last := results[max(0, len(results)-len(parts)):]
-	for i, result := range last {
-		quote := offlineQuote(result, parts[i], 3/len(parts))
-		if quote == "" {
-			missed += fmt.Sprintf("Nothing was found for %q.\n", parts[i])
-		} else if !strings.Contains(answer, quote) {
-			answer += quote
-		}
+// How near a section must be to a question. Its score is its similarity, which its heading can
+// raise up to three times.
+const (
+	leastNear  = 0.2  // to be named
+	leastClear = 0.5  // to be quoted …
+	clearLead  = 1.25 // … if its score is so many times that of the next one
+)
+
+// nearSections is how many sections an answer quotes or names.
+const nearSections = 3
+
+// offlineAnswer quotes the section that is clearly nearest to the question, and names the next
+// ones. If none is, it names the nearest, as a section that answers another question is worse than
+// none. A passage without a heading is quoted: nothing else names it. The answer is empty if
+// nothing is near.
+func offlineAnswer(result ChatMessage, question string) string {
+	near := offlineSections(result, question)
+	if len(near) == 0 {
+		return ""
 	}
-	return answer, missed
+	best, others := near[0], near[1:]
+	isAhead := len(others) == 0 || best.score >= clearLead*others[0].score
+	isClear := best.score >= leastClear && isAhead
+	hasNoHeading := func(s offlineSection) bool { return s.Heading == "" }
+	if !isClear && !slices.ContainsFunc(near, hasNoHeading) {
+		return "Nothing that was found is surely an answer. Nearest to the question are:\n\n" +
+			offlineList(near) +
+			"\nThis only searches: to read a section, ask with the words of its heading."
+	}
+	answer := best.place(result.Name) + "\n\n"
+	if best.Heading != "" && !strings.Contains(best.Text, best.Heading) {
+		answer += "Of: " + best.Heading + "\n\n"
+	}
+	answer += offlineCut(best.Text, best.Source) + "\n\n"
+	if len(others) > 0 {
+		answer += "Near to the question are also:\n\n" + offlineList(others)
+	}
+	return answer
 }
 
-// offlineQuote quotes at most so many passages of a search result with their sources: the best one,
-// what goes on from it, and what is nearly as good.
-func offlineQuote(result ChatMessage, question string, most int) (quote string) {
-	passages := offlinePassages(result, question)
-	offlineRank(passages, question)
-	for _, p := range passages {
-		if most == 0 {
-			break
+// offlineList names sections, a line each.
+func offlineList(sections []offlineSection) string {
+	list := ""
+	for _, s := range sections {
+		heading := s.Heading
+		if heading == "" {
+			firstLine, _, _ := strings.Cut(s.Text, "\n")
+			heading = fmt.Sprintf("%.80s", firstLine)
 		}
-		if !offlineFits(p, passages[0]) {
-			continue
-		}
-		most--
-		quote += cmp.Or(p.Source, result.Name)
-		if p.StartLine > 0 {
-			quote += fmt.Sprintf(":%d", p.StartLine)
-		}
-		quote += "\n\n" + offlineCut(p.Text, p.Source) + "\n\n"
+		list += fmt.Sprintf("- %s (%s)\n", heading, s.place("…"))
 	}
-	return quote
+	return list
+}
+
+// offlineSection is the best passage of a section of a document.
+type offlineSection struct {
+	SearchResult
+	score float64
+}
+
+// place returns the document and the line, or the tool if it tells no documents.
+func (s offlineSection) place(tool string) string {
+	if s.Source == "" || s.StartLine == 0 {
+		return cmp.Or(s.Source, tool)
+	}
+	return fmt.Sprintf("%s:%d", s.Source, s.StartLine)
+}
+
+// offlineSections returns the sections of a result that are nearest to the question, the nearest
+// first, and none that is not near. A tool that tells no similarity is believed.
+func offlineSections(result ChatMessage, question string) (near []offlineSection) {
+	for _, p := range offlinePassages(result, question) {
+		if p.Similarity == 0 {
+			p.Similarity = leastClear
+		}
+		alike := 0.0
+		// A heading that asks two things answers both.
+		for part := range strings.SplitSeq(p.Heading, ", ") {
+			alike = max(alike, offlineAlike(question, part))
+		}
+		score := p.Similarity * (1 + 2*alike)
+		if score >= leastNear {
+			near = append(near, offlineSection{p, score})
+		}
+	}
+	slices.SortStableFunc(near, func(a, b offlineSection) int {
+		return cmp.Compare(b.score, a.score)
+	})
+	var sections []offlineSection
+	for _, s := range near {
+		isSame := func(known offlineSection) bool {
+			return s.Heading != "" && known.Heading == s.Heading && known.Source == s.Source
+		}
+		if !slices.ContainsFunc(sections, isSame) && len(sections) < nearSections {
+			sections = append(sections, s)
+		}
+	}
+	return sections
 }
 
 // offlinePassages returns the passages of a result. A result in another form than that of
-// search_chunks is one passage without a source. Two kinds of passages are left out: an indented
-// one, which is the middle of a declaration, and one with the question in quotation marks, which
-// shows how to ask it.
+// search_chunks is one passage without a source. One with the question in quotation marks is left
+// out: it shows how to ask it.
 func offlinePassages(result ChatMessage, question string) []SearchResult {
 	text := strings.TrimSpace(result.Content.Text())
 	var found struct {
@@ -65,45 +127,21 @@ func offlinePassages(result ChatMessage, question string) []SearchResult {
 		found.Results = []SearchResult{{Text: text}}
 	}
 	return slices.DeleteFunc(found.Results, func(p SearchResult) bool {
-		isMiddle := strings.HasPrefix(p.Text, "\t")
-		isExample := strings.Contains(p.Text, `"`+question+`"`)
-		return p.Text == "" || isMiddle || isExample
+		return p.Text == "" || strings.Contains(p.Text, `"`+question+`"`)
 	})
 }
 
-var offlineHeading = regexp.MustCompile(`^(?:#.*\n\s*)+`)
-
-// offlineRank sorts passages. One whose heading is much of the question gains up to three times its
-// similarity, and one of this program's code stands behind prose that is as similar.
-func offlineRank(passages []SearchResult, question string) {
-	for i, p := range passages {
-		alike := 0.0
-		for _, part := range offlineParts(offlineHeading.FindString(p.Text)) {
-			alike = max(alike, offlineAlike(question, part))
-		}
-		passages[i].Similarity *= 1 + 2*alike
-		if path.Ext(p.Source) == ".go" {
-			passages[i].Similarity *= 0.8
+// offlineAlike returns how many of the terms of two texts they have in common: 1 for all, 0 for
+// none.
+func offlineAlike(a, b string) float64 {
+	termsOfA, termsOfB := KeyTerms(a), KeyTerms(b)
+	common := 0
+	for _, term := range termsOfA {
+		if slices.Contains(termsOfB, term) {
+			common++
 		}
 	}
-	slices.SortStableFunc(passages, func(a, b SearchResult) int {
-		return cmp.Compare(b.Similarity, a.Similarity)
-	})
-}
-
-// minOfflineSimilarity is the least similarity of a passage that is quoted. A passage below it only
-// shares some word with the question.
-const minOfflineSimilarity = 0.4
-
-// offlineFits reports whether a passage is worth quoting, given the best one. Nothing was found if
-// it accepts no passage. A tool that tells no similarity is believed.
-func offlineFits(p, best SearchResult) bool {
-	if 0 < p.Similarity && p.Similarity < minOfflineSimilarity || p.Source != best.Source {
-		return false
-	}
-	follows := p.StartLine > best.EndLine && p.StartLine < best.EndLine+3
-	goesOn := follows && p.Text[0] != '#'
-	return goesOn || p.Similarity >= 0.9*best.Similarity
+	return float64(2*common) / float64(max(1, len(termsOfA)+len(termsOfB)))
 }
 
 // maxOfflineQuote is the length of a quoted passage in bytes.

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -66,11 +66,14 @@ func TestOfflineQuotes(t *testing.T) {
 		return `{"results":[{"text":"` + text + `","source":"` + source + `","similarity":0.5}]}`
 	}
 	const nothing = "Nothing was found that fits."
+	const unsure = "Nothing that was found is surely an answer. Nearest to the question are:\n\n"
+	const advice = "\nThis only searches: to read a section, ask with the words of its heading."
+	const also = "\n\nNear to the question are also:\n\n"
 	for _, test := range []struct{ what, result, want string }{
 		{"nothing", `{"results":[],"total_count":0,"query":"x"}`, nothing},
 		{"no results", `{"results":null,"total_count":0,"query":"x"}`, nothing},
 		{"no text", " \n", nothing},
-		{"what hardly fits", `{"results":[{"text":"Far off.","source":"d.md","similarity":0.1}]}`, nothing},
+		{"what is far off", `{"results":[{"text":"Far off.","source":"d.md","similarity":0.1}]}`, nothing},
 		{"an error", "Error: the tool failed", "search\n\nError: the tool failed"},
 		{"another object", `{"temperature":20}`, "search\n\n{\"temperature\":20}"},
 		{"text", "Tea is a\ndrink.\n", "search\n\nTea is a\ndrink."},
@@ -83,26 +86,34 @@ func TestOfflineQuotes(t *testing.T) {
 		{"a function", quoted("a.go", `// F has `+"```"+`.\nfunc F() {}`),
 			"a.go\n\n````go\n// F has ```.\nfunc F() {}\n````"},
 		{"a long function", quoted("a.go", function), "a.go\n\n```go\n// F does it.\nfunc F() {\n…\n```"},
-		{"no part of a function", quoted("a.go", `\treturn tea\n}`), nothing},
-		{"without sources", `{"results":[{"text":"1"},{"text":"2"},{"text":""},{"text":"3"},{"text":"4"}]}`,
-			"search\n\n1\n\nsearch\n\n2\n\nsearch\n\n3"},
-		{"a heading first, and prose", `{"results":[` +
-			`{"text":"// F is tea.","source":"a.go","start_line":2,"similarity":0.6},` +
+		{"without sources, in the tool's order", `{"results":[{"text":"1"},{"text":"2\nmore"},{"text":""},{"text":"3"},` +
+			`{"text":"4"}]}`, "search\n\n1" + also + "- 2 (…)\n- 3 (…)"},
+		{"a heading like the question first", `{"results":[` +
 			`{"text":"It is tea.","source":"a.md","start_line":4,"similarity":0.7},` +
-			`{"text":"## What is tea?\n\nA drink.","source":"b.md","start_line":5,"similarity":0.5},` +
-			`{"text":"# A pot of tea\n\nWhat it is in.","source":"c.md","similarity":0.5}]}`,
-			"b.md:5\n\n## What is tea?\n\nA drink."},
-		{"prose first", `{"results":[{"text":"// F does it.","source":"a.go","similarity":0.6},` +
-			`{"text":"It is done.","source":"a.md","similarity":0.5}]}`, "a.md\n\nIt is done."},
-		{"what belongs together", `{"results":[{"text":"It goes on.","source":"a.md","start_line":9,"similarity":0.41},` +
-			`{"text":"# Tea\n\nA drink.","source":"a.md","start_line":5,"end_line":7,"similarity":0.6},` +
-			`{"text":"# Cold tea\n\nIt too.","source":"a.md","start_line":30,"similarity":0.8},` +
-			`{"text":"# Tea\n\nElsewhere.","source":"b.md","start_line":3,"similarity":0.6},` +
-			`{"text":"Far from it.","source":"a.md","start_line":50,"similarity":0.41}]}`,
-			"a.md:30\n\n# Cold tea\n\nIt too.\n\na.md:5\n\n# Tea\n\nA drink."},
-		{"the same section", `{"results":[{"text":"It goes on.","source":"a.md","start_line":9,"similarity":0.41},` +
-			`{"text":"# Tea\n\nA drink.","source":"a.md","start_line":5,"end_line":7,"similarity":0.6}]}`,
-			"a.md:5\n\n# Tea\n\nA drink.\n\na.md:9\n\nIt goes on."},
+			`{"heading":"What is tea?","text":"## What is tea?\n\nA drink.","source":"b.md","start_line":5,"similarity":0.5},` +
+			`{"text":"A pot.","source":"c.md","similarity":0.4}]}`,
+			"b.md:5\n\n## What is tea?\n\nA drink." + also + "- It is tea. (a.md:4)\n- A pot. (c.md)"},
+		{"the middle of a section", `{"results":[` +
+			`{"heading":"Tea","text":"It goes on.","source":"a.md","start_line":9,"similarity":0.6}]}`,
+			"a.md:9\n\nOf: Tea\n\nIt goes on."},
+		{"of each section one passage", `{"results":[` +
+			`{"heading":"Tea","text":"# Tea\n\nA drink.","source":"a.md","start_line":5,"similarity":0.6},` +
+			`{"heading":"Tea","text":"It goes on.","source":"a.md","start_line":9,"similarity":0.5},` +
+			`{"heading":"Tea","text":"# Tea\n\nA plant.","source":"b.md","start_line":1,"similarity":0.4}]}`,
+			"a.md:5\n\n# Tea\n\nA drink." + also + "- Tea (b.md:1)"},
+		{"close to each other", `{"results":[` +
+			`{"heading":"Cups","text":"# Cups\n\nOf tea.","source":"a.md","start_line":5,"similarity":0.6},` +
+			`{"heading":"Pots","text":"# Pots\n\nOf tea.","source":"a.md","start_line":9,"similarity":0.5},` +
+			`{"heading":"Bags","text":"# Bags\n\nOf tea.","source":"b.md","start_line":1,"similarity":0.5},` +
+			`{"heading":"Fees","text":"# Fees\n\nFor tea.","source":"b.md","start_line":9,"similarity":0.5}]}`,
+			unsure + "- Cups (a.md:5)\n- Pots (a.md:9)\n- Bags (b.md:1)\n" + advice},
+		{"close to each other, and without a heading", `{"results":[` +
+			`{"heading":"Cups","text":"# Cups\n\nOf tea.","source":"a.md","start_line":5,"similarity":0.6},` +
+			`{"text":"Pots of tea.","source":"a.txt","start_line":9,"similarity":0.5}]}`,
+			"a.md:5\n\n# Cups\n\nOf tea." + also + "- Pots of tea. (a.txt:9)"},
+		{"not quite near", `{"results":[` +
+			`{"heading":"Cups","text":"# Cups\n\nOf tea.","source":"a.md","start_line":5,"similarity":0.3}]}`,
+			unsure + "- Cups (a.md:5)\n" + advice},
 		{"not the question itself", `{"results":[{"text":"$ go run . \"What is tea?\"","source":"README.md"},` +
 			`{"text":"Tea is a drink.","source":"tea.md"}]}`, "tea.md\n\nTea is a drink."},
 	} {
@@ -117,47 +128,26 @@ func TestOfflineQuotes(t *testing.T) {
 	}
 }
 
-func TestOfflineParts(t *testing.T) {
-	for text, want := range map[string]string{
-		"":                               "?",
-		"What is tea?":                   "What is tea?",
-		"what is tea and how is it made": "what is tea|what is tea how is it made",
-		"What is tea, and where can I buy coffee?":           "What is tea|where can I buy coffee?",
-		"Tea is cold. What can I do?":                        "Tea is cold What can I do?",
-		"Who is it? What is tea? How is coffee made? Where?": "Who is it|What is tea|How is coffee made Where?",
-	} {
-		assert.Equal(t, strings.Join(offlineParts(text), "|"), want)
-	}
-}
-
-// A question in two parts gets two answers. A search that can be told to searches prose first, and if that has no
-// answer everything.
+// A search that can be told to searches prose first, and if nothing there is near everything.
 func TestOfflineSearchesProseFirst(t *testing.T) {
 	r := &ChatRequest{Tools: []Function{{Name: "search", Parameters: json.RawMessage(
 		`{"properties":{"source_filter":{"type":"string"}},"required":["query"]}`)}}}
-	ask := func(text string) {
-		r.Messages = append(r.Messages, ChatMessage{Role: "user", Content: TextContent(text)})
-	}
-	step := func(results ...string) (arguments []string) {
-		for i, result := range results {
-			id := r.Messages[len(r.Messages)-1-i].ToolCalls[i].ID
-			r.Messages = append(r.Messages, ChatMessage{Role: "tool", ToolCallID: id, Content: TextContent(result)})
+	step := func(result string) string {
+		id := r.Messages[len(r.Messages)-1].ToolCalls[0].ID
+		r.Messages = append(r.Messages, ChatMessage{Role: "tool", ToolCallID: id, Content: TextContent(result)})
+		r.Messages = append(r.Messages, offlineAsk(t, r))
+		answer := r.Messages[len(r.Messages)-1]
+		if len(answer.ToolCalls) > 0 {
+			return answer.ToolCalls[0].Arguments
 		}
-		answer := offlineAsk(t, r)
-		r.Messages = append(r.Messages, answer)
-		for _, call := range answer.ToolCalls {
-			arguments = append(arguments, call.Arguments)
-		}
-		return arguments
+		return answer.Content.Text()
 	}
 	const none = `{"results":[],"total_count":0}`
-	ask("What is tea, and where is cocoa?")
-	assert.DeepEqual(t, step(), []string{
-		`{"query":"What is tea","source_filter":"*.md"}`, `{"query":"where is cocoa?","source_filter":"*.md"}`})
-	assert.DeepEqual(t, step(none, none), []string{`{"query":"What is tea"}`, `{"query":"where is cocoa?"}`})
-	assert.Equal(t, len(step(`{"results":[{"text":"A drink.","source":"a"},{"text":"Yes."}]}`, none)), 0)
-	answer := r.Messages[len(r.Messages)-1].Content.Text()
-	assert.Equal(t, answer, "a\n\nA drink.\n\nNothing was found for \"where is cocoa?\".")
+	r.Messages = []ChatMessage{{Role: "user", Content: TextContent("What is tea?")}}
+	r.Messages = append(r.Messages, offlineAsk(t, r))
+	assert.Equal(t, r.Messages[1].ToolCalls[0].Arguments, `{"query":"What is tea?","source_filter":"*.md"}`)
+	assert.Equal(t, step(none), `{"query":"What is tea?"}`)
+	assert.Equal(t, step(`{"results":[{"text":"A drink.","source":"a"}]}`), "a\n\nA drink.")
 }
 
 // A second question gets a second search, with an id of its own.
@@ -170,12 +160,28 @@ func TestOfflineAnswersTheLastQuestion(t *testing.T) {
 }
 
 func TestOfflineWithoutASearch(t *testing.T) {
+	const advice = "No model is set, and the stand-in for one can only search, for which no tool is here. " +
+		"Set MISTRAL_API_KEY, or name a local model: -m ollama:NAME."
+	const example = "\n\nWithout a model you call a tool yourself. `mcpagent tools` lists them, and this calls one:\n\n" +
+		"```sh\nmcpagent call %s '%s'\n```"
+	parameters := json.RawMessage(`{"properties":{"to":{"type":"string"},"count":{"type":"integer"},` +
+		`"note":{"type":"string"},"any":{"type":["string","null"]}},"required":["to","count","any"]}`)
+	for _, test := range []struct {
+		request ChatRequest
+		want    string
+	}{
+		{ChatRequest{}, advice},
+		{ChatRequest{Tools: []Function{{Name: "ask"}, {Name: "tell"}}}, advice + fmt.Sprintf(example, "ask", "{}")},
+		{ChatRequest{Tools: []Function{{Name: "post", Parameters: parameters}}},
+			advice + fmt.Sprintf(example, "post", `{"any":null,"count":1,"to":"…"}`)},
+	} {
+		test.request.Messages = []ChatMessage{{Role: "user", Content: TextContent(" ")}}
+		assert.Equal(t, offlineAsk(t, &test.request).Content.Text(), test.want)
+	}
 	search := Function{Name: "search", Parameters: json.RawMessage(`{"required":["query"]}`)}
 	none := &ChatRequest{Tools: []Function{search}, ToolChoice: "none"}
-	for i, r := range []*ChatRequest{{}, {Tools: []Function{{Name: "ask"}}}, none} {
-		r.Messages = []ChatMessage{{Role: []string{"user", "assistant"}[i%2], Content: TextContent(" ")}}
-		assert.Equal(t, offlineAsk(t, r).Content.Text(), "No tool here is a search with one required argument.")
-	}
+	none.Messages = []ChatMessage{{Role: "user", Content: TextContent("What is tea?")}}
+	assert.Assert(t, strings.HasPrefix(offlineAsk(t, none).Content.Text(), advice))
 }
 
 func TestOfflineErrors(t *testing.T) {
@@ -204,21 +210,18 @@ func FuzzOffline(f *testing.F) {
 	f.Add("What is \"tea\"?", `{"results":[{"text":"x","start_line":1e99},7]}`)
 	f.Add("'", `{"results":[{"text":"x","similarity":-1},{"text":"y"}]}`)
 	f.Fuzz(func(t *testing.T, question, result string) {
-		text := offlineQuote(ChatMessage{Role: "tool", Name: "search", Content: TextContent(result)}, question, 3)
-		assert.Assert(t, text == "" || strings.HasSuffix(text, "\n\n"))
-		assert.Assert(t, len(offlineParts(question)) > 0)
+		answer := offlineAnswer(ChatMessage{Role: "tool", Name: "search", Content: TextContent(result)}, question)
+		assert.Assert(t, answer == "" || len(answer) < 3*maxOfflineQuote || len(result) > maxOfflineQuote)
 	})
 }
 
-// firstQuestions are what people ask first, and of each the passages that must come first in the answer: the source,
-// and a phrase of the passage. A question in two parts has two passages; one without any has no answer.
+// firstQuestions are what people ask first, and of each the section that answers it: the page, and a phrase of the
+// section. One without a section has no answer.
 func firstQuestions() [][]string {
 	return [][]string{
-		{"What is MCP?", "docs/mcp.md", "## What is MCP"},
-		{"what is mcp and why do i need it", "docs/mcp.md", "## What is MCP",
-			"docs/mcp.md", "Why use MCP, and do I need it?"},
-		{"What is MCP, and how do I set up a server?", "docs/mcp.md", "## What is MCP",
-			"docs/start.md", "How do I set up"},
+		{"What is MCP?", "docs/mcp.md", "What is MCP"},
+		{"what is mcp and why do i need it", "docs/mcp.md", "Why use MCP, and do I need it?"},
+		{"What is MCP, and how do I set up a server?", "docs/start.md", "How do I set up"},
 		{"What can this program do?", "docs/start.md", "What can this program, mcpagent, do"},
 		{"hello", "docs/start.md", "Who are you?"},
 		{"help", "docs/start.md", "Who are you?"},
@@ -238,7 +241,7 @@ func firstQuestions() [][]string {
 		{"my server does not start", "docs/use.md", "does not start"},
 		{"a tool call hangs, what can I do?", "docs/use.md", "hangs"},
 		{"What happens when a server crashes?", "docs/mcp.md", "What happens when a server dies"},
-		{"Does it ask before it runs a tool?", "docs/use.md", "Before a model"},
+		{"Does it ask before it runs a tool?", "docs/use.md", "How do I stop it asking"},
 		{"how do I stop it asking every time", "docs/use.md", "How do I stop it asking"},
 		{"Where can I find MCP servers?", "docs/start.md", "find"},
 		{"how do I install this", "README.md", "## Install"},
@@ -262,22 +265,22 @@ func firstQuestions() [][]string {
 	}
 }
 
-// TestFirstQuestions asks the program's own pages what people ask first: the right passages must come first.
+// TestFirstQuestions asks the program's own pages what people ask first: the right section must be quoted, or be named
+// among the three that are nearest. Most are quoted.
 func TestFirstQuestions(t *testing.T) {
 	library := SourceLibrary()
 	parameters := json.RawMessage(`{"properties":{"source_filter":{"type":"string"}},"required":["query"]}`)
-	passage := regexp.MustCompile(`(?m)^(\S+\.(?:go|md)):\d+\n\n`)
 	assert.Equal(t, len(firstQuestions()), 43)
+	quoted := 0
 	for _, fields := range firstQuestions() {
 		r := &ChatRequest{Tools: []Function{{Name: "search_chunks", Parameters: parameters}}}
 		r.Messages = []ChatMessage{{Role: "user", Content: TextContent(fields[0])}}
 		answer := offlineAsk(t, r)
 		for len(answer.ToolCalls) > 0 {
 			r.Messages = append(r.Messages, answer)
-			for _, call := range answer.ToolCalls {
-				found := libCall(t, library, call.Name, call.Arguments).Content[0].Text
-				r.Messages = append(r.Messages, ChatMessage{Role: "tool", ToolCallID: call.ID, Content: TextContent(found)})
-			}
+			call := answer.ToolCalls[0]
+			found := libCall(t, library, call.Name, call.Arguments).Content[0].Text
+			r.Messages = append(r.Messages, ChatMessage{Role: "tool", ToolCallID: call.ID, Content: TextContent(found)})
 			answer = offlineAsk(t, r)
 		}
 		text := answer.Content.Text()
@@ -285,12 +288,13 @@ func TestFirstQuestions(t *testing.T) {
 			assert.Check(t, strings.HasPrefix(text, "Nothing was found that fits."), "%s\n\n%s", fields[0], text)
 			continue
 		}
-		places := passage.FindAllStringSubmatchIndex(text, -1)
-		places = append(places, []int{len(text)})
-		for i, want := range slices.Collect(slices.Chunk(fields[1:], 2)) {
-			ok := i < len(places)-1 && text[places[i][2]:places[i][3]] == want[0] &&
-				strings.Contains(text[places[i][1]:places[i+1][0]], want[1])
-			assert.Check(t, ok, "%s\nmust have %s as passage %d:\n\n%s", fields[0], want, i+1, text)
+		quote, _, _ := strings.Cut(text, "\n\nNear to the question are also:")
+		isQuoted := strings.HasPrefix(quote, fields[1]+":") && strings.Contains(quote, fields[2])
+		isNamed := regexp.MustCompile(`(?m)^- .*` + regexp.QuoteMeta(fields[2]) + `.* \(` + fields[1] + `:`).MatchString(text)
+		assert.Check(t, isQuoted || isNamed, "%s\nmust have %s:\n\n%s", fields[0], fields[1:], text)
+		if isQuoted {
+			quoted++
 		}
 	}
+	assert.Check(t, quoted >= 33, "%d are quoted", quoted)
 }

@@ -50,6 +50,13 @@ type Passage struct {
 	length  int    // the number of terms
 }
 
+// Heading returns the last of the headings above the passage, without its marks. In code it is the
+// first line of the declaration. A text without headings has none.
+func (p *Passage) Heading() string {
+	lines := strings.Split(strings.TrimSpace(p.heading), "\n")
+	return strings.TrimSpace(strings.TrimLeft(lines[len(lines)-1], "#"))
+}
+
 // Hit is a passage that matches a query.
 type Hit struct {
 	*Passage
