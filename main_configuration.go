@@ -244,9 +244,10 @@ func (c *configuration) readOnly(ctx context.Context, text string) error {
 		}
 		c.servers = []Server{{Name: u.Hostname(), URL: address, Header: c.settings.headers}}
 		// The login to a server of the configuration is good for its URL, too.
-		known := c.oauthAt(ctx, address)
+		known := c.loginsAt(ctx, address)
 		if len(known) == 1 {
-			c.oauth = map[string]*OAuthConfig{u.Hostname(): known[0]}
+			c.oauth = map[string]*OAuthConfig{u.Hostname(): known[0].oauth}
+			c.tls = map[string]*TLSFiles{u.Hostname(): known[0].tls}
 		}
 		return nil
 	}

@@ -58,10 +58,16 @@ func serversAt(config *Config, address string) (found []*Server) {
 	return found
 }
 
-// oauthAt returns what the configuration says about the login at a URL, for each of its servers
+// loginConfig is what a configuration says about the login to a server: nil where it says nothing.
+type loginConfig struct {
+	oauth *OAuthConfig
+	tls   *TLSFiles
+}
+
+// loginsAt returns what the configuration says about the login at a URL, for each of its servers
 // that have this URL. It asks the user for nothing: the configuration of a folder is used only if
 // the user has allowed it before, and a server that lacks an input is left out.
-func (c *configuration) oauthAt(ctx context.Context, address string) (found []*OAuthConfig) {
+func (c *configuration) loginsAt(ctx context.Context, address string) (found []loginConfig) {
 	file, text, config, err := c.look(ctx)
 	if err != nil || len(serversAt(config, address)) == 0 {
 		return nil
@@ -76,9 +82,9 @@ func (c *configuration) oauthAt(ctx context.Context, address string) (found []*O
 	lookup, secrets := newVariables().lookup, c.output.screen.Secrets
 	config, _ = ParseConfig(text, lookup, c.fileReader(file), secrets)
 	for _, s := range serversAt(config, address) {
-		o := config.OAuth[s.Name]
-		if s.Err == nil && o != nil {
-			found = append(found, o)
+		l := loginConfig{config.OAuth[s.Name], config.TLS[s.Name]}
+		if s.Err == nil && l != (loginConfig{}) {
+			found = append(found, l)
 		}
 	}
 	return found

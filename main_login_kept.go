@@ -8,10 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"time"
 )
@@ -270,7 +268,7 @@ func (p *logins) revoke(ctx context.Context, saved savedLogin) *endedLogin {
 	case kept.State != loginValid && !kept.Refresh:
 		ended.Reason = "it had expired"
 		return ended
-	case config == nil && ended.Grant != "":
+	case config.oauth == nil && ended.Grant != "":
 		ended.Reason = "the configuration here does not have its client"
 		return ended
 	}
@@ -288,36 +286,56 @@ func (p *logins) revoke(ctx context.Context, saved savedLogin) *endedLogin {
 	return ended
 }
 
-// configOf returns what the configuration says about a login, or nil if it says nothing.
-func (p *logins) configOf(ctx context.Context, saved savedLogin) *OAuthConfig {
-	all := p.config.oauthAt(ctx, saved.file.Resource)
-	all = slices.AppendSeq(all, maps.Values(p.config.oauth))
+// configOf returns what the configuration says about a login.
+func (p *logins) configOf(ctx context.Context, saved savedLogin) loginConfig {
+	all := p.config.loginsAt(ctx, saved.file.Resource)
+	for _, s := range p.config.servers {
+		if s.URL != "" && isSameURL(s.URL, saved.file.Resource) {
+			all = append(all, loginConfig{p.config.oauth[s.Name], p.config.tls[s.Name]})
+		}
+	}
 	for _, c := range all {
-		file, err := newLoginFile(saved.file.Resource, c)
+		file, err := newLoginFile(saved.file.Resource, c.oauth)
 		if err == nil && file.Path == saved.file.Path {
 			return c
 		}
 	}
-	return nil
+	return loginConfig{}
 }
 
 // oauthOf returns the authorization of a login that is to end. Its requests go to the authorization
 // server alone, to which somebody has logged in. So this server, and not the resource, says whether
-// they may go to private addresses.
-func (p *logins) oauthOf(saved savedLogin, config *OAuthConfig) (*OAuth, error) {
+// they may go to private addresses. It gets the certificate for the resource if both are one.
+func (p *logins) oauthOf(saved savedLogin, config loginConfig) (*OAuth, error) {
 	issuer := saved.state.Token.Issuer
+	guard := &OAuthGuard{Resource: issuer, Base: NewHTTPTransport()}
+	if isSameOrigin(issuer, saved.file.Resource) {
+		own, err := loadTLS(config.tls, p.output.screen.Secrets)
+		if err != nil {
+			return nil, err
+		}
+		guard.TLS = own
+	}
 	server := &Server{Name: saved.file.Resource, URL: saved.file.Resource}
 	o := &OAuth{
 		Resource: saved.file.Resource,
-		Base:     p.traced(server, &OAuthGuard{Resource: issuer, Base: NewHTTPTransport()}),
+		Base:     p.traced(server, guard),
 		// The file is locked by now.
 		Store:  &OAuthFile{Path: saved.file.Path, Resource: saved.file.Resource},
 		Secret: func(text string) { p.output.screen.Secrets.Add("[secret]", text) },
 	}
-	if config == nil {
+	if config.oauth == nil {
 		return o, nil
 	}
-	o.Client, o.MetadataURL = config.Client, config.MetadataURL
+	o.Client, o.MetadataURL = config.oauth.Client, config.oauth.MetadataURL
 	l := &login{logins: p, server: server, oauth: o}
-	return o, l.setGrant(config)
+	return o, l.setGrant(config.oauth)
+}
+
+// isSameOrigin reports whether two URLs lead to one server.
+func isSameOrigin(a, b string) bool {
+	first, firstErr := url.Parse(CanonicalResource(a))
+	second, secondErr := url.Parse(CanonicalResource(b))
+	return firstErr == nil && secondErr == nil &&
+		first.Scheme == second.Scheme && first.Host == second.Host
 }

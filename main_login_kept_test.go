@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -529,4 +530,63 @@ func TestLoginFileModeOfOthers(t *testing.T) {
 	info, err := os.Stat(path)
 	assert.NilError(t, err)
 	assert.Check(t, is.Equal(info.Mode().Perm(), os.FileMode(0o600)))
+}
+
+// TestLogoutWithCertificate: an authorization server that is one with a server of "tls" gets the certificate of the
+// configuration at logout as well, by its name and by its URL. Another server gets none.
+func TestLogoutWithCertificate(t *testing.T) {
+	a := newTLSAuthority(t)
+	a.issue("server")
+	a.issue("client")
+	var revoked, certificates atomic.Int64
+	start := func(want tls.ClientAuthType) (origin string) {
+		origin = a.server(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			certificates.Add(int64(len(r.TLS.PeerCertificates)))
+			switch r.URL.Path {
+			case "/revoke":
+				revoked.Add(1)
+			case "/.well-known/oauth-authorization-server":
+				writeTestJSON(w, http.StatusOK, map[string]any{
+					"issuer": origin, "revocation_endpoint": origin + "/revoke", "token_endpoint": origin + "/token",
+					"authorization_endpoint": origin + "/authorize", "response_types_supported": []string{"code"},
+					"code_challenge_methods_supported": []string{"S256"},
+				})
+			default:
+				http.NotFound(w, r)
+			}
+		}), want)
+		return origin
+	}
+	own, other := start(tls.RequireAndVerifyClientCert), start(tls.RequestClientCert)
+	h := newKeptHome(t)
+	resource := own + "/mcp"
+	config := fmt.Sprintf(`{"mcpServers": {"notes": {"url": %q,
+		"tls": {"caFile": %q, "certFile": %q, "keyFile": %q}}}}`,
+		resource, a.path("ca.pem"), a.path("client.pem"), a.path("client.key"))
+	assert.NilError(t, os.WriteFile(filepath.Join(h.folder, ".mcp.json"), []byte(config), 0o600))
+	h.variables = append(h.variables, "SSL_CERT_FILE="+a.path("ca.pem"))
+	for _, argument := range []string{"notes", resource} {
+		for _, issuer := range []string{own, other} {
+			revoked.Store(0)
+			certificates.Store(0)
+			token := keptToken("planted-1", time.Now().Add(time.Hour), "")
+			token.Issuer = issuer
+			h.save(resource, nil, token)
+			status, _, stderr := h.run("logout", argument)
+			assert.Equal(t, status, 0, stderr)
+			assert.Check(t, is.Contains(stderr, "; the token was revoked"), "%s %s", argument, issuer)
+			assert.Check(t, is.Equal(revoked.Load(), int64(1)))
+			assert.Check(t, is.Equal(certificates.Load() > 0, issuer == own), "%s %s", argument, issuer)
+		}
+	}
+
+	// A certificate that cannot be read does not keep the login.
+	assert.NilError(t, os.Remove(a.path("client.key")))
+	token := keptToken("planted-1", time.Now().Add(time.Hour), "")
+	token.Issuer = own
+	h.save(resource, nil, token)
+	status, _, stderr := h.run("logout", resource)
+	assert.Equal(t, status, 0, stderr)
+	assert.Check(t, is.Contains(stderr, "the token was not revoked: tls keyFile: "))
+	assert.Equal(t, h.files(), 0)
 }

@@ -142,6 +142,23 @@ func TestClientCertificate(t *testing.T) {
 	}
 }
 
+// A server that is named by its URL gets the certificate that the configuration has for that URL.
+func TestClientCertificateOfURL(t *testing.T) {
+	a := newTLSAuthority(t)
+	a.issue("server")
+	a.issue("client")
+	url := a.server(tlsLibrary(t), tls.RequireAndVerifyClientCert) + "/mcp"
+	h := newKeptHome(t)
+	config := fmt.Sprintf(`{"mcpServers": {"notes": {"url": %q,
+		"tls": {"caFile": %q, "certFile": %q, "keyFile": %q}}}}`,
+		url, a.path("ca.pem"), a.path("client.pem"), a.path("client.key"))
+	assert.NilError(t, os.WriteFile(filepath.Join(h.folder, ".mcp.json"), []byte(config), 0o600))
+	h.variables = append(h.variables, "MCP_SERVER="+url)
+	status, stdout, stderr := h.run("tools")
+	assert.Equal(t, status, 0, stderr)
+	assert.Check(t, is.Contains(stdout, "search_chunks"))
+}
+
 // The certificate is for the server's own origin: where it leads to another one for a login, that gets none.
 func TestClientCertificateOrigin(t *testing.T) {
 	a := newTLSAuthority(t)
