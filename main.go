@@ -161,7 +161,7 @@ func (p *program) run(ctx context.Context, args []string) error {
 		}
 	}
 	switch command.name {
-	case "serve", "help", "version":
+	case "serve", "help", "version", "completion":
 		// These commands need neither the model nor the servers, and work also where the model or
 		// the servers are misconfigured.
 	default:

@@ -4,13 +4,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 )
 
 // errQuit ends a chat: the user has asked for it.
@@ -172,19 +175,26 @@ type attachments struct {
 var mention = regexp.MustCompile(`(?:^|\s)@([^\s@]+)`)
 
 // question asks the model what the user has typed, with the resources that are attached, and with
-// the resources that the question names: @SERVER:URI, or @URI if that has "://". Any other text
-// after an @ is left as it is, for it may be an address or a person's name. If the question does
-// not get to the model, the user types it again; so the resources that it named are taken off.
+// what the question names: the resources @SERVER:URI, or @URI if that has "://", and the files
+// @./FILE, @../FILE, @~/FILE or @/FILE. Any other text after an @ is left as it is, for it may be
+// an address or a person's name, as is @/FILE where there is no such file: programs import by such
+// names. If the question does not get to the model, the user types it again; so what it named is
+// taken off.
 func (c *chat) question(ctx context.Context, question string) error {
 	before := c.attached
 	for _, match := range mention.FindAllStringSubmatch(question, -1) {
 		const endOfSentence = ".,;:!?)]}'\""
 		name := strings.TrimRight(match[1], endOfSentence)
 		server, _ := c.servers.config.split(name)
-		if server == "" && !strings.Contains(name, "://") {
+		attach := c.attach
+		switch {
+		case server != "" || strings.Contains(name, "://"):
+		case isPath(name):
+			attach = c.attachFile
+		default:
 			continue
 		}
-		if err := c.attach(ctx, name); err != nil {
+		if err := attach(ctx, name); err != nil {
 			c.attached = before
 			return fmt.Errorf("@%s: %w (nothing was asked)", name, err)
 		}
@@ -206,6 +216,30 @@ func (c *chat) attach(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	c.attachResult(name, result)
+	return nil
+}
+
+// attachFile reads a file of this machine for the next question, as attach does with a resource.
+func (c *chat) attachFile(_ context.Context, name string) error {
+	data, err := ReadRegular(expandHome(name), MaxImage)
+	if errors.Is(err, fs.ErrNotExist) && name[0] == '/' {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	contents := &ResourceContents{URI: name, Text: string(data)}
+	if !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0 {
+		contents = &ResourceContents{URI: name, Blob: data}
+	}
+	block := ContentBlock{Type: "resource", Resource: contents}
+	c.attachResult(name, &ToolResult{Content: []ContentBlock{block}})
+	return nil
+}
+
+// attachResult puts what was read of a resource or a file to the next question.
+func (c *chat) attachResult(name string, result *ToolResult) {
 	text, images := fmt.Sprintf("[resource: %s] (empty)", name), c.attached.images
 	if len(result.Content) > 0 {
 		text, images = ModelContent(result, images)
@@ -214,7 +248,6 @@ func (c *chat) attach(ctx context.Context, name string) error {
 	c.attached = attachments{append(c.attached.texts, text), images}
 	c.output.screen.Preview(Look{Style: Faint}, name, text)
 	c.output.say("(%s goes with the question: %s)", name, Plural(len(text), "byte"))
-	return nil
 }
 
 // send sends a question to the model, with the texts that are attached. images are the images of

@@ -73,51 +73,13 @@ func (c *chat) help(context.Context, string) error {
 		c.output.screen.Show(Look{Exact: true},
 			helpLine(usage, command.what, 28, c.output.screen.Columns()))
 	}
-	c.output.say("%s", "\n@SERVER:URI in a question adds a resource to it. A backslash at the end "+
-		"of a line and Alt-Enter begin a new one. Tab completes commands and resources, Up and "+
-		"Down show what was said before. A question that begins with a slash, or is the name of "+
-		"a command, needs a space before it.\nCtrl-C cancels what is running and keeps the "+
-		"conversation; twice, it ends the chat.")
+	c.output.say("%s", "\n@SERVER:URI in a question adds a resource to it, and @./FILE, @/FILE or "+
+		"@~/FILE a file. A backslash at the end of a line and Alt-Enter begin a new one. Tab "+
+		"completes commands, the tools and servers that they take, resources, and files after "+
+		"@./; Up and Down show what was said before, and Ctrl-R searches it. A question that "+
+		"begins with a slash, or is the name of a command, needs a space before it.\nCtrl-C "+
+		"cancels what is running and keeps the conversation; twice, it ends the chat.")
 	return nil
-}
-
-// complete is called for a Tab, on a goroutine of the terminal. It returns the words that the last
-// word of a text may become: commands, or @SERVER:URI for the resources that the servers list
-// within a second.
-func (c *chat) complete(ctx context.Context, text string) []string {
-	word := text[strings.LastIndexAny(text, " \t\n")+1:]
-	var words []string
-	if word == text {
-		for _, command := range c.commands() {
-			words = append(words, "/"+command.name)
-		}
-	}
-	if strings.HasPrefix(word, "@") {
-		words = append(words, c.mentions(ctx)...)
-	}
-	return slices.DeleteFunc(words, func(w string) bool { return !strings.HasPrefix(w, word) })
-}
-
-// mentions returns all resources as a question can name them, and none whose name has a character
-// that cannot be seen. A template, which has braces, is not the URI of a resource.
-func (c *chat) mentions(ctx context.Context) []string {
-	soon, cancel := context.WithTimeout(ctx, glance)
-	defer cancel()
-	var all []string
-	for _, s := range c.servers.host.Status() {
-		if s.Err != nil {
-			continue
-		}
-		resources, _ := c.catalog.entriesOf(soon, "resources", s.Name)
-		for _, r := range resources {
-			text := "@" + s.Name + ":" + r.name
-			isWord := mention.FindString(text) == text && EscapeUnseen(text) == text
-			if isWord && !strings.Contains(text, "{") {
-				all = append(all, text)
-			}
-		}
-	}
-	return all
 }
 
 // tools lists the tools of servers, or shows one of them, or finds some by words. The words may be

@@ -190,9 +190,14 @@ func TestChatAsksForTokensOnce(t *testing.T) {
 	assert.DeepEqual(t, refused, []bool{true, false, false})
 }
 
-// Tab completes commands, and resources that a question can name.
+// Tab completes commands, what they take, and the resources and files that a question can name.
 func TestChatCompletes(t *testing.T) {
 	c, _, _ := chatOf(t)
+	t.Chdir(t.TempDir())
+	assert.NilError(t, os.MkdirAll("wading/.git", 0o700))
+	assert.NilError(t, os.WriteFile("waders.txt", []byte("Herons.\n"), 0o600))
+	c.servers.config.servers = []Server{{Name: "notes"}}
+	assert.DeepEqual(t, c.complete(t.Context(), "/model mis"), []string{"mistral-test"})
 	library := NewLibrary(fstest.MapFS{"herons.md": {Data: []byte("wade")}, "a@b.md": {Data: []byte("mail")}})
 	synctest.Test(t, func(t *testing.T) {
 		c.servers.host = NewHost([]Server{{Name: "notes", Start: func(context.Context) (Transport, error) {
@@ -202,9 +207,28 @@ func TestChatCompletes(t *testing.T) {
 		}}}, nil)
 		defer c.servers.host.Close()
 		c.servers.host.Start(t.Context())
-		assert.DeepEqual(t, c.complete(t.Context(), "what of @n"), []string{"@notes:library:///herons.md"})
-		assert.DeepEqual(t, c.complete(t.Context(), "/re"), []string{"/reconnect", "/resource"})
-		assert.Equal(t, len(c.complete(t.Context(), "see /re")), 0)
+		for text, words := range map[string]string{
+			"what of @n":                    "@notes:library:///herons.md",
+			"what of @heron":                "@notes:library:///herons.md",
+			"what of @a@b":                  "",
+			"and @wad":                      "@./waders.txt @./wading/",
+			"and @./wading/":                "",
+			"and @./wading/.":               "@./wading/.git/",
+			"and @../nothing":               "",
+			"/re":                           "/reconnect /resource",
+			"see /re":                       "",
+			"/tools s":                      "search_chunks",
+			"/servers ":                     "notes",
+			"/reconnect n":                  "notes",
+			"/resource ":                    "library:///a@b.md library:///herons.md",
+			"/prompt answer_f":              "answer_from_library",
+			"/prompt answer_from_library q": "question=",
+			"/load wad":                     "waders.txt wading/",
+			"/quit ":                        "",
+			" /tools s":                     "",
+		} {
+			assert.Check(t, is.Equal(strings.Join(c.complete(t.Context(), text), " "), words), "%q", text)
+		}
 	})
 }
 

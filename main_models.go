@@ -91,29 +91,36 @@ type modelKey struct {
 	isTraced       bool
 }
 
-// info returns the description of the chosen model in the list of its API. The list is read once.
-// If the API does not answer in time, it is not asked again, as it must not hold up each question.
-// Without a list the description is empty.
+// info returns the description of the chosen model in the list of its API. Without a list the
+// description is empty.
 func (c *modelChoice) info(ctx context.Context) ModelInfo {
+	models := c.known(ctx)
+	info, isListed := FindModel(models, c.current().Model)
+	if !isListed && len(models) == 1 {
+		// A server of llama.cpp has one model, and takes any name for it.
+		return models[0]
+	}
+	return info
+}
+
+// known returns the models of the API of the chosen model. The list is read once. If the API does
+// not answer in time, it is not asked again, as it must not hold up each question.
+func (c *modelChoice) known(ctx context.Context) []ModelInfo {
 	model := c.current()
 	if model.Model == offline {
-		return ModelInfo{}
+		return nil
 	}
 	known, isKnown := c.lists.Load(model.BaseURL)
 	models, _ := known.([]ModelInfo)
 	if !isKnown {
 		var err error
 		models, err = ListModels(ctx, model)
-		if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		isLate := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil
+		if err == nil || isLate {
 			c.lists.Store(model.BaseURL, models)
 		}
 	}
-	info, isListed := FindModel(models, model.Model)
-	if !isListed && len(models) == 1 {
-		// A server of llama.cpp has one model, and takes any name for it.
-		return models[0]
-	}
-	return info
+	return models
 }
 
 // Complete asks the chosen model. It sends the images of the conversation if the model is known to

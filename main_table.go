@@ -47,8 +47,7 @@ unchecked. -o FILE gets images and other bytes of the result, or else its text.
   mcpagent read library:///rpc.go`,
 			s.withServers(s.read), "cat"},
 		{"prompts", "[SERVER ...]", "list the prompts of every server, or of some",
-			"  mcpagent prompts -json",
-			s.list("prompts"), ""},
+			"  mcpagent prompts -json", s.list("prompts"), ""},
 		{"prompt", "NAME [KEY=VALUE ...]", "fill in a prompt, and print its messages",
 			`SERVER:NAME where several servers have it. Values are texts.
   mcpagent prompt issues:triage label=bug`,
@@ -62,26 +61,27 @@ unchecked. -o FILE gets images and other bytes of the result, or else its text.
 			"A task outlives this program. -cancel ends it.\n  mcpagent tasks -cancel 786512e2",
 			s.withServers(s.openTasks), ""},
 		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser",
-			"  mcpagent login https://mcp.example.com/mcp",
-			p.logins.logIn, "auth"},
+			"  mcpagent login https://mcp.example.com/mcp", p.logins.logIn, "auth"},
 		{"logout", "URL|NAME", "end a login: its token is revoked, if the server can do that",
 			`A NAME stands for the login of that server's configuration, a URL for all logins to it.
   mcpagent logout issues`,
 			p.logins.logOut, ""},
 		{"whoami", "", "show the logins that are kept: where, with which scopes, until when",
-			"",
-			p.logins.whoAmI, ""},
+			"", p.logins.whoAmI, ""},
 		{"serve", "[DIR]",
 			"be an MCP server on stdio: search over DIR, or over this program's source",
 			`With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.
   mcpagent serve -http :8080 ~/notes`,
 			p.serving.run, ""},
+		{"completion", "bash|zsh|fish", "print the script with which a shell completes by Tab",
+			`It completes commands, flags, and the names that the servers have; for those
+it starts the servers, and waits 3 s for them.
+  mcpagent completion bash     in ~/.bashrc: eval "$(mcpagent completion bash)"`,
+			p.completion, "complete"},
 		{"version", "", "print the version, and what it speaks",
-			"",
-			p.version, ""},
+			"", p.version, ""},
 		{"help", "[COMMAND]", "print this, or more about one command",
-			"  mcpagent help call",
-			p.help, "usage"},
+			"  mcpagent help call", p.help, "usage"},
 	}
 }
 

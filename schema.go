@@ -112,6 +112,27 @@ func (s *Schema) kind() string {
 	return strings.Join(kinds, " or ")
 }
 
+// Words returns what a property may be typed as: the values of an enumeration, true and false, or
+// "" for any other.
+func (s *Schema) Words(property string) []string {
+	var words []string
+	for _, alternative := range s.readWithin(s.Properties[property]).alternatives() {
+		kind, _ := alternative.Type.(string)
+		var text string
+		switch {
+		case kind == "boolean":
+			words = append(words, "true", "false")
+		case json.Unmarshal([]byte(kind), &text) == nil:
+			words = append(words, text)
+		case json.Valid([]byte(kind)):
+			words = append(words, kind)
+		case kind != "null":
+			return []string{""}
+		}
+	}
+	return words
+}
+
 // Names returns the names of the properties, those that are required first. These are in the order
 // of the schema, which is the order in which a person would give them; the others are sorted, as a
 // JSON object has no order.

@@ -23,6 +23,8 @@ type editor struct {
 	back  int      // the entry of the history that is shown, counted from its end; 0 is none
 	draft []string // what was typed before an entry of the history was shown
 
+	search *historySearch // nil while nothing is searched for
+
 	columns, size int // of the window for which it was drawn last
 	top           int // the row that was the first one there
 }
@@ -63,6 +65,7 @@ func (e *editor) set(cells []string, back int) {
 	e.cells = cells
 	e.at = len(cells)
 	e.back = back
+	e.search = nil
 }
 
 // insert puts a text before the cursor. A short one may be a mark of the character before it, with
@@ -88,6 +91,9 @@ func (e *editor) erase(to int) {
 // press obeys a key. It returns one that the caller has to obey: Enter, Ctrl-D for the end of the
 // input, Tab, Ctrl-Z or a paste that is lost; else 0.
 func (e *editor) press(key rune, pasted string) rune {
+	if e.pressInSearch(key) {
+		return 0
+	}
 	switch key {
 	case keyEnter, keyEnterAhead:
 		return e.enter()
@@ -213,12 +219,16 @@ func (e *editor) recall(back int) {
 }
 
 // expand completes the word before the cursor as far as all candidates agree. It reports whether
-// that is further, or there are none.
+// that is further, or there are none. A candidate may begin with something else than the word: it
+// takes the word's place where it is the only one. One that ends with / or = goes on.
 func (e *editor) expand(candidates []string) bool {
 	if len(candidates) == 0 {
 		return true
 	}
-	common := candidates[0] + " "
+	common := candidates[0]
+	if !strings.HasSuffix(common, "/") && !strings.HasSuffix(common, "=") {
+		common += " "
+	}
 	for _, word := range candidates[1:] {
 		for !strings.HasPrefix(word, common) {
 			_, size := utf8.DecodeLastRuneInString(common)
@@ -226,7 +236,9 @@ func (e *editor) expand(candidates []string) bool {
 		}
 	}
 	begin := e.skipLeft(e.at, isNoBlank)
-	if len(common) <= len(strings.Join(e.cells[begin:e.at], "")) {
+	word := strings.Join(e.cells[begin:e.at], "")
+	isOther := len(candidates) > 1 && !strings.HasPrefix(common, word)
+	if isOther || common == word || strings.HasPrefix(word, common) {
 		return false
 	}
 	e.erase(begin)

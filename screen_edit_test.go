@@ -255,6 +255,64 @@ func TestEditComplete(t *testing.T) {
 	assert.Equal(t, line, "/tools @ab:x ")
 }
 
+// What is completed goes on where a candidate may do so. One that begins otherwise takes the place of the word alone.
+func TestEditExpand(t *testing.T) {
+	for _, test := range []struct{ typed, candidates, want string }{
+		{"see @he", "@notes:herons", "see @notes:herons "},
+		{"see @he", "@notes:herons @notes:the", "see @he"},
+		{"see @n", "@notes:herons @notes:the", "see @notes:"},
+		{"/load d", "docs/", "/load docs/"},
+		{"call q", "query=", "call query="},
+		{"/tools", "/tools", "/tools "},
+		{"x", "", "x"},
+	} {
+		e := &editor{columns: 80}
+		e.insert(test.typed)
+		isDone := e.expand(strings.Fields(test.candidates))
+		assert.Equal(t, e.textBefore(len(e.cells)), test.want)
+		assert.Equal(t, isDone, e.textBefore(len(e.cells)) != test.typed || test.candidates == "", test.typed)
+	}
+}
+
+// Ctrl-R searches what was said before while it is typed, the latest first. What is found is edited and entered as if
+// it had been typed, and Ctrl-G gives back what was there.
+func TestEditSearch(t *testing.T) {
+	const again, giveUp, left = "\x12", "\x07", "\x1b[D"
+	for _, test := range []struct{ keys, shown, text string }{
+		{again, "(search:)", ""},
+		{again + "her", "(search: her) Which HERON?", "Which HERON?"},
+		{"draft" + again + "her" + again, "(search: her) a heron", "a heron"},
+		{again + "her" + again + again, "(not found: her) a heron", "a heron"},
+		{again + "herx", "(not found: herx) Which HERON?", "Which HERON?"},
+		{again + "herx\x7f", "(search: her) Which HERON?", "Which HERON?"},
+		{again + "x\x7f\x7f\x7f", "(search:)", ""},
+		{"draft" + left + again + "her" + giveUp + "X", "> drafXt", "drafXt"},
+		{"draft" + again + "her" + left + "X", "> Which HERONX?", "Which HERONX?"},
+		{again + "two", "(search: two) two\n  lines", "two\nlines"},
+		{again + "lines\x1b[A\x1b[A", "> a heron", "a heron"},
+		{again + "日本語日本語日本語日本語日本語", "(not found: 日本語…)", ""},
+	} {
+		terminal, v := editTerminal(40, 8)
+		terminal.draft.history.entries = []string{"a heron", "two\nlines", "Which HERON?", "Which HERON?", "egrets"}
+		answer := prompts(t, terminal)
+		for _, key := range []byte(test.keys) {
+			terminal.press([]byte{key})
+		}
+		assert.Check(t, is.Equal(v.Text(), test.shown), "%q", test.keys)
+		terminal.press([]byte("\r"))
+		line, err := answer()
+		assert.NilError(t, err)
+		assert.Equal(t, line, test.text)
+	}
+	// Where a question is answered, there is nothing to search.
+	terminal, v := editTerminal(40, 8)
+	value := input(t, terminal, "Bird", false)
+	terminal.press([]byte("a\x12b"))
+	assert.Check(t, is.Contains(v.Text(), "ab"))
+	terminal.press([]byte("\r"))
+	assert.Equal(t, <-value, "ab")
+}
+
 // While the words for Tab are looked for, which may take a server's time, Ctrl-C breaks off: then nothing is completed.
 func TestEditCompleteBreak(t *testing.T) {
 	terminal, v := editTerminal(40, 8)

@@ -54,6 +54,8 @@ const (
 	keyTab        = '\t'
 	keyClose      = 4  // Ctrl-D
 	keyStop       = 26 // Ctrl-Z
+	keySearch     = 18 // Ctrl-R
+	keyEndSearch  = 7  // Ctrl-G
 
 	// A text was pasted, or one that is too long.
 	keyPaste     = utf8.MaxRune + 1

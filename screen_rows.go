@@ -36,9 +36,12 @@ func (e *editor) shown(cell string) string {
 	return cell
 }
 
-// lead is what a row begins with: the prompt, or the two blanks below "> ".
+// lead is what a row begins with: the prompt, what is searched for, or the two blanks below "> ".
 func (e *editor) lead(row int) string {
-	if row == 0 {
+	switch {
+	case row == 0 && e.search != nil:
+		return e.search.prompt(e.columns)
+	case row == 0:
 		return e.prompt
 	}
 	return strings.Repeat(" ", min(plainWidth(e.prompt), 2))
