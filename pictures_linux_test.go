@@ -45,7 +45,7 @@ func notesServer(w http.ResponseWriter, r *http.Request) {
 }
 
 // pictureTime is how long a call or an answer took, which varies.
-var pictureTime = regexp.MustCompile(`\b\d+(\.\d+)?(ms|s)\b`)
+var pictureTime = regexp.MustCompile(`\b\d+(\.\d+)?( ?)m?s\b`)
 
 // A chat of the program on a terminal, with a call that the user allows.
 func TestPictureChat(t *testing.T) {
@@ -79,7 +79,7 @@ func TestPictureChat(t *testing.T) {
 	say(`(?s)Call "add_note".*: $`, "y\r")
 	say(`(?s)Done: .*`+prompt, "")
 	screen := newVT(columns, rows)
-	_, _ = screen.Write(pictureTime.ReplaceAll([]byte(p.shown()), []byte("12ms")))
+	_, _ = screen.Write(pictureTime.ReplaceAll([]byte(p.shown()), []byte("12${2}ms")))
 	assert.NilError(t, p.keys("^D"))
 	assert.Equal(t, p.end(), 0)
 	assert.Equal(t, len(screen.above), 0)

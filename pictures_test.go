@@ -15,12 +15,14 @@ import (
 	"maps"
 	"math"
 	"net/url"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"gotest.tools/v3/assert"
 	is "gotest.tools/v3/assert/cmp"
@@ -49,23 +51,29 @@ func assertPicture(t *testing.T, name, text string) {
 	golden.Assert(t, text, "../docs/pictures/"+name)
 }
 
-// diagramText is a text inside a Mermaid diagram, folded where it would make the diagram wide. A semicolon would end
-// its line, and Mermaid shows no other form of it in a note.
-func diagramText(text string, columns int) string {
-	text = strings.ReplaceAll(text, ";", ",")
-	var lines []string
+// foldWords folds a text into lines of so many columns.
+func foldWords(text string, columns int) (lines []string) {
 	for line := range strings.Lines(text) {
 		lines = append(lines, "")
 		for word := range strings.FieldsSeq(line) {
 			last := &lines[len(lines)-1]
-			if *last != "" && len(*last)+1+len(word) > columns {
+			if *last != "" && utf8.RuneCountInString(*last+" "+word) > columns {
 				lines = append(lines, word)
 				continue
 			}
 			*last = strings.TrimSpace(*last + " " + word)
 		}
 	}
-	return strings.Join(lines, "<br/>")
+	return lines
+}
+
+// paragraph is a paragraph of a page.
+func paragraph(text string) string { return strings.Join(foldWords(text, 120), "\n") + "\n\n" }
+
+// diagramText is a text inside a Mermaid diagram, folded where it would make the diagram wide. A semicolon would end
+// its line, and Mermaid shows no other form of it in a note.
+func diagramText(text string, columns int) string {
+	return strings.Join(foldWords(strings.ReplaceAll(text, ";", ","), columns), "<br/>")
 }
 
 // keysOf returns the names of an object's members in their order, and their values.
@@ -188,13 +196,14 @@ func TestPictureSessions(t *testing.T) {
 		return newSequenceDiagram(t, "P=Program", "C=Client", "S=Server").session("testdata/transcripts/" + name + ".txt")
 	}
 	assertPicture(t, "sessions.md", "# A session in each era\n\n"+
-		"The number before a message is its id; below it are the members of its `params`, after `result` those of its "+
-		"result.\nA dashed arrow is an answer. The messages themselves stand in `testdata/transcripts`, and "+
-		"[mcp.md](../mcp.md) explains them.\n\n"+
-		"## With a handshake: revision 2025-11-25\n\nThe server may send requests, too.\n\n"+draw("2025-11-25")+
+		paragraph("The number before a message is its id; below it are the members of its `params`, after `result` those of "+
+			"its result. A dashed arrow is an answer. The messages themselves stand in `testdata/transcripts`, and "+
+			"[mcp.md](../mcp.md) explains them.")+
+		"## With a handshake: revision 2025-11-25\n\n"+
+		paragraph("The server may send requests, too.")+draw("2025-11-25")+
 		"\n## Stateless: revision 2026-07-28\n\n"+
-		"Each request says in `_meta` who asks; the server asks in its result, and the request is sent again with the "+
-		"answers.\n\n"+draw("2026-07-28"))
+		paragraph("Each request says in `_meta` who asks; the server asks in its result, and the request is sent again with "+
+			"the answers.")+draw("2026-07-28"))
 }
 
 // httpMembers are the names of what a request or an answer of a login has in its query, its form, its JSON or its
@@ -268,9 +277,9 @@ func TestPictureLogin(t *testing.T) {
 	}
 	s := newSequenceDiagram(t, "B=Browser of the person", "C=Client", "S=Server", "A=Authorization server")
 	assertPicture(t, "login.md", "# A login\n\n"+
-		"What a real authorization server and `oauth.go` said to each other. `testdata/authorization.txt` has the messages "+
-		"whole, and\nwhat follows when the token ends and when a call needs more scopes. A dashed arrow is an answer; of "+
-		"an answer the diagram has\nwhat the client reads. [mcp.md](../mcp.md) explains the steps.\n\n"+
+		paragraph("What a real authorization server and `oauth.go` said to each other. `testdata/authorization.txt` has the "+
+			"messages whole, and what follows when the token ends and when a call needs more scopes. A dashed arrow is an "+
+			"answer; of an answer the diagram has what the client reads. [mcp.md](../mcp.md) explains the steps.")+
 		s.login("testdata/authorization.txt", source))
 }
 
@@ -410,10 +419,10 @@ func TestPictureCall(t *testing.T) {
 		fmt.Fprintf(&rows, "| %d | %s | %s |\n", i+1, step.says, strings.Join(functions, ", "))
 	}
 	assertPicture(t, "call.md", "# One call through the files\n\n"+
-		"A question to the program, for which the model calls a tool of a server on stdio. The columns of the diagram are "+
-		"families of\nfiles; a dashed arrow is what a function returns. The table has the functions of each step: each "+
-		"calls the next.\n\n"+s.end()+
-		"\n| step | what | functions |\n|---|---|---|\n"+rows.String())
+		paragraph("A question to the program, for which the model calls a tool of a server on stdio. The columns of the "+
+			"diagram are families of files; a dashed arrow is what a function returns. The table has the functions of each "+
+			"step: each calls the next, or, at a dashed arrow, returns to it.")+
+		s.end()+"\n| step | what | functions |\n|---|---|---|\n"+rows.String())
 }
 
 // A step that is not so in the code is found.
@@ -476,9 +485,9 @@ func TestPictureFamilies(t *testing.T) {
 	}
 	var b strings.Builder
 	b.WriteString("# The map of families\n\n" +
-		"An arrow points at what a family uses. What a family uses through another as well has no arrow of its own.\n" +
-		"The protocol floor is green, the agent floor blue, the program floor violet. " +
-		"[read.md](../read.md) says what each\nfamily is.\n\n" +
+		paragraph("An arrow points at what a family uses. What a family uses through another as well has no arrow of its "+
+			"own. The protocol floor is green, the agent floor blue, the program floor violet. [read.md](../read.md) says "+
+			"what each family is.") +
 		"```mermaid\nflowchart BT\n")
 	for _, family := range families {
 		for _, used := range direct[family] {
@@ -518,6 +527,36 @@ func TestPicturesUnsearched(t *testing.T) {
 		}
 		return err
 	}))
+}
+
+// TestPicturesShown: each picture is shown, or linked, by a page, and what the pages show is there; so is what the
+// pictures' own pages link.
+func TestPicturesShown(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	assert.NilError(t, err)
+	pictures, err := filepath.Glob("docs/pictures/*")
+	assert.NilError(t, err)
+	link := regexp.MustCompile(`\]\(([^)#]+)`)
+	shown := make(map[string]bool)
+	for _, page := range append(pages, "README.md") {
+		for _, part := range link.FindAllStringSubmatch(readText(t, page), -1) {
+			target := path.Join(path.Dir(filepath.ToSlash(page)), part[1])
+			if strings.HasPrefix(target, "docs/pictures/") {
+				shown[target] = true
+			}
+		}
+	}
+	var all []string
+	for _, picture := range pictures {
+		all = append(all, filepath.ToSlash(picture))
+		if path.Ext(picture) != ".md" {
+			continue
+		}
+		for _, part := range link.FindAllStringSubmatch(readText(t, picture), -1) {
+			_ = readText(t, filepath.Join(filepath.Dir(picture), part[1]))
+		}
+	}
+	assert.DeepEqual(t, slices.Sorted(maps.Keys(shown)), all)
 }
 
 // svgStyle has the colours of both pictures, as a light and as a dark page has them. A program that does not know of
