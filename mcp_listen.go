@@ -17,9 +17,9 @@ import (
 // A server tells of six things unasked, in notifications: a list or a resource has changed, a call
 // has made progress, the server's log has a new message, the server has cancelled a request, it has
 // got what it wanted of the user in a browser (mcp_urls.go), a task has another state
-// (mcp_tasks.go). A program that wants to know of
-// changes calls Listen, which returns when it listens no longer. A change also drops the kept lists
-// of its kind: see ForgetLists for all that does.
+// (mcp_tasks.go). A program that wants to know of changes calls Listen, which returns when it
+// listens no longer. A change also drops the kept lists of its kind: see ForgetLists for all that
+// does.
 
 // unsubscribeTime bounds the requests that end the subscriptions of a Listen, all together.
 const unsubscribeTime = 500 * time.Millisecond
@@ -58,20 +58,18 @@ type listener struct {
 	// subscription, or has told of a change without that. It is not used in the handshake era, and
 	// nil for a task, which has no changed either.
 	heard chan struct{}
+
+	// isAcknowledged reports whether the server has acknowledged the subscription. Only the reader
+	// uses it.
+	isAcknowledged bool
 }
 
-// hear notes a sign of the subscription, and reports whether it is the first. Only the reader of
-// the connection calls it.
-func (l *listener) hear() (isFirst bool) {
-	if l.heard == nil {
-		return false
-	}
+// hear notes a sign of the subscription. Only the reader of the connection calls it.
+func (l *listener) hear() {
 	select {
 	case <-l.heard:
-		return false
 	default:
 		close(l.heard)
-		return true
 	}
 }
 
@@ -204,23 +202,26 @@ func (c *Client) listenByRequest(ctx context.Context, l *listener) error {
 }
 
 // acknowledged takes what the server has agreed to tell of, and tells the listener of the rest (MCP
-// 2026-07-28, patterns, subscriptions, acknowledgment).
+// 2026-07-28, patterns, subscriptions, acknowledgment). Only the first acknowledgement counts. It
+// does so also after a change, which a server with several threads may have told of before.
 func (c *Client) acknowledged(subscription json.RawMessage, agreed Subscription) {
 	id, ok := IDNumber(subscription)
 	if !ok || id == 0 {
 		return
 	}
 	for _, l := range c.listeners.ofRequest(id) {
-		if !l.hear() {
+		if l.changed == nil || l.isAcknowledged {
 			continue
 		}
+		l.isAcknowledged = true
+		l.hear()
 		var names []string
 		for _, change := range l.refused(agreed) {
 			l.changed(change)
 			if change.List != "" {
 				names = append(names, "its "+change.List)
 			} else {
-				names = append(names, change.URI)
+				names = append(names, fmt.Sprintf("%q", change.URI))
 			}
 		}
 		if len(names) > 0 {
@@ -344,8 +345,8 @@ func (c *Client) changed(subscription json.RawMessage, change Change) {
 	id, ok := IDNumber(subscription)
 	if ok {
 		for _, l := range c.listeners.ofRequest(id) {
-			l.hear()
 			if l.changed != nil {
+				l.hear()
 				l.changed(change)
 			}
 		}
