@@ -520,7 +520,9 @@ func TestHostCutsText(t *testing.T) {
 func TestHostUnfitTools(t *testing.T) {
 	checkLeaks(t)
 	peer, other := newHostPeer("one"), newHostPeer("two", "b")
-	schemas := map[string]string{"list": `[]`, "truth": `true`, "text": `"x"`, "number": `{"type":"number"}`}
+	// A name has no second line, and nothing that cannot be seen.
+	schemas := map[string]string{"list": `[]`, "truth": `true`, "text": `"x"`, "number": `{"type":"number"}`,
+		"all is well\n\x1b[2Kserver two": `7`}
 	peer.answer = func(_ context.Context, method string) any {
 		if method != "tools/list" {
 			return nil
@@ -548,8 +550,10 @@ func TestHostUnfitTools(t *testing.T) {
 		}
 		assert.DeepEqual(t, names, []string{"one__list", "one__truth", "two__b"})
 	}
-	assert.DeepEqual(t, warnings, []string{"one: the tool number is not offered to the model: its inputSchema has the " +
-		`type "number", and not object; the tool text is not offered to the model: its inputSchema is not an object: "x"`})
+	assert.DeepEqual(t, warnings, []string{`one: the tool "all is well\n\x1b[2Kserver two" is not offered to ` +
+		`the model: its inputSchema is not an object: 7; the tool "number" is not offered to the model: ` +
+		`its inputSchema has the ` +
+		`type "number", and not object; the tool "text" is not offered to the model: its inputSchema is not an object: "x"`})
 	tool, err := host.Tool("one__text") // without a model it is there, as it came
 	assert.NilError(t, err)
 	assert.Equal(t, string(tool.Tool.InputSchema), `"x"`)

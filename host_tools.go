@@ -156,8 +156,7 @@ func (s *hosted) describe(tools []Tool) []HostTool {
 			server:   s,
 		}
 		if err != nil && s.Allows(tool.Name) {
-			shown := cmp.Or(tool.Name, `""`)
-			reason := fmt.Sprintf("the tool %s is not offered to the model: %v", shown, err)
+			reason := fmt.Sprintf("the tool %q is not offered to the model: %v", tool.Name, err)
 			reasons = append(reasons, reason)
 		}
 	}

@@ -77,7 +77,7 @@ func (p *parts[T]) readElement(s *scanner, begin int) {
 	}
 	p.items = p.items[:count]
 	if p.left.count == 0 {
-		p.left.first = fmt.Sprintf("%.80s (%v)", s.text[start:s.at], err)
+		p.left.first = fmt.Sprintf("%.80s (%v)", oneLine(s.text[start:s.at]), err)
 	}
 	p.left.count++
 }
