@@ -10,10 +10,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode"
 )
 
 // MCP is a set of methods on top of JSON-RPC: a client asks a server for its tools, resources and
@@ -194,7 +196,10 @@ func (c *Client) CallTool(
 	if err != nil {
 		return nil, err
 	}
-	if r.isTask {
+	// In the handshake era nothing marks a task: a result without content can be one, too, that the
+	// client has not asked for. It is followed, as its result would be lost.
+	mayBeTask := r.isTask || result.Content == nil && !c.stateless.Load()
+	if mayBeTask {
 		task, err := newTask(raw, c.stateless.Load())
 		if err != nil {
 			return nil, r.wrap(err)
@@ -365,5 +370,18 @@ func (r *request) wrap(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", strings.TrimSuffix(r.method+" "+r.subject, " "), err)
+	if r.subject == "" {
+		return fmt.Errorf("%s: %w", r.method, err)
+	}
+	return fmt.Errorf("%s %s: %w", r.method, visibleName(r.subject), err)
+}
+
+// visibleName returns a name for a message: as it stands, or as a Go string if it has characters
+// that cannot be seen. Servers choose the names of tools and tasks, and a control character in a
+// message could change what a terminal shows.
+func visibleName(name string) string {
+	if strings.IndexFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
+		return strconv.Quote(name)
+	}
+	return name
 }

@@ -279,8 +279,7 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 		Token     json.RawMessage `json:"progressToken"`
 		RequestID json.RawMessage
 		URI       string
-		VisitID   string          `json:"elicitationId"`
-		TaskID    json.RawMessage `json:"taskId"`
+		VisitID   string `json:"elicitationId"`
 		Agreed    struct {
 			Subscription
 			TaskIDs json.RawMessage
@@ -312,9 +311,13 @@ func (c *Client) notification(conn *Conn, method string, params json.RawMessage)
 	case "notifications/elicitation/complete":
 		c.visits.complete(p.VisitID)
 	case "notifications/tasks", "notifications/tasks/status":
-		// A task that has no valid id is nobody's.
-		id, _ := readTaskID(p.TaskID)
-		c.tasks.tell(id, params)
+		// One that cannot be read says nothing of the task: the polls go on.
+		state, err := readTask(params)
+		if err != nil {
+			c.warnings.warn(method, "what cannot be read is left out: "+err.Error())
+			return
+		}
+		c.tasks.tell(state)
 	case "notifications/subscriptions/acknowledged":
 		var ids []string
 		_ = json.Unmarshal(p.Agreed.TaskIDs, &ids)

@@ -117,7 +117,8 @@ func (c *Client) answerQuestions(
 		question := needs.InputRequests[name]
 		reply, err := c.answerQuestion(ctx, question.Method, question.Params)
 		if err != nil {
-			return nil, fmt.Errorf("the server asks for %s: %w", question.Method, asOurError(err))
+			return nil, fmt.Errorf("the server asks for %s: %w",
+				visibleName(question.Method), asOurError(err))
 		}
 		replies[name] = reply
 	}
@@ -166,7 +167,7 @@ func (c *Client) answerQuestion(
 	if !ok {
 		return nil, &Error{
 			Code:    CodeMethodNotFound,
-			Message: "this client does not offer " + method,
+			Message: "this client does not offer " + visibleName(method),
 		}
 	}
 	c.inFlight.questionBegins()

@@ -81,13 +81,19 @@ func (c *Client) GetTask(ctx context.Context, id string) (*Task, error) {
 	return &state.Task, nil
 }
 
-// CancelTask asks the server to end a task. The server may end it later, or not at all. In
-// 2025-11-25 a server that did not declare tasks.cancel is not asked: see NotDeclaredError.
+// CancelTask asks the server to end a task. The server may end it later, or not at all. A server of
+// 2025-11-25 refuses to end a task that has ended before: its error is an *Error, and the result
+// can be fetched with Task. A server of this revision that did not declare tasks.cancel is not
+// asked: see NotDeclaredError.
 func (c *Client) CancelTask(ctx context.Context, id string) error {
-	r := taskRequest("tasks/cancel", id)
-	_, err := c.do(ctx, r)
-	if isForgotten(err) {
-		return &TaskError{ID: id, Err: fmt.Errorf("%w (%w)", ErrTaskForgotten, err)}
+	_, err := c.do(ctx, taskRequest("tasks/cancel", id))
+	if !isForgotten(err) {
+		return err
+	}
+	// The code of the refusal is the same, whether the task has ended or is not known.
+	_, unknown := c.getTask(ctx, id)
+	if errors.Is(unknown, ErrTaskForgotten) {
+		return unknown
 	}
 	return err
 }
@@ -104,8 +110,9 @@ func taskRequest(method, id string) *request {
 	return &request{method: method, subject: id, params: members("taskId", id)}
 }
 
-// isForgotten reports whether an error is the answer of a server that does not know a task: the
-// code for that is -32602. A server that does not know the method has no tasks at all.
+// isForgotten reports whether an error is the answer of a server that does not know a task, or not
+// as one that it can end: the code for both is -32602. A server that does not know the method has
+// no tasks at all.
 func isForgotten(err error) bool {
 	var refusal *Error
 	if !errors.As(err, &refusal) {
@@ -182,6 +189,9 @@ func (c *Client) waitForTask(
 	waiting, stop := w.begin(ctx)
 	raw, err := w.run(waiting, first)
 	stop()
+	if err == nil && isAbsent(raw) {
+		err = &ProtocolError{"the task is completed without a result"}
+	}
 	if err != nil {
 		err = w.end(err)
 		isNamed := !w.isOurs && errors.As(err, new(*TaskError))
@@ -213,7 +223,7 @@ type taskWait struct {
 	fetching chan fetchedResult // one slot; nil if no tasks/result is under way
 	lost     int                // requests in a row that were lost on the way
 
-	news         chan json.RawMessage // one slot: the state of the last notification
+	news         chan *taskState // one slot: the state of the last notification
 	isSubscribed bool
 	isTold       atomic.Bool    // the server has agreed to tell of the task
 	work         sync.WaitGroup // the goroutines of tasks/result and of the subscription
@@ -267,7 +277,7 @@ func (w *taskWait) begin(ctx context.Context) (waiting context.Context, stop fun
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.begun = time.Now()
 	w.replied = make(map[string]bool)
-	w.news = make(chan json.RawMessage, 1)
+	w.news = make(chan *taskState, 1)
 	w.call.expire = cancel
 	c.inFlight.addRequest(w.call)
 	c.tasks.add(w)
@@ -307,11 +317,8 @@ func (w *taskWait) next(
 	state *taskState,
 ) (raw json.RawMessage, next *taskState, err error) {
 	w.subscribe(ctx)
+	poll := w.poll(state)
 	for {
-		var poll <-chan time.Time
-		if !w.isOver {
-			poll = time.After(w.pause(state))
-		}
 		end := w.client.Done()
 		if w.fetching != nil || len(w.news) > 0 {
 			// What came before the end of the connection counts, and may be the result.
@@ -322,21 +329,26 @@ func (w *taskWait) next(
 			return nil, nil, context.Cause(ctx)
 		case <-end:
 			return nil, nil, w.client.Err()
-		case text := <-w.news:
-			next, err = readTask(text)
-			return nil, next, err
+		case next = <-w.news:
+			if !w.client.stateless.Load() || next.isWhole() {
+				return nil, next, nil
+			}
+			// Only the answer to tasks/get has what this notification lacks.
+			poll = time.After(0)
 		case f := <-w.fetching:
 			w.fetching = nil
 			if !w.mayRepeat(f.err) {
 				// An error of the server is that of the tool, or says that the task is forgotten.
-				w.isOver = w.isOver || errors.As(f.err, new(*Error))
+				w.isOver = w.isOver || f.err == nil || errors.As(f.err, new(*Error))
 				return f.raw, nil, f.err
 			}
 			// The next state of the task begins another tasks/result.
 			w.isOver = false
+			poll = w.poll(state)
 		case <-poll:
 			next, err = w.client.getTask(ctx, w.id)
 			if w.mayRepeat(err) {
+				poll = w.poll(state)
 				continue
 			}
 			if err == nil && w.isExpired(next) {
@@ -347,10 +359,14 @@ func (w *taskWait) next(
 	}
 }
 
-// pause returns the time until the next poll. It is the server's interval; but a server that tells
-// of the task is asked only now and then, and when the time to live is over the task is polled once
-// more: the server may still have it.
-func (w *taskWait) pause(state *taskState) time.Duration {
+// poll returns a channel that says when it is time for the next poll: after the server's interval.
+// But a server that tells of the task is asked only now and then, and when the time to live is over
+// the task is polled once more: the server may still have it. A task that is over is not polled,
+// and the channel is nil.
+func (w *taskWait) poll(state *taskState) <-chan time.Time {
+	if w.isOver {
+		return nil
+	}
 	pause := state.Every
 	if w.isTold.Load() {
 		pause = max(pause, toldInterval)
@@ -358,7 +374,7 @@ func (w *taskWait) pause(state *taskState) time.Duration {
 	if state.TTL >= 0 {
 		pause = min(pause, time.Until(w.begun.Add(state.TTL)))
 	}
-	return max(pause, minInterval)
+	return time.After(max(pause, minInterval))
 }
 
 // isExpired reports whether the time to live of a task that still works is over. It is counted from
@@ -425,7 +441,8 @@ func (w *taskWait) answer(ctx context.Context, state *taskState) (isNews bool, e
 		q := questions[name]
 		replies[name], err = w.client.answerQuestion(ctx, q.Method, q.Params)
 		if err != nil {
-			return false, fmt.Errorf("the server asks for %s: %w", q.Method, asOurError(err))
+			return false, fmt.Errorf("the server asks for %s: %w",
+				visibleName(q.Method), asOurError(err))
 		}
 		w.replied[name] = true
 	}
@@ -446,8 +463,6 @@ func (w *taskWait) outcome(state *taskState) (json.RawMessage, error) {
 		return nil, state.failure
 	case state.Status == TaskFailed:
 		return nil, &TaskError{ID: w.id, Err: withMessage(errTaskFailed, state)}
-	case len(state.result) == 0 || string(state.result) == "null":
-		return nil, &ProtocolError{"the task is completed without a result"}
 	}
 	return state.result, nil
 }
@@ -494,8 +509,8 @@ func (w *taskWait) end(err error) error {
 	case !isRefusal && w.isOurs:
 		ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
 		defer cancel()
-		failed := w.client.CancelTask(ctx, w.id)
-		if failed == nil || errors.Is(failed, ErrTaskForgotten) {
+		_, failed := w.client.do(ctx, taskRequest("tasks/cancel", w.id))
+		if failed == nil || isForgotten(failed) {
 			return err
 		}
 	}
@@ -526,11 +541,11 @@ func (s *taskWaits) remove(w *taskWait) {
 
 // tell hands the state of a notification to the waits for its task, on the reader. A state that
 // nobody has looked at yet is replaced: the newer one says more.
-func (s *taskWaits) tell(id string, state json.RawMessage) {
+func (s *taskWaits) tell(state *taskState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.waiting {
-		if w.id != id {
+		if w.id != state.ID {
 			continue
 		}
 		select {

@@ -5,7 +5,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -56,7 +55,7 @@ type TaskError struct {
 }
 
 func (e *TaskError) Error() string {
-	text := fmt.Sprintf("task %s: %v", e.ID, e.Err)
+	text := fmt.Sprintf("task %s: %v", visibleName(e.ID), e.Err)
 	if e.Open {
 		text += "; the task may still be running on the server"
 	}
@@ -120,7 +119,8 @@ func readTask(text []byte) (*taskState, error) {
 	}
 	err := json.Unmarshal(text, &wire)
 	if err != nil {
-		return nil, &ProtocolError{fmt.Sprintf("not a task, but %.100s", oneLine(text))}
+		return nil, &ProtocolError{fmt.Sprintf("not a task, but %.100s",
+			cmp.Or(oneLine(text), "nothing"))}
 	}
 	state := &taskState{result: wire.Result, questions: wire.InputRequests}
 	state.ID, err = readTaskID(wire.ID)
@@ -132,7 +132,7 @@ func readTask(text []byte) (*taskState, error) {
 	case TaskWorking, TaskInputRequired, TaskCompleted, TaskFailed, TaskCancelled:
 	default:
 		return nil, &ProtocolError{fmt.Sprintf("the task %s has the unknown status %.100q",
-			state.ID, wire.Status)}
+			visibleName(state.ID), wire.Status)}
 	}
 	// A message or a time of another type counts as absent.
 	_ = json.Unmarshal(wire.StatusMessage, &state.Message)
@@ -144,6 +144,21 @@ func readTask(text []byte) (*taskState, error) {
 		state.failure = &Error{Code: CodeInternalError, Message: oneLine(wire.Error)}
 	}
 	return state, nil
+}
+
+// isWhole reports whether a state of the extension has what its status promises. A notification may
+// lack it: in the extension's text it is all that tasks/get would answer, and in the type that
+// stands beside the text it has a bare task.
+func (s *taskState) isWhole() bool {
+	switch s.Status {
+	case TaskCompleted:
+		return !isAbsent(s.result)
+	case TaskFailed:
+		return s.failure != nil
+	case TaskInputRequired:
+		return !isAbsent(s.questions)
+	}
+	return true
 }
 
 // readTaskID returns the id of a task, which is a text of 1 to maxTaskID bytes.
@@ -177,6 +192,9 @@ func readMilliseconds(raw json.RawMessage, missing, most time.Duration) time.Dur
 	return time.Duration(ms) * time.Millisecond
 }
 
+// isAbsent reports whether a member is not there, or null.
+func isAbsent(value json.RawMessage) bool { return len(value) == 0 || string(value) == "null" }
+
 // firstOf returns the first value that is there.
 func firstOf(values ...json.RawMessage) json.RawMessage {
 	for _, value := range values {
@@ -195,7 +213,7 @@ func newTask(result json.RawMessage, stateless bool) (*taskState, error) {
 	}
 	var wire struct{ Task json.RawMessage }
 	err := json.Unmarshal(result, &wire)
-	if err != nil || wire.Task == nil || bytes.Equal(wire.Task, []byte("null")) {
+	if err != nil || isAbsent(wire.Task) {
 		return nil, nil
 	}
 	return readTask(wire.Task)
@@ -239,7 +257,7 @@ func (s *ServerInfo) missingForTasks(verb string) string {
 	}
 	var verbs map[string]json.RawMessage
 	_ = json.Unmarshal(s.Capabilities["tasks"], &verbs)
-	if string(firstOf(verbs[verb], []byte("null"))) == "null" {
+	if isAbsent(verbs[verb]) {
 		return "tasks." + verb
 	}
 	return ""

@@ -90,6 +90,7 @@ type sessionOptions struct {
 	Trace               bool
 	Tasks               bool
 	NoProbe             bool // the file Server.NoProbe exists
+	MaxQuestions        int
 }
 
 func TestTranscripts(t *testing.T) {
@@ -712,8 +713,8 @@ func (s *session) connect(ctx context.Context, arguments string) (any, error) {
 		Skipped: func(_ []byte, reason error) { s.event("", "stray", reason.Error()) },
 		Warn:    func(text string) { s.event("", "warn", text) },
 		Answers: make(map[string]Responder),
-		Tasks:   o.Tasks,
-		OnTask:  s.taskEvent,
+		Tasks:   o.Tasks, MaxQuestions: o.MaxQuestions,
+		OnTask: s.taskEvent,
 	}
 	options.Timeout, _ = time.ParseDuration(o.Timeout)
 	options.MaxTimeout, _ = time.ParseDuration(o.MaxTimeout)
