@@ -421,6 +421,32 @@ func TestRankByName(t *testing.T) {
 	}
 }
 
+// TestRankExactName: a function whose name is the query comes first, however little its terms say; an empty query is no
+// name.
+func TestRankExactName(t *testing.T) {
+	functions := []Function{
+		{Name: "web__search_pages", Title: "Search", Description: "Search, search, search."},
+		{Name: "web__search", Description: strings.Repeat("It does one thing, does it well, and says so. ", 20)},
+		{Name: "the", Description: "One."},
+		{Name: "odd__", Description: "Two."},
+	}
+	for query, want := range map[string][]int{
+		"search": {1, 0}, "web__search": {1, 0}, " search\n": {1, 0}, "searching": {0, 1}, "the": {2}, "": nil, " ": nil,
+	} {
+		assert.DeepEqual(t, RankFunctions(functions, query), want)
+	}
+}
+
+// TestRankLongQuery: of a query that is a whole document, the beginning is read.
+func TestRankLongQuery(t *testing.T) {
+	functions := []Function{{Name: "heron"}, {Name: "egret"}}
+	found := []int{0}
+	filler := strings.Repeat("x", maxQuery-len(" heron"))
+	assert.DeepEqual(t, RankFunctions(functions, filler+" heron"), found)
+	assert.DeepEqual(t, RankFunctions(functions, filler+"x heron"), []int(nil))
+	assert.DeepEqual(t, RankFunctions(functions, "heron "+strings.Repeat("é ", maxQuery)+"egret"), found)
+}
+
 // FuzzFindTools: whatever a model asks for, and whatever a tool says of itself, the answer has its bounds, each tool
 // has one line, nothing in it is invisible, and no text of a tool promises another tool.
 func FuzzFindTools(f *testing.F) {

@@ -115,19 +115,22 @@ func (k *keptTasks) onTask(ctx context.Context, s *Server, e TaskEvent) {
 		TTL:       max(-1, e.TTL.Milliseconds()),
 	}
 	session := k.currentSession()
-	err := session.saveAsked()
+	saveErr := session.saveAsked()
 	call, isOfModel := ctx.Value(callKey{}).(string)
 	if file := session.file(); file != "" && isOfModel {
 		task.Session, task.Call = file, call
 	}
-	text, encodeErr := plainJSON(task)
-	makeErr := MakeFolder(filepath.Dir(path))
-	err = errors.Join(err, cmp.Or(encodeErr, makeErr))
+	text, err := plainJSON(task)
+	if err == nil {
+		err = MakeFolder(filepath.Dir(path))
+	}
 	if err == nil {
 		err = ReplaceFile(path, append(text, '\n'))
 	}
+	// A task whose call cannot be saved is kept all the same: the command tasks finds it.
+	err = errors.Join(saveErr, err)
 	if err != nil {
-		k.output.warn("the task %s of %s is not kept, should this run be killed: %v",
+		k.output.warn("the task %s of %s, or its question, is not kept: %v",
 			OneName(e.ID), OneName(e.Tool), err)
 	}
 	k.forgetOldest()

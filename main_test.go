@@ -520,3 +520,37 @@ func TestKeptTasks(t *testing.T) {
 	}
 	assert.Equal(t, len(k.load()), maxKeptTasks-1)
 }
+
+// The conversation is saved with the question that is being answered before a task of it is waited for. The task is
+// kept also where the conversation cannot be saved.
+func TestKeptTaskOfSession(t *testing.T) {
+	for _, name := range []string{"XDG_CONFIG_HOME", "HOME", "AppData"} {
+		t.Setenv(name, t.TempDir())
+	}
+	warned := new(bytes.Buffer)
+	k := &keptTasks{output: &output{screen: &Screen{Secrets: new(Secrets), streams: streams{stderr: warned}}}}
+	path := filepath.Join(t.TempDir(), "s.json")
+	kept := &keptSession{session: new(Session), path: path, isNamed: true}
+	k.useSession(kept)
+	begin := func(ctx context.Context, id string) {
+		k.onTask(ctx, &Server{Name: "printer", URL: "http://printer/mcp"}, TaskEvent{Task: Task{ID: id}, Tool: "print"})
+	}
+	begin(t.Context(), "of a person")
+	_, err := os.Stat(path)
+	assert.ErrorIs(t, err, fs.ErrNotExist)
+	kept.note([]ChatMessage{{Role: "user", Content: TextContent("Print it.")}})
+	begin(context.WithValue(t.Context(), callKey{}, "call1"), "of the model")
+	saved, err := LoadSession(path)
+	assert.NilError(t, err)
+	assert.Equal(t, len(saved.History), 2)
+	assert.Equal(t, warned.String(), "")
+	assert.NilError(t, os.WriteFile(path, []byte("no session"), 0o600))
+	begin(context.WithValue(t.Context(), callKey{}, "call2"), "unsaved")
+	assert.Check(t, is.Contains(warned.String(), "it would replace what is no session"))
+	calls := make(map[string]string)
+	for _, task := range k.load() {
+		calls[task.ID] = task.Call + task.Session
+	}
+	assert.DeepEqual(t, calls,
+		map[string]string{"of a person": "", "of the model": "call1" + path, "unsaved": "call2" + path})
+}
