@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"go/ast"
@@ -845,9 +846,71 @@ var (
 	memberName = regexp.MustCompile(`^[A-Z]\w*\.[A-Z]\w*$`)
 )
 
+// isConfiguration reports whether a text is a configuration in which nothing is wrong or without effect.
+func isConfiguration(text string) bool {
+	lookup := func(string) (string, bool) { return "value", true }
+	config, err := ParseConfig([]byte(text), lookup, ReadRegular, new(Secrets))
+	isWrong := func(s Server) bool { return s.Err != nil }
+	return err == nil && len(config.Servers) > 0 && config.Warnings == nil && !slices.ContainsFunc(config.Servers, isWrong)
+}
+
+// shellCommands returns the words of each command of a pipeline, without its comment and without what < and > name.
+func shellCommands(line string) (commands [][]string) {
+	line, _, _ = strings.Cut(line, " # ")
+	words, err := SplitWords(line)
+	if err != nil {
+		return [][]string{{"mcpagent", "-" + err.Error()}}
+	}
+	commands = [][]string{nil}
+	for _, word := range words {
+		last := len(commands) - 1
+		switch {
+		case word == "|":
+			commands = append(commands, nil)
+		case !strings.ContainsAny(word[:min(1, len(word))], "<>"):
+			commands[last] = append(commands[last], word)
+		}
+	}
+	return commands
+}
+
+// runs reports whether a command sets variables of the program or runs it, and if so, what the program would not
+// understand: a variable, a flag, or a command.
+func (m *mentions) runs(words []string) (isOurs bool, err error) {
+	for i, word := range words {
+		name, _, _ := strings.Cut(word, "=")
+		switch {
+		case variable.MatchString(name):
+			isOurs = true
+			if !strings.Contains(m.usage, name+" ") {
+				return true, fmt.Errorf("no variable %s", name)
+			}
+		case filepath.Base(word) == "mcpagent":
+			return true, understands(words[i+1:])
+		case !slices.Contains([]string{"env", "export", "-u"}, word) && !assignment.MatchString(word):
+			return isOurs, nil
+		}
+	}
+	return isOurs, nil
+}
+
+// understands returns what is wrong with the arguments of the program. A question has more than one word.
+func understands(args []string) error {
+	set, command := new(settings), ""
+	words, isQuestion, err := parseFlags(set.flags(), args)
+	if err == nil && len(words) > 0 && !isQuestion && !strings.ContainsAny(words[0], " …") {
+		command = words[0]
+		if _, isCommand := new(program).commandNamed(command); !isCommand {
+			return fmt.Errorf("no command %s", command)
+		}
+	}
+	return errors.Join(err, set.checkCommand(command))
+}
+
 // wrong returns the mentions of a page that are not true, and how many it has checked. In backquotes it checks paths,
-// declarations ("file.go: Type.Method", "Type.Method"), tests, flags and variables; and in blocks of wire, that each
-// line stands in a transcript, where … is any text.
+// declarations ("file.go: Type.Method", "Type.Method"), tests, flags and variables; in blocks of wire, that each line
+// stands in a transcript, where … is any text; in blocks of sh, that the program understands each of its commands; and
+// that each block of json is a configuration. No line of prose is longer than 120 columns.
 func (m *mentions) wrong(page string) (faults []string, checked int) {
 	check := func(ok bool, text string) {
 		if checked++; !ok {
@@ -855,12 +918,27 @@ func (m *mentions) wrong(page string) (faults []string, checked int) {
 		}
 	}
 	for _, block := range fence.FindAllStringSubmatch(page, -1) {
+		if block[1] == "json" {
+			check(isConfiguration(block[2]), block[2])
+		}
 		for line := range strings.Lines(block[2]) {
-			if block[1] == "wire" {
+			switch block[1] {
+			case "wire":
 				parts := strings.Split(regexp.QuoteMeta(strings.TrimSpace(line)), "…")
 				pattern := regexp.MustCompile("^" + strings.Join(parts, ".*") + "$")
 				check(slices.ContainsFunc(m.wire, pattern.MatchString), line)
+			case "sh":
+				for _, command := range shellCommands(line) {
+					if isOurs, err := m.runs(command); isOurs {
+						check(err == nil, fmt.Sprintf("%s: %v", line, err))
+					}
+				}
 			}
+		}
+	}
+	for line := range strings.Lines(fence.ReplaceAllString(page, "")) {
+		if utf8.RuneCountInString(line) > 121 && line[0] != '|' {
+			check(false, "longer than 120 columns: "+line)
 		}
 	}
 	for _, span := range codeSpan.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
@@ -915,6 +993,15 @@ func TestPagesFails(t *testing.T) {
 		"`-q`":                     "`-quiet`",
 		"`MCP_SERVER`":             "`MCP_SERVERS`",
 		"```wire\n-> (end)\n```\n": "```wire\n-> (start)\n```\n",
+
+		"```sh\nmcpagent tools -json  # all\n```\n":       "```sh\nmcpagent tool -json  # all\n```\n",
+		"```sh\nls | mcpagent -q \"Why so?\" <x\n```\n":   "```sh\nls | mcpagent -quiet \"Why so?\" <x\n```\n",
+		"```sh\nmcpagent tools -find x\n```\n":            "```sh\nmcpagent call a -http x\n```\n",
+		"```sh\nMCP_TRUST=1 mcpagent -- hello\n```\n":     "```sh\nMCP_TRUSTED=1 mcpagent -- hello\n```\n",
+		"```sh\nenv A=1 ~/bin/mcpagent whoami >x\n```\n":  "```sh\nenv A=1 ~/bin/mcpagent who >x\n```\n",
+		"```sh\nexport MISTRAL_API_KEY=…\n```\n":          "```sh\nexport MISTRAL_KEY=…\n```\n",
+		"```json\n{\"a\": {\"command\": \"b\"}}\n```\n":   "```json\n{\"a\": {\"comand\": \"b\"}}\n```\n",
+		"`rpc.go` " + strings.Repeat("word ", 21) + "end": strings.Repeat("word ", 24) + "end",
 	} {
 		faults, checked := m.wrong(right)
 		assert.Check(t, len(faults) == 0 && checked == 1, right)
