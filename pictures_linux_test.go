@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -108,12 +107,15 @@ func (v *vt) picture(title, description string) string {
 			if text != "" {
 				var names []string
 				for number := range strings.SplitSeq(row[at].style, ";") {
+					if number != "" && classes[number] == "" {
+						panic("the picture does not know the style " + number)
+					}
 					names = append(names, classes[number])
 				}
 				// The width is that of its cells, whatever the font is.
 				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f" class="%s">%s</text>`+"\n",
 					left+float64(at+before)*cellWidth, y, float64(Width(text))*cellWidth,
-					strings.Join(slices.DeleteFunc(names, func(n string) bool { return n == "" }), " "), html.EscapeString(text))
+					strings.Join(names, " "), html.EscapeString(text))
 			}
 			at = end
 		}
