@@ -135,18 +135,19 @@ func (c *catalog) toolsOf(ctx context.Context, server string) ([]entry, error) {
 	return entries, err
 }
 
-// toolEntry describes a tool by its arguments. An optional argument has a question mark.
+// toolEntry describes a tool by its arguments, each with its type. An optional argument has a
+// question mark.
 func (c *catalog) toolEntry(t *HostTool) entry {
 	isHidden := func(s *Server) bool { return !s.Allows(t.Tool.Name) }
 	isExcluded := t.Unfit != nil || c.config.has(t.Server, isHidden)
 	schema := ToolSchema(&t.Tool)
 	var names []string
 	for i, name := range schema.Names() {
-		name = OneName(name)
+		shown := OneName(name)
 		if i >= len(schema.Required) {
-			name += "?"
+			shown += "?"
 		}
-		names = append(names, name)
+		names = append(names, shown+": "+schema.Kind(name))
 	}
 	detail := "(" + strings.Join(names, ", ") + ")"
 	if isExcluded {
@@ -241,11 +242,10 @@ func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 		return entry{}, err
 	}
 	// The name of a function belongs to one tool only. Resolve compares the other names.
-	var own, full, shown []string
+	var own, full []string
 	for _, e := range all {
 		own = append(own, e.name)
 		full = append(full, e.server+":"+e.name)
-		shown = append(shown, c.shown(e))
 		tool, isTool := e.value.(listedTool)
 		if isTool && tool.Function == name {
 			return e, nil
@@ -256,9 +256,70 @@ func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 		return all[i], nil
 	}
 	if len(all) > 0 && !slices.Contains(own, name) {
-		err = fmt.Errorf("%w; there are: %s", err, strings.Join(shown, ", "))
+		err = fmt.Errorf("%w; %s", err, c.nearest(kind, name, all))
 	}
 	return entry{}, &exitError{exitUsage, err}
+}
+
+// maxNearest is how many names an error about an unknown name has.
+const maxNearest = 3
+
+// nearest says in an error which names there are: all, if they are few, and else those that are
+// most like a name that there is not.
+func (c *catalog) nearest(kind, name string, all []entry) string {
+	if len(all) <= maxNearest {
+		return "there are: " + c.shownNames(all)
+	}
+	typos := func(e entry) int {
+		tool, _ := e.value.(listedTool)
+		return min(distance(name, e.name), distance(name, e.server+":"+e.name),
+			distance(name, tool.Function))
+	}
+	near := slices.Clone(all)
+	near = slices.DeleteFunc(near, func(e entry) bool { return typos(e) > maxTypos })
+	slices.SortStableFunc(near, func(a, b entry) int { return typos(a) - typos(b) })
+	for _, i := range RankFunctions(functionsOf(all), name) {
+		isNamed := func(e entry) bool { return e.server == all[i].server && e.name == all[i].name }
+		if !slices.ContainsFunc(near, isNamed) {
+			near = append(near, all[i])
+		}
+	}
+	how := "of which the nearest are"
+	if len(near) == 0 {
+		near = all
+		how = "such as"
+	}
+	return fmt.Sprintf("there are %s, %s: %s", Plural(len(all), kind), how,
+		c.shownNames(near[:min(len(near), maxNearest)]))
+}
+
+// maxTypos is how many letters of a name may be wrong or missing.
+const maxTypos = 3
+
+func (c *catalog) shownNames(entries []entry) string {
+	var names []string
+	for _, e := range entries {
+		names = append(names, c.shown(e))
+	}
+	return strings.Join(names, ", ")
+}
+
+// functionsOf returns entries in the form in which they are ranked.
+func functionsOf(entries []entry) []Function {
+	functions := make([]Function, len(entries))
+	for i, e := range entries {
+		functions[i] = Function{Name: e.name, Description: e.about}
+		tool, isTool := e.value.(listedTool)
+		if isTool {
+			functions[i] = Function{
+				Name:        tool.Function,
+				Title:       tool.Title,
+				Description: tool.Description,
+				Parameters:  tool.InputSchema,
+			}
+		}
+	}
+	return functions
 }
 
 // readResource reads a resource by SERVER:URI, or by its URI alone if only one server lists it. It

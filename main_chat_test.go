@@ -279,3 +279,26 @@ func TestKeptChats(t *testing.T) {
 	_, _, err = newChat()
 	assert.ErrorContains(t, err, "does not exist")
 }
+
+// Where a name is unknown, the names are told that are most like it, and not all.
+func TestNearest(t *testing.T) {
+	c := &catalog{config: new(configuration)}
+	var tools []entry
+	for _, line := range []string{"read_file Reads a file", "list_folder Lists a folder", "get_weather The weather",
+		"draw_chart Draws a picture"} {
+		name, about, _ := strings.Cut(line, " ")
+		tools = append(tools, entry{name: name, about: about,
+			value: listedTool{Function: name, Tool: Tool{Name: name, Description: about}}})
+	}
+	for name, want := range map[string]string{
+		"get_wether":  "there are 4 tools, of which the nearest are: get_weather",
+		"folder":      "there are 4 tools, of which the nearest are: list_folder",
+		"picture":     "there are 4 tools, of which the nearest are: draw_chart",
+		"folder_read": "there are 4 tools, of which the nearest are: read_file, list_folder, get_weather",
+		"xyz":         "there are 4 tools, such as: read_file, list_folder, get_weather",
+		"":            "there are 4 tools, such as: read_file, list_folder, get_weather",
+	} {
+		assert.Equal(t, c.nearest("tool", name, tools), want)
+	}
+	assert.Equal(t, c.nearest("tool", "x", tools[:2]), "there are: read_file, list_folder")
+}

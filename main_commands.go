@@ -88,7 +88,7 @@ func (c *serverCommands) call(ctx context.Context, args ...string) error {
 	return c.giveResult(ctx, name, result)
 }
 
-// giveResult prints the result of a tool.
+// giveResult prints the result of a tool. For a person its JSON is laid out.
 func (c *serverCommands) giveResult(
 	ctx context.Context,
 	name string,
@@ -99,13 +99,31 @@ func (c *serverCommands) giveResult(
 		// The JSON has a list, never null.
 		result.Content = []ContentBlock{}
 	}
-	if err := c.output.give(ctx, result, text, withLineEnd(text), result); err != nil {
+	printed := withLineEnd(text)
+	isForPerson := c.output.screen.Answers && c.output.settings.file == "" && !c.output.settings.raw
+	if isForPerson {
+		printed = withLineEnd(laidOutResult(result, c.output.screen.Columns()))
+	}
+	if err := c.output.give(ctx, result, text, printed, result); err != nil {
 		return err
 	}
 	if result.IsError {
 		return exitWith(exitTool, "%s reported an error", name)
 	}
 	return nil
+}
+
+// laidOutResult is ModelText with each block that is JSON laid out in so many columns.
+func laidOutResult(result *ToolResult, columns int) string {
+	if len(result.Content) == 0 {
+		return ModelText(result)
+	}
+	var texts []string
+	for _, block := range result.Content {
+		one := &ToolResult{Content: []ContentBlock{block}}
+		texts = append(texts, LayOutJSON(ModelText(one), columns))
+	}
+	return strings.Join(texts, "\n")
 }
 
 // callTool calls a function of the host, and shows its progress under the name that the user gave.

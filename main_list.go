@@ -52,17 +52,7 @@ func (c *catalog) findTools(ctx context.Context, words string, servers ...string
 	if err != nil {
 		return err
 	}
-	functions := make([]Function, len(all))
-	for i, e := range all {
-		tool := e.value.(listedTool)
-		functions[i] = Function{
-			Name:        tool.Function,
-			Title:       tool.Title,
-			Description: tool.Description,
-			Parameters:  tool.InputSchema,
-		}
-	}
-	ranked := RankFunctions(functions, words)
+	ranked := RankFunctions(functionsOf(all), words)
 	found := []entry{}
 	text := ""
 	for _, i := range ranked[:min(len(ranked), MaxMatches)] {

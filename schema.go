@@ -103,13 +103,34 @@ func (s *Schema) kind() string {
 	var kinds []string
 	for _, alternative := range s.alternatives() {
 		kind, _ := alternative.Type.(string)
-		kind = EscapeUnseen(kind)
+		if !json.Valid([]byte(kind)) {
+			// Any other text than a known name would look like the text around it.
+			kind = strings.TrimPrefix(OneName(kind), `""`)
+		}
 		if kind == "array" && alternative.Items != nil {
 			kind = "array of " + s.readWithin(alternative.Items).kind()
 		}
-		kinds = append(kinds, cmp.Or(kind, "any JSON"))
+		kinds = append(kinds, cmp.Or(EscapeUnseen(kind), "any JSON"))
 	}
 	return strings.Join(kinds, " or ")
+}
+
+// maxKind is how many bytes a list of tools has for the type of a property.
+const maxKind = 40
+
+// Kind describes the type of a property for a list of tools. Of a long enumeration it is how many
+// values there are: Describe has them.
+func (s *Schema) Kind(property string) string {
+	inner := s.readWithin(s.Properties[property])
+	kind := inner.kind()
+	if len(kind) <= maxKind {
+		return kind
+	}
+	several := inner.alternatives()
+	if len(several) == 1 {
+		return "array"
+	}
+	return fmt.Sprintf("one of %d", len(several))
 }
 
 // Words returns what a property may be typed as: the values of an enumeration, true and false, or

@@ -31,7 +31,10 @@ type keptText struct{ about, text string }
 
 // Preview shows the first lines of a text, each cut to look.Max or, if that is 0, to the window.
 // With Keep, a text of which that is not all gets a number, for PageKept.
-func (s *Screen) Preview(look Look, about, text string) {
+func (s *Screen) Preview(look Look, about, text string) { s.PreviewOf(look, about, text, text) }
+
+// PreviewOf is Preview of a text that PageKept shows in another form.
+func (s *Screen) PreviewOf(look Look, about, text, whole string) {
 	if look.Max == 0 {
 		look.Max = s.Columns()
 	}
@@ -44,31 +47,23 @@ func (s *Screen) Preview(look Look, about, text string) {
 	// One more line is shown: to say instead that there is one would be no gain.
 	more := len(lines) - maxPreview
 	if more > 1 {
-		rest := fmt.Sprintf("… %d more lines", more) + s.keepMasked(about, text)
+		rest := fmt.Sprintf("… %d more lines", more) + s.KeepText(about, whole)
 		lines = append(slices.Clone(lines[:maxPreview]), rest)
 	} else if s.Keep && slices.ContainsFunc(lines, isCut) {
-		lines = append(lines, "… more"+s.keepMasked(about, text))
+		lines = append(lines, "… more"+s.KeepText(about, whole))
 	}
 	for _, line := range lines {
 		s.showLines(s.stderr, s.layOut(look, "    "+line)+"\n")
 	}
 }
 
-// KeepText keeps a text for PageKept, and returns how the user asks for it: "" without Keep.
+// KeepText keeps a text for PageKept, and returns how the user asks for it: "" without Keep. Its
+// secrets are taken out before it is cut: half a secret would not be found.
 func (s *Screen) KeepText(about, text string) string {
 	if !s.Keep {
 		return ""
 	}
-	return s.keepMasked(about, s.Secrets.Mask(text))
-}
-
-// keepMasked is KeepText for a text whose secrets have been taken out. That is done before it is
-// cut: half a secret would not be found.
-func (s *Screen) keepMasked(about, text string) string {
-	if !s.Keep {
-		return ""
-	}
-	number := s.kept.add(keptText{s.Secrets.Mask(about), Clip(text, maxKeptText)})
+	number := s.kept.add(keptText{s.Secrets.Mask(about), Clip(s.Secrets.Mask(text), maxKeptText)})
 	return fmt.Sprintf(": /show %d", number)
 }
 

@@ -83,7 +83,8 @@ func (v *View) showEnd(e Event) {
 	case s.Live:
 		s.Separate("call")
 		s.Show(Look{Style: Green, Max: s.Columns()}, "✓ "+about)
-		s.Preview(Look{Style: Faint}, about, e.Output.Text)
+		s.PreviewOf(Look{Style: Faint}, about, jsonLine(e.Output.Text),
+			LayOutJSON(e.Output.Text, s.Columns()-Width(LineMark)))
 	case e.Err != nil:
 		reason := strings.TrimPrefix(e.Err.Error(), outcome+": ")
 		v.line(maxShownError, "< %s %s: %s", e.Call.Name, outcome, reason)

@@ -540,3 +540,29 @@ func TestViewSmallPieces(t *testing.T) {
 		assert.Equal(t, strings.Count(out.takes(), "end"), 2, "%q", piece)
 	}
 }
+
+// JSON is laid out for a person as the window has room for it, and any other text stays as it is.
+func TestLayOutJSON(t *testing.T) {
+	const weather = `{"city":"Genf \u00fc\u202e","wind":{"speed":12,"direction":"NW"},"days":[{"high":23.50,"low":12},` +
+		`{"high":1e400,"low":null}],"none":[],"big":12345678901234567890}`
+	assert.Equal(t, LayOutJSON(weather, 40), strings.TrimSpace(`
+{
+  "city": "Genf ü\u202e",
+  "wind": {"speed":12,"direction":"NW"},
+  "days": [
+    {"high":23.50,"low":12},
+    {"high":1e400,"low":null}
+  ],
+  "none": [],
+  "big": 12345678901234567890
+}`))
+	assert.Equal(t, LayOutJSON(`[ {"a": 1},
+2]`, 40), `[{"a":1},2]`)
+	for _, text := range []string{"", "21.5", `"text"`, "null", "{broken", "[1] and more", "one\n{}"} {
+		assert.Equal(t, LayOutJSON(text, 10), text)
+	}
+	deep := strings.Repeat(`[1,`, 5000) + "2" + strings.Repeat("]", 5000)
+	lines := strings.Split(LayOutJSON(deep, 40), "\n")
+	assert.Check(t, len(lines) < 50, "%d lines", len(lines))
+	assert.Equal(t, strings.Join(strings.Fields(LayOutJSON(deep, 40)), ""), deep)
+}
