@@ -93,8 +93,7 @@ type inputRequired struct {
 }
 
 // answerQuestions answers the questions of a result that is input_required. It returns the members
-// that the request has when it is sent again. The questions are asked one after the other, as there
-// is one user.
+// that the request has when it is sent again.
 func (c *Client) answerQuestions(
 	ctx context.Context,
 	r *request,
@@ -108,23 +107,9 @@ func (c *Client) answerQuestions(
 	if len(needs.InputRequests) == 0 && needs.RequestState == nil {
 		return nil, &ProtocolError{"the server's input_required result names no input"}
 	}
-	err = c.countQuestions(r, len(needs.InputRequests))
-	if err != nil {
-		return nil, err
-	}
-	replies := make(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(needs.InputRequests)) {
-		question := needs.InputRequests[name]
-		reply, err := c.answerQuestion(ctx, question.Method, question.Params)
-		if err != nil {
-			return nil, fmt.Errorf("the server asks for %s: %w",
-				visibleName(question.Method), asOurError(err))
-		}
-		replies[name] = reply
-	}
 	var input []byte
-	if len(replies) > 0 {
-		input, err = appendJSON(appendKey(input, "inputResponses"), replies)
+	if len(needs.InputRequests) > 0 {
+		input, err = c.askAll(ctx, r, needs.InputRequests)
 		if err != nil {
 			return nil, err
 		}
@@ -133,6 +118,29 @@ func (c *Client) answerQuestions(
 		input = append(appendKey(input, "requestState"), *needs.RequestState...)
 	}
 	return input, nil
+}
+
+// askAll answers questions that the server asks before it answers a request, and returns the member
+// with the replies. They are asked one after the other, as there is one user.
+func (c *Client) askAll(
+	ctx context.Context,
+	r *request,
+	questions map[string]question,
+) ([]byte, error) {
+	err := c.countQuestions(r, len(questions))
+	if err != nil {
+		return nil, err
+	}
+	replies := make(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(questions)) {
+		q := questions[name]
+		replies[name], err = c.answerQuestion(ctx, q.Method, q.Params)
+		if err != nil {
+			return nil, fmt.Errorf("the server asks for %s: %w",
+				visibleName(q.Method), asOurError(err))
+		}
+	}
+	return appendJSON(appendKey(nil, "inputResponses"), replies)
 }
 
 // countQuestions counts questions that the server asks before it answers a request. The error says

@@ -419,8 +419,7 @@ func (w *taskWait) fetch(ctx context.Context) bool {
 }
 
 // answer answers the questions of a state, each once: the server repeats them until it has taken
-// the replies (extension tasks, task update requests). It reports whether there was a new one. The
-// questions are asked one after the other, as there is one user.
+// the replies (extension tasks, task update requests). It reports whether there was a new one.
 func (w *taskWait) answer(ctx context.Context, state *taskState) (isNews bool, err error) {
 	var questions map[string]question
 	isInvalid := state.questions != nil && json.Unmarshal(state.questions, &questions) != nil
@@ -432,28 +431,27 @@ func (w *taskWait) answer(ctx context.Context, state *taskState) (isNews bool, e
 	if len(questions) == 0 {
 		return false, nil
 	}
-	err = w.client.countQuestions(w.call, len(questions))
+	replies, err := w.client.askAll(ctx, w.call, questions)
 	if err != nil {
 		return false, err
 	}
-	replies := make(map[string]any)
-	for _, name := range slices.Sorted(maps.Keys(questions)) {
-		q := questions[name]
-		replies[name], err = w.client.answerQuestion(ctx, q.Method, q.Params)
-		if err != nil {
-			return false, fmt.Errorf("the server asks for %s: %w",
-				visibleName(q.Method), asOurError(err))
-		}
+	for name := range questions {
 		w.replied[name] = true
 	}
 	r := taskRequest("tasks/update", w.id)
-	input, err := appendJSON(appendKey(nil, "inputResponses"), replies)
-	if err != nil {
-		return false, err
+	r.params = joinMembers(r.params, replies)
+	for {
+		_, err = w.client.do(ctx, r)
+		if !w.mayRepeat(err) {
+			return true, err
+		}
+		// Nobody is asked again because the network has lost the replies.
+		select {
+		case <-ctx.Done():
+			return true, context.Cause(ctx)
+		case <-time.After(state.Every):
+		}
 	}
-	r.params = joinMembers(r.params, input)
-	_, err = w.client.do(ctx, r)
-	return true, err
 }
 
 // outcome returns what an ended task of the extension has come to.
