@@ -54,6 +54,7 @@ type output struct {
 	screen      *Screen
 	inChat      bool // a chat goes on while a server starts, or waits for a login
 	files       resultFiles
+	temporary   TempFiles
 	printedJSON bool    // there is JSON on stdout, so an error needs none
 	report      *report // of the question, which -json prints with an error; nil if there was none
 
@@ -115,7 +116,7 @@ func (o *output) give(
 ) error {
 	if o.settings.file != "" && !r.IsError {
 		save := o.saver(ctx)
-		lines := ResultFiles(r, save)
+		lines := ResultFiles(r, 0, save)
 		for _, line := range lines {
 			o.note("%s", line)
 		}
@@ -149,8 +150,8 @@ func (o *output) saver(ctx context.Context) func(data []byte, kind string) (stri
 }
 
 // saveFile writes the first data of a run to the file of -o, and later data to numbered files
-// beside it: after FILE comes FILE-2, and after image.png comes image-2.png. Without -o, SaveFile
-// chooses the names. saveFile returns the name of the file.
+// beside it: after FILE comes FILE-2, and after image.png comes image-2.png. Without -o,
+// TempFiles chooses the names. saveFile returns the name of the file.
 func (o *output) saveFile(ctx context.Context, data []byte) (path string, err error) {
 	o.files.count++
 	path = o.settings.file
@@ -176,12 +177,14 @@ func (o *output) newView(ctx context.Context, host *Host, maxResult int) *View {
 		Screen:    o.screen,
 		Quiet:     o.settings.quiet,
 		Raw:       o.settings.raw,
-		Save:      SaveFile,
+		Save:      o.temporary.Save,
+		MaxFiles:  MaxResultFiles,
 		MaxResult: maxResult,
 	}
 	switch {
 	case o.settings.file != "":
 		v.Save = o.saver(ctx)
+		v.MaxFiles = 0
 	case o.settings.json || o.settings.quiet:
 		// Nothing shows the name of a file, so nobody would find it.
 		v.Save = nil

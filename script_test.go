@@ -1043,7 +1043,7 @@ func (l *programLog) String() string {
 // programEnvironment is what any process needs, and what makes the test binary the program.
 func programEnvironment(home string) []string {
 	return []string{
-		"MCPAGENT_CHILD=main", "PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "TMPDIR=" + os.TempDir(),
+		"MCPAGENT_CHILD=main", "PATH=" + os.Getenv("PATH"), "HOME=" + home, "USERPROFILE=" + home, "TMPDIR=" + home,
 		"SYSTEMROOT=" + os.Getenv("SYSTEMROOT"), noRaceSleep,
 	}
 }

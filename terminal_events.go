@@ -117,7 +117,7 @@ func (v *View) saveFiles(e Event) {
 	if !ok || v.Save == nil {
 		return
 	}
-	for _, file := range ResultFiles(result, v.Save) {
+	for _, file := range ResultFiles(result, v.MaxFiles, v.Save) {
 		if !v.Quiet {
 			v.Screen.Show(Look{Exact: true}, "  "+file)
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -162,6 +163,68 @@ func TestViewEvents(t *testing.T) {
 	t.Setenv("TMPDIR", filepath.Join(os.TempDir(), "no such folder"))
 	viewOf(s).Observe(ended(time.Second, nil, "a picture", image))
 	assert.Check(t, is.Contains(out.takes(), line+"  image/png, 3 bytes: not saved: open "))
+}
+
+// A chat leaves no more behind than its newest files, and removes what earlier ones left long ago, and nothing else.
+func TestTempFiles(t *testing.T) {
+	folder := t.TempDir()
+	for _, variable := range []string{"TMPDIR", "TMP", "TEMP"} {
+		t.Setenv(variable, folder)
+	}
+	long := time.Now().Add(-maxTempAge - time.Hour)
+	for name, isOld := range map[string]bool{"mcpagent-1.png": true, "mcpagent-2.png": false, "mcpagent-x.png": true,
+		"mcpagent-3": true, "other-4.png": true, "mcpagent-5.png/in": true} {
+		path := filepath.Join(folder, name)
+		assert.NilError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		assert.NilError(t, os.WriteFile(path, nil, 0o600))
+		if isOld {
+			assert.NilError(t, os.Chtimes(path, long, long))
+			assert.NilError(t, os.Chtimes(filepath.Dir(path), long, long))
+		}
+	}
+	files := new(TempFiles)
+	first, err := files.Save([]byte("PNG"), "image/png")
+	assert.NilError(t, err)
+	count := func() int {
+		entries, err := os.ReadDir(folder)
+		assert.NilError(t, err)
+		return len(entries)
+	}
+	assert.Equal(t, count(), 6) // mcpagent-1.png is gone
+	for range maxTempFiles {
+		_, err = files.Save([]byte("PNG"), "image/png")
+		assert.NilError(t, err)
+	}
+	assert.Equal(t, count(), 5+maxTempFiles)
+	_, err = os.Stat(first)
+	assert.ErrorIs(t, err, os.ErrNotExist)
+
+	large, err := files.Save(make([]byte, maxTempBytes+1), "image/png")
+	assert.NilError(t, err)
+	assert.Equal(t, count(), 5+1)
+	_, err = os.Stat(large)
+	assert.NilError(t, err)
+}
+
+// Of a result with many images some are saved, and a line counts the rest.
+func TestResultFilesBound(t *testing.T) {
+	saved := 0
+	save := func([]byte, string) (string, error) {
+		saved++
+		return "FILE", nil
+	}
+	image := ContentBlock{Type: "image", MIMEType: "image/png", Data: []byte("PNG")}
+	result := &ToolResult{Content: append(slices.Repeat([]ContentBlock{image}, 1000), ContentBlock{Type: "text"})}
+	assert.DeepEqual(t, ResultFiles(result, 2, save), []string{"image/png, 3 bytes: FILE", "image/png, 3 bytes: FILE",
+		"998 more are not saved: -o FILE saves all"})
+	assert.Equal(t, saved, 2)
+	assert.Equal(t, len(ResultFiles(result, 0, save)), 1000)
+
+	s, out := viewScreen(80, false)
+	v := viewOf(s)
+	v.Save, v.MaxFiles = save, MaxResultFiles
+	v.Observe(Event{Kind: CallEnded, Call: ToolCall{Name: "read"}, Output: ToolOutput{Result: result}})
+	assert.Check(t, is.Contains(out.takes(), "\n  980 more are not saved: -o FILE saves all\n"))
 }
 
 // The model's text is shown as it is streamed: without control characters and secrets, whatever the pieces, and with

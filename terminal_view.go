@@ -25,7 +25,8 @@ type View struct {
 	Name   func(function string) string // how a function is shown: its server and tool
 
 	// Save, if set, writes an image, or other bytes of a result, to a file, whose name it returns.
-	Save func(data []byte, kind string) (path string, err error)
+	Save     func(data []byte, kind string) (path string, err error)
+	MaxFiles int // of one result; 0 for no bound
 
 	MaxResult int // bytes of a result that the model gets; 0 if that is not known
 
