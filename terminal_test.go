@@ -32,14 +32,23 @@ func TestViewProgressLines(t *testing.T) {
 		v := viewOf(s)
 		v.Begin("")
 		report := v.Progress(ToolCall{Name: "parse"})
-		for i := range 5 { // after 0, 60, 120, 180 and 240 ms
+		for i := range 5 { // after 0, 70, 140, 210 and 280 ms
 			report(Progress{Progress: float64(i), Total: 4, Message: "pa\nge"})
-			time.Sleep(60 * time.Millisecond)
+			time.Sleep(70 * time.Millisecond)
 		}
-		assert.Equal(t, out.takes(), "  parse 2/4 pa ge\n  parse 4/4 pa ge\n")
+		assert.Equal(t, out.takes(), "  parse 1/4 pa ge\n  parse 2/4 pa ge\n  parse 4/4 pa ge\n")
+		// The last report is shown also if nothing follows it for long, as that of a task is.
+		time.Sleep(time.Second)
+		report(Progress{Progress: 5})
+		report(Progress{Progress: 6})
+		time.Sleep(time.Second)
+		assert.Equal(t, out.takes(), "  parse 5\n  parse 6\n")
+		report(Progress{Progress: 7})
+		report(Progress{Progress: 8})
+		assert.Equal(t, out.takes(), "  parse 7\n")
 		v.End()
 		time.Sleep(time.Second)
-		report(Progress{Progress: 7})
+		report(Progress{Progress: 9})
 		assert.Equal(t, out.takes(), "")
 	})
 }

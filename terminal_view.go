@@ -145,7 +145,8 @@ func (v *View) endText() {
 // That returns at once.
 //
 // Where each report would be a line of its own, a report is shown only a while after the one
-// before: a short call needs no lines, and a long one not many.
+// before: a short call needs no lines, and a long one not many. What is held back is shown when
+// that while is over, as nothing else may come for long: a task tells of each state once.
 func (v *View) Progress(call ToolCall) func(Progress) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -156,15 +157,32 @@ func (v *View) Progress(call ToolCall) func(Progress) {
 	v.calls = append(v.calls, c)
 	v.wait.began = time.Time{}
 	lastLine := now
+	// A report that is held back has a timer, and those that come meanwhile replace it.
+	isHeld := false
+	show := func() {
+		isHeld = false
+		if slices.Contains(v.calls, c) {
+			lastLine = time.Now()
+			v.line(maxShownArguments, "  %s%s", call.Name, c.progress)
+		}
+	}
 	return func(p Progress) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		c.reported = time.Now()
 		c.progress = shownProgress(p)
-		isRunning := slices.Contains(v.calls, c)
-		if isRunning && !v.Screen.Live && time.Since(lastLine) >= viewTick {
-			lastLine = c.reported
-			v.line(maxShownArguments, "  %s%s", call.Name, c.progress)
+		pause := viewTick - time.Since(lastLine)
+		switch {
+		case v.Screen.Live || isHeld:
+		case pause <= 0:
+			show()
+		default:
+			isHeld = true
+			time.AfterFunc(pause, func() {
+				v.mu.Lock()
+				defer v.mu.Unlock()
+				show()
+			})
 		}
 	}
 }
