@@ -259,8 +259,9 @@ func (k *keptTasks) isNew(id string) bool {
 }
 
 // finishTasks gives the model the results of tasks of this session, which another run has begun:
-// each becomes the answer of its call. With isAwaited, tasks that still run are waited for, and the
-// error is the cause of ctx. It returns the history with the answers.
+// each becomes the answer of its call. With isAwaited, tasks that still run are waited for; without
+// it, only those whose server asks something, as nobody else would answer. If ctx ends, the error
+// is its cause. It returns the history with the answers.
 func (s *servers) finishTasks(
 	ctx context.Context,
 	history []ChatMessage,
@@ -306,7 +307,8 @@ func (s *servers) finishTask(
 		s.output.warn("%s, is still open: %s", t.describe(),
 			cmp.Or(oneLine([]byte(state.Message)), state.Status))
 	}
-	if isOpen && !isAwaited {
+	isQuestion := isOpen && state.Status == TaskInputRequired
+	if isOpen && !isAwaited && !isQuestion {
 		text := "(This call runs as a task on the server. It has no result yet.)"
 		return ToolOutput{Text: text}, false
 	}
@@ -318,9 +320,12 @@ func (s *servers) finishTask(
 		s.output.warn("%s, has ended: the model gets its result", t.describe())
 		return ModelOutput(result), true
 	}
+	if ctx.Err() != nil {
+		return ToolOutput{}, false
+	}
 	_, statErr := os.Stat(t.path)
 	isOver = errors.Is(statErr, os.ErrNotExist)
-	if isOver && ctx.Err() == nil {
+	if isOver {
 		s.output.warn("%s, has no result: %v", t.describe(), err)
 		text := s.output.screen.Secrets.Mask("Error: " + err.Error())
 		return ToolOutput{Text: text}, true

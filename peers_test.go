@@ -128,7 +128,7 @@ func peerNpx(t testing.TB) Command {
 func peerScript(t testing.TB, file string, args ...string) Command {
 	t.Helper()
 	program, folder := "node", map[string]string{"library_rag.py": "venv", "modern_server.py": "venv-modern",
-		"fastmcp_server.py": "venv-old", "protected_server.py": "venv-modern",
+		"fastmcp_server.py": "venv-old", "protected_server.py": "venv-modern", "tasks_server.py": "venv-fastmcp",
 		"authorization/sdk1_server.py": "venv", "authorization/sdk2_server.py": "venv-modern",
 		"authorization/fastmcp_server.py": "venv-fastmcp", "authorization/authlib_server.py": "venv-authlib"}[file]
 	requirePeers(t, cmp.Or(folder, "node_modules"))
@@ -482,7 +482,7 @@ func (s *peerSession) elicit(_ context.Context, r *ElicitRequest) (*ElicitResult
 		return nil, err
 	}
 	content := map[string]any{"name": "Ann", "age": 42, "color": "blue", "member": false, "confirmed": true,
-		"signature": "Ann", "check": true, "integer": 7, "number": 2.5, "email": "ann@example.com",
+		"signature": "Ann", "check": true, "confirm": true, "integer": 7, "number": 2.5, "email": "ann@example.com",
 		"interpretation":             "programming",
 		"untitledMultipleSelectEnum": []string{"Piano", "Drums"}, "score": 2.5, "picks": []string{"x", "y"}}
 	maps.DeleteFunc(content, func(name string, _ any) bool { return form.Properties[name] == nil })
@@ -1467,7 +1467,7 @@ func TestProgramAnswersThoughPeersFail(t *testing.T) {
 
 // peerHTTP is a server that listens on a port of 127.0.0.1, which stays its own when it is started again.
 type peerHTTP struct {
-	t       *testing.T
+	t       testing.TB
 	command Command
 
 	// Set by start.
@@ -1480,7 +1480,7 @@ type peerHTTP struct {
 }
 
 // startPeerHTTP runs a server until the end of the test. It reports on stderr where it listens.
-func startPeerHTTP(t *testing.T, command Command) *peerHTTP {
+func startPeerHTTP(t testing.TB, command Command) *peerHTTP {
 	t.Helper()
 	p := &peerHTTP{t: t, command: command}
 	p.start("0")
@@ -2066,7 +2066,8 @@ func dialNginx(t *testing.T, revision, directive string, servers ...string) *pee
 }
 
 // startNginx starts an nginx in front of servers, in the dir of the session, and returns its address. listen follows
-// the address in its configuration. It is one process, so that it balances strictly in turn.
+// the address in its configuration. It is one process, so that it balances strictly in turn. A server that is given as
+// "name=127.0.0.1:port" gets what is about its tasks, whose ids begin with its name and a dot.
 func startNginx(s *peerSession, listen, directive string, servers ...string) (address string) {
 	t := s.t
 	t.Helper()
@@ -2076,8 +2077,16 @@ func startNginx(s *peerSession, listen, directive string, servers ...string) (ad
 	free.Close()
 	configuration, err := os.ReadFile(peerFile(t, "nginx.conf"))
 	assert.NilError(t, err)
+	routes, servers := "", slices.Clone(servers)
+	for i, server := range servers {
+		name, address, isNamed := strings.Cut(server, "=")
+		if isNamed {
+			servers[i] = address
+			routes += "~^" + name + `\. ` + address + "; "
+		}
+	}
 	text := strings.NewReplacer("$ADDRESS", address+listen, "$SERVERS", strings.Join(servers, "; server "),
-		"$DIRECTIVE", directive).Replace(string(configuration))
+		"$ROUTES", routes, "$DIRECTIVE", directive).Replace(string(configuration))
 	assert.NilError(t, os.WriteFile(filepath.Join(s.dir, "nginx.conf"), []byte(text), 0o600))
 	// The shell ends nginx at the end of its stdin: also where the tests break off and clean nothing up. It does so with
 	// SIGKILL: without its master, nginx may take a SIGTERM just before it waits, and see it at the next connection.

@@ -50,6 +50,7 @@ import (
 //	tasks                       a server at http://$TASKS whose tools run as tasks; the tool hang until
 //	finish                      it is done, or
 //	lose                        the server has forgotten its tasks
+//	real FILE                   a server of testdata/peers over HTTP, at $REAL
 //	protected                   the same at $PROTECTED for those who have logged in; its tokens are hidden, as by hide
 //	visit URL FILE              open an address as a browser does, and keep the page that it ends at
 //	consent URL NAME            open it, and keep the address that the browser is then sent to
@@ -324,7 +325,7 @@ func (s *script) do(line string) error {
 		"each": "2 99", "need": "1 9", "env": "1 9", "cd": "1 1",
 		"mkdir": "1 1", "mkfifo": "1 1", "cp": "2 2", "ln": "2 2", "rm": "1 1", "chmod": "2 2", "model": "1 1",
 		"reached": "1 1", "release": "1 1", "gossip": "0 0", "expire": "0 0",
-		"tasks": "0 0", "finish": "0 0", "lose": "0 0", "stdin": "1 1",
+		"tasks": "0 0", "finish": "0 0", "lose": "0 0", "real": "1 1", "stdin": "1 1",
 		"protected": "0 0", "visit": "2 2", "consent": "2 2", "refuse": "0 0",
 		"forget": "0 0", "demand": "2 2", "reject": "0 0", "agree": "0 0",
 		"mcpagent": "0 99 !", "start": "1 99", "back": "0 0",
@@ -393,6 +394,9 @@ func (s *script) do(line string) error {
 		return nil
 	case "lose":
 		s.tasks.begun.Clear()
+		return nil
+	case "real":
+		s.env["REAL"] = startPeerHTTP(s.t, peerScript(s.t, words[0], "http")).url
 		return nil
 	case "expire":
 		s.gossip.session.Add(1)
