@@ -32,6 +32,10 @@ import (
 //
 // CallTool hides all this: it returns the result, however the server came to it. taskWait.run is
 // the life of a task from its first state to its last.
+//
+// In 2025-11-25 a client may run tasks, too: a question of the server then becomes one. This client
+// does not declare that, so it answers each question in full, and ignores what a server asks of a
+// task in it (tasks, task support and handling).
 
 const (
 	askedTTL     = 24 * time.Hour   // for which a server is asked to keep a task, in 2025-11-25
