@@ -242,11 +242,16 @@ func (s *servers) waitForTask(ctx context.Context, t *keptTask) (*ToolResult, er
 	view.Begin("")
 	result, err := client.Task(ctx, t.ID, view.Progress(ToolCall{Name: t.Tool}))
 	view.End()
-	var failed *TaskError
-	if !errors.As(err, &failed) || !failed.Open {
+	if !isStillOpen(err) {
 		t.drop()
 	}
 	return result, err
+}
+
+// isStillOpen reports whether the wait for a task has ended before the task.
+func isStillOpen(err error) bool {
+	var failed *TaskError
+	return errors.As(err, &failed) && failed.Open
 }
 
 // isNew reports whether the user has not been told of an open task yet, and notes that they are.
@@ -312,9 +317,11 @@ func (s *servers) finishTask(
 		text := "(This call runs as a task on the server. It has no result yet.)"
 		return ToolOutput{Text: text}, false
 	}
+	isOver = errors.Is(err, ErrTaskForgotten)
 	var result *ToolResult
 	if err == nil {
 		result, err = s.waitForTask(ctx, t)
+		isOver = !isStillOpen(err)
 	}
 	if err == nil {
 		s.output.warn("%s, has ended: the model gets its result", t.describe())
@@ -323,8 +330,6 @@ func (s *servers) finishTask(
 	if ctx.Err() != nil {
 		return ToolOutput{}, false
 	}
-	_, statErr := os.Stat(t.path)
-	isOver = errors.Is(statErr, os.ErrNotExist)
 	if isOver {
 		s.output.warn("%s, has no result: %v", t.describe(), err)
 		text := s.output.screen.Secrets.Mask("Error: " + err.Error())

@@ -74,11 +74,11 @@ func (c *serverCommands) listTasks(ctx context.Context) error {
 	return c.output.give(ctx, nil, text, text, list)
 }
 
-// taskNamed returns the task of an id. A task that no run has kept can be asked for if there is one
-// server only.
+// taskNamed returns the task of an id, which may be written as the list shows it. A task that no
+// run has kept can be asked for if there is one server only.
 func (c *serverCommands) taskNamed(id string) (*keptTask, error) {
 	for _, t := range c.servers.tasks.load() {
-		if t.ID == id {
+		if t.ID == id || OneName(t.ID) == id {
 			return &t, nil
 		}
 	}
