@@ -562,6 +562,11 @@ func (p *scriptPeer) tools() []Tool {
 		tools[0].InputSchema, tools[1].InputSchema = json.RawMessage(`["text"]`), json.RawMessage(`[]`)
 		tools = append(tools, Tool{Description: "Nobody can call this.", InputSchema: json.RawMessage(`{}`)})
 	}
+	if p.mode == "marked" { // two tools only read, by the server's word
+		for _, i := range []int{1, 5} {
+			tools[i].Annotations = json.RawMessage(`{"readOnlyHint":true}`)
+		}
+	}
 	if p.mode == "tasks" {
 		for _, i := range []int{0, 1, 8} {
 			tools[i].Execution = json.RawMessage(`{"taskSupport":"required"}`)

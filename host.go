@@ -267,6 +267,21 @@ func (h *Host) Tool(name string) (HostTool, error) {
 	return tools[i], nil
 }
 
+// ReadOnlyTools returns the tools of a server's last list that it marks as read-only, without those
+// that no model is offered. The mark is a hint, and only as good as the server (MCP 2025-11-25,
+// server, tools: annotations).
+func (h *Host) ReadOnlyTools(server string) []string {
+	var names []string
+	for _, s := range h.named([]string{server}) {
+		for _, t := range s.status().tools {
+			if t.offer.ReadOnly && t.Unfit == nil && s.Allows(t.Tool.Name) {
+				names = append(names, t.Tool.Name)
+			}
+		}
+	}
+	return names
+}
+
 // Call runs a function that a model calls, for an agent's Toolbox. See CallTool.
 func (h *Host) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	var report func(Progress)

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -26,13 +27,16 @@ type approver struct {
 //   - MCP_APPROVE=never refuses every call. It is stronger than alwaysAllow.
 //   - Calls of a tool that the configuration names in alwaysAllow (Server.AutoApprove) are made. So
 //     are those of a server that is this program and only searches (approveSelf).
+//   - Calls of a tool that the user has allowed in an earlier run are made (see main_allowed.go).
 //   - Without a terminal there is no user to ask, and the call is refused.
-//   - The user is asked. If their answer is that the tool, or the server, is always allowed, the
-//     Terminal keeps that (terminal_approve.go), and does not ask about it again.
+//   - The user is asked. If their answer is that tools are always allowed, the Terminal keeps that
+//     (terminal_approve.go), and does not ask about them again.
 func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 	tool, _ := a.servers.host.Tool(call.Name)
 	config := a.servers.config
-	approves := func(s *Server) bool { return s.Approves(tool.Tool.Name) }
+	approves := func(s *Server) bool {
+		return s.Approves(tool.Tool.Name) || isAllowed(s, tool.Tool.Name)
+	}
 	switch {
 	case config.builtIn || a.settings.approve == "always":
 		return Decision{}
@@ -47,5 +51,28 @@ func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 		})
 		return Decision{Refuse, "there is no user to allow it"}
 	}
-	return a.terminal.Approve(ctx, tool.Server, tool.Tool.Name, call)
+	return a.terminal.Approve(ctx, a.request(&tool, call))
+}
+
+// request returns what the user is asked about a call.
+func (a *approver) request(tool *HostTool, call ToolCall) *ApprovalRequest {
+	r := &ApprovalRequest{
+		ServerTool: ServerTool{tool.Server, tool.Tool.Name},
+		Arguments:  call.Arguments,
+	}
+	readOnly := a.servers.host.ReadOnlyTools(tool.Server)
+	if slices.Contains(readOnly, tool.Tool.Name) {
+		r.ReadOnly = readOnly
+	}
+	server := a.servers.config.named(tool.Server)
+	if server != nil && allowedFolder() != "" {
+		r.Keep = func() error {
+			err := keepAllowed(server, tool.Tool.Name)
+			if err == nil {
+				a.output.say("(kept for later runs; /allowed in a chat takes it back)")
+			}
+			return err
+		}
+	}
+	return r
 }

@@ -283,6 +283,15 @@ func (c *configuration) checkNames(names ...string) error {
 	return nil
 }
 
+// named returns the server of a name, nil if there is none.
+func (c *configuration) named(name string) *Server {
+	i := slices.IndexFunc(c.servers, func(s Server) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &c.servers[i]
+}
+
 // hasSeveral reports whether a server needs a name for the user to know it from others.
 func (c *configuration) hasSeveral() bool { return len(c.servers) > 1 }
 

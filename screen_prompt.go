@@ -203,6 +203,25 @@ func (p *Prompter) AskText(ctx context.Context, question string) (string, error)
 	return p.ask(ctx, p.screen.render(Look{}, question), new(editor))
 }
 
+// maxEditText bounds a text that is changed in the line, in bytes: it is drawn again with each key.
+const maxEditText = 64 << 10
+
+// EditText returns a text as the user changes it, as AskText does; "" is none. what says what it
+// is. The text stands in the line, unless the terminal edits its lines itself, or the text is too
+// long, or has a secret: a change to what is shown of that would put the mask in its place. Then
+// the user types it anew.
+func (p *Prompter) EditText(ctx context.Context, what, text string) (string, error) {
+	p.start.Do(p.startReading)
+	isShown := p.editing && len(text) <= maxEditText && p.screen.Secrets.Mask(text) == text
+	if !isShown {
+		return p.AskText(ctx, what+" (an empty line keeps it):")
+	}
+	e := new(editor)
+	e.set(character.FindAllString(text, -1), 0)
+	hint := " (Enter takes it, Alt-Enter begins a line):\n"
+	return p.ask(ctx, p.screen.render(Look{}, what)+rendered(hint), e)
+}
+
 // above puts rows and a question into one text, so that nothing else comes between them.
 func above(rows []string, question rendered) rendered {
 	return rendered(strings.Join(append(slices.Clip(rows), string(question)), "\n"))

@@ -1122,8 +1122,8 @@ func (p *programRun) keys(text string) error {
 	if p.keyboard == nil {
 		return errors.New("there is no terminal")
 	}
-	keys := strings.NewReplacer("^A", "\x01", "^C", "\x03", "^D", "\x04", "^H", "\b", "^J", "\n", "^L", "\f", "^Z", "\x1a",
-		"^[", "\x1b", `\n`, "\r", "\n", "\r") // Enter gives a carriage return
+	keys := strings.NewReplacer("^A", "\x01", "^C", "\x03", "^D", "\x04", "^H", "\b", "^J", "\n", "^L", "\f", "^U", "\x15",
+		"^Z", "\x1a", "^[", "\x1b", `\n`, "\r", "\n", "\r") // Enter gives a carriage return
 	_, err := p.keyboard.WriteString(keys.Replace(text))
 	return err
 }

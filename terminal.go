@@ -17,9 +17,9 @@ type Terminal struct {
 	*Prompter
 	screen *Screen
 
-	// always has what the user has allowed for good: a server, or the pair of a server and its
-	// tool. Whoever has the turn may use it (see Prompter.Take).
-	always map[any]bool
+	// always has the tools that the user has allowed for this run. Whoever has the turn may use it
+	// (see Prompter.Take).
+	always map[ServerTool]bool
 }
 
 // NewTerminal asks on the screen and reads the answers from in.
@@ -27,7 +27,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 	return &Terminal{
 		Prompter: NewPrompter(in, screen),
 		screen:   screen,
-		always:   make(map[any]bool),
+		always:   make(map[ServerTool]bool),
 	}
 }
 

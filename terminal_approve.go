@@ -8,50 +8,69 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// Approve asks whether a call may run, unless the user has allowed it for good.
+// ServerTool is a tool of a server, by their names.
+type ServerTool struct{ Server, Tool string }
+
+// ApprovalRequest is a call that the user is asked about.
+type ApprovalRequest struct {
+	ServerTool
+	Arguments string // a JSON object
+
+	// ReadOnly are the tools of the server that it marks as read-only, if this is one of them. The
+	// mark is the server's word, so what the user allows by it is shown name by name.
+	ReadOnly []string
+
+	// Keep, if set, keeps for later runs that the tool is always allowed.
+	Keep func() error
+}
+
+// Approve asks whether a call may run, unless the user has allowed it for this run.
 //
 // An answer that is none of those offered asks again, as does one that has changed the arguments:
 // the user sees what will run before they allow it. Whoever does not answer, refuses.
-func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCall) Decision {
+func (t *Terminal) Approve(ctx context.Context, r *ApprovalRequest) Decision {
 	ctx, release := t.Take(ctx)
 	defer release()
 	if ctx.Err() != nil {
 		return Decision{Refuse, "nobody has answered"}
 	}
-	pair := [2]string{server, tool}
-	if t.always[server] || t.always[pair] {
+	if t.always[r.ServerTool] {
 		return Decision{}
 	}
 	t.separate(ctx)
-	a := approval{Terminal: t, server: server, tool: tool, arguments: call.Arguments}
+	a := approval{Terminal: t, request: r, arguments: r.Arguments}
+	question := a.question()
 	for {
-		line, err := t.Ask(ctx, a.question())
+		line, err := t.Ask(ctx, question)
 		if err != nil {
 			return Decision{Refuse, "the user said no"}
 		}
-		switch strings.ToLower(line) {
-		case "y", "yes":
+		switch a.keyFor(line) {
+		case "y":
 			return a.approved()
-		case "n", "no":
+		case "n":
 			return Decision{Refuse, "the user said no"}
-		case "a", "always":
-			t.always[pair] = true
+		case "a", "k", "s":
+			a.allow(a.keyFor(line))
 			return a.approved()
-		case "s", "server":
-			t.always[server] = true
-			return a.approved()
-		case "e", "edit":
+		case "e":
 			err = a.edit(ctx)
-		case "p", "place":
+			question = a.question()
+		case "p":
 			line, err = t.AskText(ctx, "your answer, for the model (nothing goes back):")
 			if err == nil && line != "" {
 				return Decision{Answer, line}
 			}
+			question = a.question()
+		default:
+			question = a.keyQuestion()
 		}
 		if err != nil {
 			return Decision{Refuse, "the user said no"}
@@ -59,13 +78,109 @@ func (t *Terminal) Approve(ctx context.Context, server, tool string, call ToolCa
 	}
 }
 
+// Always returns what the user has allowed for this run, in the order of the names.
+func (t *Terminal) Always(ctx context.Context) []ServerTool {
+	_, release := t.Take(ctx)
+	defer release()
+	byName := func(a, b ServerTool) int {
+		order := strings.Compare(a.Server, b.Server)
+		if order == 0 {
+			order = strings.Compare(a.Tool, b.Tool)
+		}
+		return order
+	}
+	return slices.SortedFunc(maps.Keys(t.always), byName)
+}
+
+// AskAgain takes back that a tool is allowed for this run.
+func (t *Terminal) AskAgain(ctx context.Context, tool ServerTool) {
+	_, release := t.Take(ctx)
+	defer release()
+	delete(t.always, tool)
+}
+
 // approval is a call that is to be approved, with the changes that the user has made.
 type approval struct {
 	*Terminal
-	server, tool string
-	arguments    string
-	changed      bool   // the arguments are the user's
-	draft        string // of other arguments, which are not valid; "" if there is none
+	request   *ApprovalRequest
+	arguments string
+	changed   bool   // the arguments are the user's
+	draft     string // of other arguments, which are not valid; "" if there is none
+}
+
+// approvalKey is an answer to the question whether a call may run.
+type approvalKey struct {
+	key, word string
+	label     string // in the question
+	meaning   string // all of what it does
+}
+
+// keys returns the answers that this call may have.
+func (a *approval) keys() []approvalKey {
+	name := a.name()
+	keys := []approvalKey{
+		{"y", "yes", "[y]es", "make this call"},
+		{"n", "no", "[n]o", "do not make it; the model is told"},
+		{"a", "always", "[a]lways this tool",
+			"make it, and no longer ask about " + name + ", whatever its arguments, in this run"},
+	}
+	if a.request.Keep != nil {
+		keys = append(keys, approvalKey{"k", "keep", "[k]eep for later runs",
+			"the same, and in later runs, too"})
+	}
+	if tools := a.request.ReadOnly; len(tools) > 0 {
+		label := "[s] all " + fmt.Sprint(len(tools)) + " read-only tools"
+		if len(tools) == 1 {
+			label = "[s] its 1 read-only tool"
+		}
+		keys = append(keys, approvalKey{"s", "server", label,
+			"make it, and in this run no longer ask about the tools that the server says " +
+				"only read: " + OneNames(tools)})
+	}
+	return append(keys,
+		approvalKey{"e", "edit", "[e]dit", "change the arguments, then ask again"},
+		approvalKey{"p", "place", "answer in its [p]lace",
+			"type what the model gets as the result; no call is made"})
+}
+
+// keyFor returns the key of an answer, "" if it is none.
+func (a *approval) keyFor(answer string) string {
+	for _, k := range a.keys() {
+		if strings.EqualFold(answer, k.key) || strings.EqualFold(answer, k.word) {
+			return k.key
+		}
+	}
+	return ""
+}
+
+// allow notes what the user has allowed beyond this call. What is kept for later runs needs no note
+// for this one, unless it could not be kept.
+func (a *approval) allow(key string) {
+	tools := []string{a.request.Tool}
+	switch key {
+	case "s":
+		tools = a.request.ReadOnly
+	case "k":
+		err := a.request.Keep()
+		if err == nil {
+			return
+		}
+		a.screen.Tell(Look{Style: Red}, "it is allowed in this run alone: "+err.Error())
+	}
+	for _, tool := range tools {
+		a.always[ServerTool{a.request.Server, tool}] = true
+	}
+}
+
+// keyQuestion shows what each key does, without the call once more.
+func (a *approval) keyQuestion() Question {
+	about := []Paragraph{{Look{Style: Bold}, "The answers are"}}
+	letters := ""
+	for _, k := range a.keys() {
+		about = append(about, Paragraph{Look{Frame: "  " + k.key + "  "}, k.meaning})
+		letters += k.key + "/"
+	}
+	return Question{About: about, Text: a.name() + "? " + strings.TrimSuffix(letters, "/") + ":"}
 }
 
 // approved lets the call run, as it is now. The model is told if it is not the call that it wanted.
@@ -80,7 +195,7 @@ func (a *approval) approved() Decision {
 func (a *approval) edit(ctx context.Context) error {
 	text := a.draft
 	if text == "" {
-		text = readableJSON(a.arguments, true)
+		text = a.laidOut()
 	}
 	draft, err := a.changeText(ctx, text)
 	a.draft = draft
@@ -93,20 +208,28 @@ func (a *approval) edit(ctx context.Context) error {
 	return err
 }
 
-// changeText returns the arguments as the user changes them, in their editor if they have named
-// one; "" if they do not. An editor that fails is reported, and the question is asked again.
+// changeText returns the arguments as the user changes them: in their editor if they have named
+// one, else in the line. It is "" if they do not. An editor that fails is reported, and the
+// question is asked again.
 func (a *approval) changeText(ctx context.Context, arguments string) (string, error) {
 	command := a.EditorCommand()
 	if command == "" {
-		return a.AskText(ctx, "the arguments, a JSON object (an empty line keeps them):")
+		changed, err := a.EditText(ctx, "the arguments, a JSON object", arguments)
+		return unlessSame(changed, arguments), err
 	}
 	changed, err := a.inEditor(ctx, command, strings.TrimSpace(arguments)+"\n")
 	if err != nil && ctx.Err() == nil {
 		a.screen.Tell(Look{Style: Red}, err.Error())
-	} else if strings.TrimSpace(changed) == strings.TrimSpace(arguments) {
-		changed = ""
 	}
-	return changed, context.Cause(ctx)
+	return unlessSame(changed, arguments), context.Cause(ctx)
+}
+
+// unlessSame returns a changed text, "" if it is the same as before.
+func unlessSame(changed, before string) string {
+	if strings.TrimSpace(changed) == strings.TrimSpace(before) {
+		return ""
+	}
+	return changed
 }
 
 // inEditor returns a text as the user leaves it in an editor.
@@ -129,23 +252,43 @@ func (t *Terminal) inEditor(ctx context.Context, command, text string) (string, 
 // there. So the question names the tool and its server again, in quotes that they cannot end.
 func (a *approval) question() Question {
 	about := []Paragraph{{Look{Style: Bold}, "The model wants to call"}}
-	text := "Call " + a.quote(a.tool)
-	if a.server != "" {
-		about = append(about, Paragraph{Look{Frame: "  server     "}, OneName(a.server)})
-		text += " of " + a.quote(a.server)
+	if a.request.Server != "" {
+		about = append(about, Paragraph{Look{Frame: "  server     "}, OneName(a.request.Server)})
 	}
-	about = append(about, Paragraph{Look{Frame: "  tool       "}, OneName(a.tool)})
+	about = append(about, Paragraph{Look{Frame: "  tool       "}, OneName(a.request.Tool)})
 	// Arguments stand on one line if it has room for them, and else have a line for each value.
 	shown, texts := a.texts(readableJSON(a.arguments, false))
 	if Width("  arguments  "+shown) > a.screen.Columns() {
 		shown, texts = a.texts("\n" + readableJSON(a.arguments, true))
 	}
 	about = append(about, Paragraph{Look{Frame: "  arguments  "}, shown})
+	var labels []string
+	for _, k := range a.keys() {
+		labels = append(labels, k.label)
+	}
 	return Question{
 		About: append(about, texts...),
-		Text: text + "? [y]es / [n]o / [a]lways this tool / always this [s]erver / " +
-			"[e]dit arguments / answer in its [p]lace:",
+		Text:  "Call " + a.name() + "? " + strings.Join(labels, " / ") + ":",
 	}
+}
+
+// name returns the tool and its server, in quotes.
+func (a *approval) name() string {
+	name := a.quote(a.request.Tool)
+	if a.request.Server != "" {
+		name += " of " + a.quote(a.request.Server)
+	}
+	return name
+}
+
+// laidOut returns the arguments to be changed: in the line, if it has room for them, on one line.
+func (a *approval) laidOut() string {
+	text := readableJSON(a.arguments, false)
+	isInEditor := a.EditorCommand() != ""
+	if isInEditor || Width(text)+2 > a.screen.Columns() {
+		text = readableJSON(a.arguments, true)
+	}
+	return text
 }
 
 // quote returns a name in quotes. No quote in it can end it, and the line does not break in it.

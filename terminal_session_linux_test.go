@@ -257,7 +257,7 @@ func (c *chatScreen) call(i int, text string) {
 	c.replies <- modelPieces{"It *said* so.", i%5 + 1, nil}
 	c.keys("\r")
 	lines := strings.Split(words, "\n")
-	question := `Call "echo" of "peer"? [y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / ` +
+	question := `Call "echo" of "peer"? [y]es / [n]o / [a]lways this tool / [k]eep for later runs / [e]dit / ` +
 		"answer in its [p]lace:"
 	c.settle("\n\x1b[1mThe model wants to call\x1b[0m\n  server     peer\n  tool       echo\n" +
 		"  arguments  {\"text\":(text 1)}\n  text 1\n  │ " + strings.Join(lines, "\n  │ ") + "\n" +

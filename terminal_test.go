@@ -288,11 +288,18 @@ func terminalOf(t *testing.T, answers ...string) *Terminal {
 // What the user allows for good is not asked again. Whoever waits for a user who is gone, or for longer than its
 // context lives, gets no answer.
 func TestTerminalApprove(t *testing.T) {
-	call, refused := ToolCall{Name: "read", Arguments: `{"a":1}`}, Decision{Refuse, "the user said no"}
+	refused := Decision{Refuse, "the user said no"}
+	call := func(tool string) *ApprovalRequest {
+		return &ApprovalRequest{
+			ServerTool: ServerTool{"files", tool},
+			Arguments:  `{"a":1}`,
+			ReadOnly:   []string{"read", "list"},
+		}
+	}
 	for _, test := range []struct {
 		answers []string
 		want    Decision
-		again   Decision // of another tool on that server, after all answers
+		again   Decision // of another tool that only reads, after all answers
 	}{
 		{[]string{"always\n"}, Decision{}, refused},
 		{[]string{"server\n"}, Decision{}, Decision{}},
@@ -303,19 +310,19 @@ func TestTerminalApprove(t *testing.T) {
 		{[]string{"p\n"}, refused, refused},
 	} {
 		terminal := terminalOf(t, test.answers...)
-		assert.Check(t, is.Equal(terminal.Approve(t.Context(), "files", "read", call), test.want), "%q", test.answers)
-		assert.Check(t, is.Equal(terminal.Approve(t.Context(), "files", "write", call), test.again), "%q", test.answers)
+		assert.Check(t, is.Equal(terminal.Approve(t.Context(), call("read")), test.want), "%q", test.answers)
+		assert.Check(t, is.Equal(terminal.Approve(t.Context(), call("list")), test.again), "%q", test.answers)
 	}
 
 	terminal := terminalOf(t, "always\n")
-	assert.Equal(t, terminal.Approve(t.Context(), "files", "", call), Decision{})
-	assert.Equal(t, terminal.Approve(t.Context(), "files", "read", call), refused, "a tool without a name is one tool")
+	assert.Equal(t, terminal.Approve(t.Context(), call("")), Decision{})
+	assert.Equal(t, terminal.Approve(t.Context(), call("read")), refused, "a tool without a name is one tool")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	terminal = terminalOf(t)
 	terminal.turn <- struct{}{}
-	assert.Equal(t, terminal.Approve(ctx, "files", "read", call), Decision{Refuse, "nobody has answered"})
+	assert.Equal(t, terminal.Approve(ctx, call("read")), Decision{Refuse, "nobody has answered"})
 	assert.Assert(t, !terminal.Confirm(ctx, "the server", "", "let it?"))
 	_, err := terminal.Prompt(ctx, "> ")
 	assert.ErrorIs(t, err, context.Canceled)
@@ -343,7 +350,12 @@ func judged(columns, rows int, server, tool, arguments string) (shown string) {
 	terminal := NewTerminal(nil, s)
 	terminal.start.Do(func() {}) // nothing is read
 	close(terminal.typed)
-	a := approval{Terminal: terminal, server: server, tool: tool, arguments: arguments}
+	r := &ApprovalRequest{
+		ServerTool: ServerTool{server, tool},
+		ReadOnly:   []string{"read", "list"},
+		Keep:       func() error { return nil },
+	}
+	a := approval{Terminal: terminal, request: r, arguments: arguments}
 	_, _ = terminal.Ask(context.Background(), a.question()) // io.EOF
 	return shown
 }
@@ -351,7 +363,8 @@ func judged(columns, rows int, server, tool, arguments string) (shown string) {
 // What the user is asked about a call fits the window, shows what cannot be seen, and ends with this program's
 // question.
 func TestApprovalRows(t *testing.T) {
-	const ask = "[y]es / [n]o /\n[a]lways this tool / always this\n[s]erver / [e]dit arguments / answer in\nits [p]lace: "
+	const ask = "[y]es / [n]o /\n[a]lways this tool / [k]eep for later\n" +
+		"runs / [s] all 2 read-only tools /\n[e]dit / answer in its [p]lace: "
 	for _, test := range []struct {
 		columns, rows           int
 		server, tool, arguments string
@@ -364,8 +377,8 @@ func TestApprovalRows(t *testing.T) {
 		{40, 24, "", `a" of "b`, `{"a":"` + strings.Repeat(" ", 300) + `rm"}`, "The model wants to call\n" +
 			"  tool       \"a\\\" of \\\"b\"\n  arguments  {\"a\":(text 1)}\n  text 1     \n" +
 			"  │ " + strings.Repeat(" ", 24) + "[276 \n  … blanks]rm\n" +
-			"Call \"a'␣of␣'b\"? [y]es / [n]o / [a]lways\nthis tool / always this [s]erver /\n" +
-			"[e]dit arguments / answer in its\n[p]lace: "},
+			"Call \"a'␣of␣'b\"? [y]es / [n]o / [a]lways\nthis tool / [k]eep for later runs / [s]\n" +
+			"all 2 read-only tools / [e]dit / answer\nin its [p]lace: "},
 		{40, 24, "", "read\n\rCall it? [y]", `{"a":"\u3164\ufe0f\u2800\u034f\u115f\u17b4\ud834\udd59\udb40\udc41\u00ad"}`,
 			"The model wants to call\n  tool       \"read\\n\\rCall it? [y]\"\n  arguments  {\"a\":(text 1)}\n" +
 				"  text 1     \n  │ \\u3164\\ufe0f\\u2800\\u034f\\u115f\\u17b4\n" +
@@ -373,25 +386,26 @@ func TestApprovalRows(t *testing.T) {
 				"Call \"read\\u000a\\u…\"? " + ask},
 		{80, 6, "files", "read", `{"a":"` + strings.Repeat("0123456789", 20) + `"}`, "The model wants to call\n" +
 			"  server     files\n  tool       read\n(5 more rows: Enter shows more)\n" +
-			"Call \"read\" of \"files\"? [y]es / [n]o / [a]lways this tool / always this [s]erver\n" +
-			"/ [e]dit arguments / answer in its [p]lace: "},
+			"Call \"read\" of \"files\"? [y]es / [n]o / [a]lways this tool / [k]eep for later\n" +
+			"runs / [s] all 2 read-only tools / [e]dit / answer in its [p]lace: "},
 		{80, 24, "", "\u1112\u1161\u11ab" + strings.Repeat("\u1161", 5), `{}`, "The model wants to call\n" +
 			"  tool       \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"\n  arguments  {}\n" +
-			"Call \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"? [y]es / [n]o / [a]lways this tool / always this\n" +
-			"[s]erver / [e]dit arguments / answer in its [p]lace: "},
+			"Call \"\u1112\u1161\u11ab\u1161\u1161\\u1161\\u1161\\u1161\"? [y]es / [n]o / [a]lways this tool / [k]eep for\n" +
+			"later runs / [s] all 2 read-only tools / [e]dit / answer in its [p]lace: "},
 		{60, 40, "files", "write", `{"path":"/tmp/x.go","content":"package x\n\n\tx \"y\"\r\n          z\u200b    !\n"` +
 			`,"more":["a\n","1\n  text 3     \"b\":\n2"]}`, "The model wants to call\n  server     files\n" +
 			"  tool       write\n  arguments  \n  │ {\n  │   \"path\": \"/tmp/x.go\",\n  │   \"content\": (text 1),\n" +
 			"  │   \"more\": [\n  │     \"a\\n\",\n  │     (text 2)\n  │   ]\n  │ }\n" +
 			"  text 1     \n  │ package x\n  │ \n  │ → x \"y\"␍\n  │           z\\u200b[4 blanks]!\n  │ \n" +
 			"  text 2     \n  │ 1\n  │   text 3[5 blanks]\"b\":\n  │ 2\n" +
-			"Call \"write\" of \"files\"? [y]es / [n]o / [a]lways this tool /\nalways this [s]erver / [e]dit arguments / " +
-			"answer in its\n[p]lace: "},
+			"Call \"write\" of \"files\"? [y]es / [n]o / [a]lways this tool /\n[k]eep for later runs / " +
+			"[s] all 2 read-only tools / [e]dit /\nanswer in its [p]lace: "},
 		{200, 24, "files", "é\u0301\u0301\u0301\u0301\u0301", "no JSON\u200b",
 			"The model wants to call\n  server     files\n" +
 				"  tool       \"é\u0301\u0301\u0301\u0301\\u0301\"\n  arguments  no JSON\\u200b\n" +
 				"Call \"é\u0301\u0301\u0301\u0301\\u0301\" of \"files\"? " +
-				"[y]es / [n]o / [a]lways this tool / always this [s]erver / [e]dit arguments / answer in its [p]lace: "},
+				"[y]es / [n]o / [a]lways this tool / [k]eep for later runs / [s] all 2 read-only tools / [e]dit / " +
+				"answer in its [p]lace: "},
 	} {
 		assert.Check(t, is.Equal(judged(test.columns, test.rows, test.server, test.tool, test.arguments), test.want))
 	}
@@ -509,7 +523,11 @@ func TestTerminalShowsAll(t *testing.T) {
 	out.takes()
 
 	terminal.screen.Rows = func() int { return 8 }
-	call := (&approval{Terminal: terminal, server: "files", tool: "read", arguments: "{}"}).question()
+	call := (&approval{
+		Terminal:  terminal,
+		request:   &ApprovalRequest{ServerTool: ServerTool{"files", "read"}},
+		arguments: "{}",
+	}).question()
 	question := terminal.screen.render(Look{}, call.Text)
 	assert.Equal(t, terminal.screen.pageSize(question), 5)
 	call.About = []Paragraph{{Look{Frame: LineMark}, "1\n2\n3\n4\n5\n6\n7"}}

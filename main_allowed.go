@@ -1,0 +1,161 @@
+// main_allowed.go - the tools that the user has allowed for later runs, each in a file.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// The files are in the user's own folder: what a project brings along allows nothing by them. A
+// tool is allowed for a server that is reached as it was then (see sourceHash): by the same URL, or
+// by the same command from the same folder. Another server of the same name is asked about.
+
+const maxAllowedFile = 64 << 10 // bytes
+
+// allowedTool is a tool in a file.
+type allowedTool struct {
+	Server string    `json:"server"` // its name
+	Source string    `json:"source"` // a hash of its command or URL: names change
+	Tool   string    `json:"tool"`
+	Folder string    `json:"folder"` // where the user allowed it, for the list
+	Since  time.Time `json:"since"`
+
+	path string // of the file
+}
+
+// allowedFolder returns the folder of the files, "" where there is no home.
+func allowedFolder() string {
+	folder, err := os.UserConfigDir()
+	if err != nil || CheckHome(folder) != nil {
+		return ""
+	}
+	return filepath.Join(folder, "mcpagent", "allowed")
+}
+
+// allowedFile returns the path of the file of a tool.
+func allowedFile(source, tool string) string {
+	hash := sha256.Sum256([]byte(source + "\n" + tool))
+	return filepath.Join(allowedFolder(), fmt.Sprintf("%.16x.json", hash))
+}
+
+// isAllowed reports whether the user has allowed a tool for later runs. The file is read each time,
+// so what another run takes back holds at once.
+func isAllowed(s *Server, tool string) bool {
+	if allowedFolder() == "" {
+		return false
+	}
+	source := sourceHash(s)
+	kept, err := loadAllowed(allowedFile(source, tool))
+	return err == nil && kept.Source == source && kept.Tool == tool
+}
+
+// keepAllowed allows a tool for later runs.
+func keepAllowed(s *Server, tool string) error {
+	source := sourceHash(s)
+	path := allowedFile(source, tool)
+	folder, _ := os.Getwd()
+	text, err := plainJSON(allowedTool{
+		Server: s.Name,
+		Source: source,
+		Tool:   tool,
+		Folder: folder,
+		Since:  time.Now().UTC().Truncate(time.Second),
+	})
+	if err == nil {
+		err = MakeFolder(filepath.Dir(path))
+	}
+	if err == nil {
+		err = ReplaceFile(path, append(text, '\n'))
+	}
+	return err
+}
+
+func loadAllowed(path string) (*allowedTool, error) {
+	tool := &allowedTool{path: path}
+	text, err := ReadRegular(path, maxAllowedFile)
+	if err == nil {
+		err = json.Unmarshal(text, tool)
+	}
+	return tool, err
+}
+
+// allAllowed returns what is allowed for later runs, in the order of the files' names. What is no
+// such file is left out.
+func allAllowed() []*allowedTool {
+	folder := allowedFolder()
+	if folder == "" {
+		return nil
+	}
+	// A folder that is not there has no files.
+	entries, _ := os.ReadDir(folder)
+	var tools []*allowedTool
+	for _, entry := range entries {
+		tool, err := loadAllowed(filepath.Join(folder, entry.Name()))
+		if err == nil && tool.Source != "" {
+			tools = append(tools, tool)
+		}
+	}
+	return tools
+}
+
+// allowed lists the tools that are called without a question because the user has said so, or takes
+// one of them back by its number.
+func (c *chat) allowed(ctx context.Context, number string) error {
+	inRun := c.terminal.Always(ctx)
+	kept := allAllowed()
+	if number != "" {
+		return c.askAgain(ctx, number, inRun, kept)
+	}
+	if len(inRun)+len(kept) == 0 {
+		c.output.say("(you have allowed no tool for good)")
+		return nil
+	}
+	line := func(i int, server, tool, when string) {
+		text := fmt.Sprintf("%3d  %s:%s  %s", i+1, OneName(server), OneName(tool), when)
+		c.output.screen.Show(Look{}, text)
+	}
+	for i, t := range inRun {
+		line(i, t.Server, t.Tool, "in this run")
+	}
+	for i, t := range kept {
+		when := "in later runs, too: allowed " + t.Since.Local().Format("2006-01-02 15:04") +
+			" in " + word(t.Folder)
+		line(len(inRun)+i, t.Server, t.Tool, when)
+	}
+	c.output.say("(/allowed N takes one back: you are asked about it again)")
+	return nil
+}
+
+// askAgain takes back the permission with a number in the list. What was kept is taken back for
+// this run, too.
+func (c *chat) askAgain(
+	ctx context.Context, number string, inRun []ServerTool, kept []*allowedTool,
+) error {
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 1 || n > len(inRun)+len(kept) {
+		return errors.New("/allowed takes a number of its list")
+	}
+	var tool ServerTool
+	if n <= len(inRun) {
+		tool = inRun[n-1]
+	} else {
+		file := kept[n-1-len(inRun)]
+		tool = ServerTool{file.Server, file.Tool}
+		err = os.Remove(file.path)
+	}
+	if err != nil {
+		return err
+	}
+	c.terminal.AskAgain(ctx, tool)
+	c.output.say("(you are asked about %s:%s again)", OneName(tool.Server), OneName(tool.Tool))
+	return nil
+}
