@@ -160,6 +160,10 @@ func withConversion(err error, file string) error {
 	if !errors.As(err, &format) || format.Format != "YAML" {
 		return err
 	}
+	if filepath.Ext(file) == ".json" {
+		// The command would empty the file before it reads it.
+		return err
+	}
 	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)) + ".json"
 	target := word(filepath.Join(filepath.Dir(file), name))
 	return fmt.Errorf("it is YAML, and not JSON; this makes JSON of it: npx -y js-yaml %s > %s",
