@@ -242,8 +242,9 @@ type fetchedResult struct {
 // run is the life of a task: it looks at one state of the task after the other, until the task has
 // a result, and returns that. first is nil if no state is known yet.
 func (w *taskWait) run(ctx context.Context, first *taskState) (json.RawMessage, error) {
-	state, err := first, error(nil)
-	if first == nil {
+	var err error
+	state := first
+	if state == nil {
 		state, err = w.client.getTask(ctx, w.id)
 	}
 	for err == nil {
