@@ -24,6 +24,7 @@ func (a *agents) newAgent(view *View, kept *keptSession) (*Agent, *report) {
 	secrets := a.output.screen.Secrets
 	host := a.servers.host
 	host.OnProgress = view.Progress
+	a.model.view.Store(view)
 	settings := &a.settings.asking
 	finder := &Finder{
 		Tools:    &toolbox{a.servers, secrets},
@@ -136,8 +137,12 @@ func (t *toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 // maskedError returns an error without secrets, as the model reads it. A tool's own text goes to
 // the model as it is, for the model may write it back into a file.
 func maskedError(secrets *Secrets, err error) error {
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
+	case errors.Is(err, ErrCancelled):
+		// Its text has no secret, and the view shows it in another way than a failure.
+		return ErrCancelled
 	}
 	return errors.New(secrets.Mask(err.Error()))
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,6 +34,8 @@ type modelChoice struct {
 	lists    sync.Map // the models of each API, as []ModelInfo, by its address
 	made     sync.Map // the *Mistral of each modelKey, which remembers what its server takes
 
+	view atomic.Pointer[View] // shows what the model does; nil if nothing does
+
 	mu     sync.Mutex // guards chosen
 	chosen string     // in a chat; "" for the model of the settings
 }
@@ -53,13 +56,24 @@ func (c *modelChoice) choose(name string) {
 // current returns the chosen model, with the API that has it.
 func (c *modelChoice) current() *Mistral {
 	onRetry := func(err error, wait time.Duration) {
-		c.output.note("%v; trying again in %s", err, wait.Round(time.Millisecond))
+		view := c.view.Load()
+		isShown := view != nil && view.Retry(err)
+		if !isShown {
+			c.output.note("%v; trying again in %s", err, wait.Round(time.Millisecond))
+		}
+	}
+	onThinking := func() {
+		if view := c.view.Load(); view != nil {
+			view.Thinking()
+		}
 	}
 	m := &Mistral{
 		BaseURL: c.settings.baseURL,
 		Key:     c.settings.key,
 		Model:   c.name(),
 		OnRetry: onRetry,
+
+		OnThinking: onThinking,
 	}
 	// Ollama needs no key, and gets none. Without a key and an address there is no API to ask.
 	name, isOllama := strings.CutPrefix(m.Model, ollama)

@@ -54,6 +54,10 @@ type Mistral struct {
 	// OnRetry, if set, is called after each failed try, before the wait for the next.
 	OnRetry func(err error, wait time.Duration)
 
+	// OnThinking, if set, is called for each piece of a streamed answer that is the model's
+	// reasoning, before the text.
+	OnThinking func()
+
 	streamUsage atomic.Int32 // what is known of the server: one of usageUntried, …
 }
 

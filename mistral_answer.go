@@ -37,6 +37,24 @@ type wireAnswer struct {
 type wireMessage struct {
 	Content   Content    `json:"content"`
 	ToolCalls []wireCall `json:"tool_calls"`
+
+	// What a model thinks, in the words of vLLM and DeepSeek, and of Ollama and OpenRouter.
+	// Mistral's has chunks of its own in the content.
+	ReasoningContent json.RawMessage `json:"reasoning_content"`
+	Reasoning        json.RawMessage `json:"reasoning"`
+}
+
+// isThinking reports whether a piece of a message is what the model thinks.
+func (m *wireMessage) isThinking() bool {
+	for _, text := range []json.RawMessage{m.ReasoningContent, m.Reasoning} {
+		var piece string
+		if json.Unmarshal(text, &piece) == nil && piece != "" {
+			return true
+		}
+	}
+	var chunks []struct{ Type string }
+	_ = json.Unmarshal(m.Content, &chunks)
+	return len(chunks) > 0 && chunks[0].Type == "thinking"
 }
 
 // isError reports whether the server tells of an error inside an answer. Some servers send an empty
@@ -102,6 +120,10 @@ func (m *Mistral) addEvent(
 		return m.refusal(resp, event.data)
 	}
 	text := parts.add(&answer)
+	isPiece := len(answer.Choices) > 0 && answer.Choices[0].Delta != nil
+	if isPiece && m.OnThinking != nil && answer.Choices[0].Delta.isThinking() {
+		m.OnThinking()
+	}
 	if text != "" && onText != nil {
 		onText(text)
 	}

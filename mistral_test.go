@@ -1674,3 +1674,30 @@ func TestModelServerRefusesStrangers(t *testing.T) {
 		assert.Equal(t, status, test.want, "%+v", test)
 	}
 }
+
+// What a model thinks before it answers is told piece by piece, in the words of each kind of server, and is no text.
+func TestThinkingIsTold(t *testing.T) {
+	for _, test := range []struct {
+		delta string
+		count int
+	}{
+		{`{"reasoning_content":"hm"}`, 1},
+		{`{"reasoning":"hm","content":""}`, 1},
+		{`{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}`, 1},
+		{`{"reasoning_content":null,"content":"a"}`, 0},
+		{`{"reasoning_content":"","reasoning":{"x":1},"content":[{"type":"text","text":"a"}]}`, 0},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":%s}]}\n\n"+
+				"data: {\"choices\":[{\"delta\":{\"content\":\"yes\"},\"finish_reason\":\"stop\"}]}\n\n", test.delta)
+		}))
+		count, text := 0, ""
+		m := &Mistral{BaseURL: server.URL, Model: "m", OnThinking: func() { count++ }}
+		_, err := m.Complete(t.Context(), &ChatRequest{}, func(piece string) { text += piece })
+		server.Close()
+		assert.NilError(t, err)
+		assert.Equal(t, count, test.count, test.delta)
+		assert.Equal(t, strings.TrimPrefix(text, "a"), "yes")
+	}
+}

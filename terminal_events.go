@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,6 +33,8 @@ func (v *View) Observe(e Event) {
 		// After the last call, the model is awaited again.
 		if len(v.calls) == 0 {
 			v.wait.began = time.Now()
+			v.wait.progress = ""
+			v.tries = 0
 		}
 		v.showEnd(e)
 		v.saveFiles(e)
@@ -76,6 +79,10 @@ func (v *View) showEnd(e Event) {
 	// Separate keeps calls that follow each other together. A reason that begins with the outcome,
 	// as "not run: a limit" does, is not to say it twice.
 	switch {
+	case s.Live && isCancelled(e):
+		// The user knows why, as they have done it.
+		s.Separate("call")
+		s.Show(Look{Style: Faint, Max: s.Columns()}, "✗ "+about)
 	case s.Live && e.Err != nil:
 		s.Separate("call")
 		s.Show(Look{Style: Red, Max: s.Columns()}, "✗ "+about)
@@ -85,6 +92,8 @@ func (v *View) showEnd(e Event) {
 		s.Show(Look{Style: Green, Max: s.Columns()}, "✓ "+about)
 		s.PreviewOf(Look{Style: Faint}, about, jsonLine(e.Output.Text),
 			LayOutJSON(e.Output.Text, s.Columns()-Width(LineMark)))
+	case isCancelled(e):
+		v.line(maxShownError, "< %s %s", e.Call.Name, outcome)
 	case e.Err != nil:
 		reason := strings.TrimPrefix(e.Err.Error(), outcome+": ")
 		v.line(maxShownError, "< %s %s: %s", e.Call.Name, outcome, reason)
@@ -92,6 +101,9 @@ func (v *View) showEnd(e Event) {
 		v.line(0, "< %s %s%s", e.Call.Name, outcome, s.KeepText(about, e.Output.Text))
 	}
 }
+
+// isCancelled reports whether a call that was running has ended because the user cancelled it.
+func isCancelled(e Event) bool { return e.Took > 0 && errors.Is(e.Err, ErrCancelled) }
 
 // outcome says how a call has ended. One that took no time has not run.
 func (v *View) outcome(e Event) string {
@@ -101,6 +113,8 @@ func (v *View) outcome(e Event) string {
 		return "not run"
 	case e.Took == 0:
 		return "answered by you"
+	case isCancelled(e):
+		return "cancelled after " + took
 	case e.Err != nil:
 		return "failed after " + took
 	}

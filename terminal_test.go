@@ -70,6 +70,11 @@ func TestViewStatus(t *testing.T) {
 		defer v.End()
 		is(0, "* mistral-small")
 		is(62*time.Second, "* mistral-small 1m2s")
+		assert.Check(t, v.Retry(errors.New("503 busy")))
+		assert.Check(t, v.Retry(errors.New("503 very busy")))
+		is(viewTick, "* mistral-small 1m2s, try 3, after: 503 very busy")
+		v.Thinking()
+		is(viewTick, "* mistral-small 1m2s thinking")
 
 		one, two := ToolCall{ID: "1", Name: "parse", Arguments: "{}"}, ToolCall{ID: "2", Name: "read", Arguments: "{}"}
 		v.Observe(Event{Kind: TurnEnded, Response: &ChatResponse{}})
@@ -85,10 +90,13 @@ func TestViewStatus(t *testing.T) {
 		is(viewTick, "* files read (+1) 9/4 so many words so many words so many …")
 		reportTwo(Progress{Progress: -1, Total: 4})
 		is(viewTick, "* files read (+1) -1/4")
+		assert.Check(t, !v.Retry(errors.New("of a server's request")))
 
 		v.Observe(Event{Kind: CallEnded, Call: two, Took: time.Second})
 		v.Observe(Event{Kind: CallEnded, Call: one, Took: time.Second})
 		is(viewTick, "* mistral-small")
+		assert.Check(t, v.Retry(errors.New("503 busy")))
+		is(viewTick, "* mistral-small, try 2, after: 503 busy")
 		v.End()
 		is(0, "")
 		time.Sleep(time.Second)
@@ -131,6 +139,8 @@ func TestViewEvents(t *testing.T) {
 		{ended(time.Second, errors.New("the disk is full, as it\x1b was for\ndays"), ""),
 			"✗ files read (failed after 1s) {\"a\":1}\n    the disk is full, as it\uFFFD was for\n    days\n",
 			"< read failed after 1s: the disk is full, as it\uFFFD was for days\n"},
+		{ended(8*time.Second, ErrCancelled, ""), "✗ files read (cancelled after 8s) {\"a\":…\n",
+			"< read cancelled after 8s\n"},
 		{ended(0, errors.New("no"), ""), "✗ files read (not run) {\"a\":1}\n    no\n", "< read not run: no\n"},
 		{ended(0, errors.New("not run: a limit"), ""), "✗ files read (not run) {\"a\":1}\n    not run: a limit\n",
 			"< read not run: a limit\n"},

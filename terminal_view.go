@@ -34,6 +34,7 @@ type View struct {
 	begun bool       // since Begin there was no End
 	calls []*viewCall
 	wait  viewCall // what Begin names, such as the model; began is zero while it is not awaited
+	tries int      // of the model's request that have failed
 	text  *Stream  // of the model; nil if none has come
 	stop  func()   // ends the spinner and waits for it, however often; nil if there was none
 }
@@ -70,6 +71,7 @@ func (v *View) begin(awaited string) (stopFormer func()) {
 	v.begun = true
 	v.Screen.Separate("")
 	v.wait = viewCall{name: awaited, began: time.Now()}
+	v.tries = 0
 	if !v.Quiet && v.Screen.Live {
 		v.stop = v.startSpinner()
 	}
@@ -114,6 +116,26 @@ func (v *View) End() {
 	v.wait.began = time.Time{}
 	v.calls = nil
 	v.Screen.Status("")
+}
+
+// Thinking shows that the model has begun to answer, with what it thinks.
+func (v *View) Thinking() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.wait.progress = " thinking"
+}
+
+// Retry shows in the status that a request to the model has failed and is sent again. It reports
+// false where there is no status, or nothing is awaited: then a line has to say it.
+func (v *View) Retry(failed error) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.stop == nil || v.wait.began.IsZero() {
+		return false
+	}
+	v.tries++
+	v.wait.progress = fmt.Sprintf(", try %d, after: %v", v.tries+1, failed)
+	return true
 }
 
 // Text shows a piece of the model's text, between Begin and End. What may be the beginning of a
