@@ -256,6 +256,11 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	if err := c.servers.start(ctx); err != nil {
 		return err
 	}
+	// At the beginning of the chat the user was told that a server is starting, and each answer
+	// without its tools may miss something.
+	if late := starting(c.servers.host.Status()); late != nil {
+		c.output.say("(asking without what is still starting: %s)", OneNames(late))
+	}
 	if err := c.finishTasks(ctx); err != nil {
 		return err
 	}
