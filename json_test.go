@@ -134,9 +134,11 @@ func TestAppend(t *testing.T) {
 	got, err := appendJSON(nil, json.RawMessage(nil))
 	assert.NilError(t, err)
 	assert.Equal(t, string(got), "null")
-	for _, bad := range []string{`{`, ``, `{} {}`, "{\n", `{"a":1,}`} {
+	for _, bad := range []string{`{`, `{} {}`, "{\n", `{"a":1,}`} {
 		_, err := appendJSON(nil, json.RawMessage(bad))
 		assert.ErrorContains(t, err, "JSON", "%q", bad)
 	}
+	_, err = appendJSON(nil, json.RawMessage{})
+	assert.ErrorContains(t, err, "missing or empty")
 	assert.Equal(t, string(appendKey(appendKey([]byte("{"), "a"), "b")), `{"a":,"b":`)
 }

@@ -221,7 +221,9 @@ func TestExplain(t *testing.T) {
 		{status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 	} {
 		status := HostStatus{Name: "a", Err: test.err}
-		assert.Check(t, is.Equal(assemble().servers.reason(status), test.err.Error()+test.want))
+		servers := assemble().servers
+		servers.config.servers = []Server{{Name: "a"}}
+		assert.Check(t, is.Equal(servers.reason(status), test.err.Error()+test.want))
 	}
 }
 

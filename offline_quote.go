@@ -16,7 +16,7 @@ import (
 // How near a section must be to a question. Its score is its similarity, which its heading can
 // raise up to three times.
 const (
-	leastNear  = 0.2  // to be named, for prose; code that is less than clear shares some word
+	leastNear  = 0.12 // to be named, for prose; code that is less than clear shares some word
 	leastClear = 0.5  // to be quoted …
 	clearLead  = 1.25 // … if its score is so many times that of the next one
 )

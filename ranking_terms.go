@@ -124,8 +124,8 @@ func isStopWord(word string) bool {
 }
 
 // Stem removes the most frequent English endings, in queries and in passages: deletes, deleted and
-// deleting become delet, cancelled becomes cancel, queries and query become queri. The result need
-// not be a word.
+// deleting become delet, cancelled becomes cancel, queries and query become queri. Spellings of
+// Britain and America are one: licence and license become licens. The result need not be a word.
 func Stem(word string) string {
 	if len(word) > 2 && !strings.HasSuffix(word, "ss") {
 		word = strings.TrimSuffix(word, "s")
@@ -146,6 +146,18 @@ func Stem(word string) string {
 		return front + "i"
 	case isASCIILower && front[len(front)-1] == last:
 		return front
+	}
+	return americanSpelling(word)
+}
+
+// americanSpelling turns the ending of a word without its e.
+func americanSpelling(word string) string {
+	for _, ending := range [][2]string{
+		{"our", "or"}, {"is", "iz"}, {"isation", "ization"}, {"enc", "ens"},
+	} {
+		if front, found := strings.CutSuffix(word, ending[0]); found {
+			return front + ending[1]
+		}
 	}
 	return word
 }
