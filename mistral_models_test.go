@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gotest.tools/v3/assert"
@@ -125,19 +126,40 @@ func TestModels(t *testing.T) {
 	assert.ErrorContains(t, err, "refusing to send the key over plain http")
 }
 
-// A list that does not come is not waited for again, until the user asks for it. One that failed at
-// once is asked for.
+// A list that does not come in time is not waited for again, until the user asks for it. One that was given up, or
+// failed at once, is asked for again.
 func TestModelsHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		hangs := roundTripFunc(func(r *http.Request) (*http.Response, error) {
+			asked++
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		const api = "https://api.test/v1"
+		choice := &modelChoice{settings: &modelSettings{baseURL: api, name: "m"}}
+		choice.made.Store(modelKey{baseURL: api, model: "m"},
+			&Mistral{BaseURL: api, Model: "m", Client: &http.Client{Transport: hangs}})
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		choice.info(brief)
+		choice.info(t.Context())
+		assert.Equal(t, asked, 2)
+		choice.info(t.Context())
+		assert.Equal(t, asked, 2)
+	})
+}
+
+// A user who asks for the models is answered, also if they could not be listed before.
+func TestModelsAsked(t *testing.T) {
 	c, model, _ := chatOf(t)
-	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
-	defer cancel()
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	knows := func(ctx context.Context) bool { return c.model.info(ctx).ID != "" }
 	assert.Check(t, !knows(stopped))
 	assert.Check(t, knows(t.Context()))
 	c.model.settings.baseURL = strings.Replace(model.URL, "127.0.0.1", "localhost", 1)
-	assert.Check(t, !knows(late))
+	c.model.lists.Store(c.model.settings.baseURL, []ModelInfo(nil))
 	assert.Check(t, !knows(t.Context()))
 	assert.NilError(t, c.chooseModel(t.Context(), ""))
 	assert.Check(t, knows(t.Context()))
