@@ -208,8 +208,24 @@ func (s *servers) adviceFor(err error) string {
 		return `MCP_HEADERS, or "headers" in the configuration, sets headers`
 	case errors.As(err, &model):
 		return adviceForModel(model)
+	case asksAsBefore(err):
+		return "the server asks its client as it was done before 2026-07-28: " +
+			"-protocol 2025-11-25 lets it"
 	}
 	return ""
+}
+
+// asksAsBefore reports whether a server has failed to ask the client for something. In the
+// stateless era it may not send requests, and one that is written for the handshake era finds out
+// during a call. SDKs say so in words of their own, with the method.
+func asksAsBefore(err error) bool {
+	var failure *Error
+	if !errors.As(err, &failure) {
+		return false
+	}
+	return strings.Contains(failure.Message, "elicitation/create") ||
+		strings.Contains(failure.Message, "sampling/createMessage") ||
+		strings.Contains(failure.Message, "roots/list")
 }
 
 // wantsProxyLogin reports whether a proxy wants a login: over https the connection to the server is

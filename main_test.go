@@ -217,6 +217,8 @@ func TestExplain(t *testing.T) {
 		{&StartTimeoutError{After: time.Second}, "; MCP_START_TIMEOUT, or \"startTimeout\" in the " +
 			"configuration, sets how long to wait"},
 		{&Error{Message: "no"}, ""},
+		{&Error{Code: -32600, Message: "Cannot send 'elicitation/create': there is no back-channel"},
+			"; the server asks its client as it was done before 2026-07-28: -protocol 2025-11-25 lets it"},
 		{status(500), ""},
 		{status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 	} {
