@@ -5,12 +5,9 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -19,7 +16,7 @@ import (
 // tool is allowed for a server that is reached as it was then (see sourceHash): by the same URL, or
 // by the same command from the same folder. Another server of the same name is asked about.
 
-const maxAllowedFile = 64 << 10 // bytes
+const allowedRecords records = "allowed"
 
 // allowedTool is a tool in a file.
 type allowedTool struct {
@@ -32,74 +29,35 @@ type allowedTool struct {
 	path string // of the file
 }
 
-// allowedFolder returns the folder of the files, "" where there is no home.
-func allowedFolder() string {
-	folder, err := os.UserConfigDir()
-	if err != nil || CheckHome(folder) != nil {
-		return ""
-	}
-	return filepath.Join(folder, "mcpagent", "allowed")
-}
-
-// allowedFile returns the path of the file of a tool.
-func allowedFile(source, tool string) string {
-	hash := sha256.Sum256([]byte(source + "\n" + tool))
-	return filepath.Join(allowedFolder(), fmt.Sprintf("%.16x.json", hash))
-}
-
 // isAllowed reports whether the user has allowed a tool for later runs. The file is read each time,
 // so what another run takes back holds at once.
 func isAllowed(s *Server, tool string) bool {
-	if allowedFolder() == "" {
-		return false
-	}
 	source := sourceHash(s)
-	kept, err := loadAllowed(allowedFile(source, tool))
+	var kept allowedTool
+	err := readRecord(allowedRecords.path(source, tool), &kept)
 	return err == nil && kept.Source == source && kept.Tool == tool
 }
 
-// keepAllowed allows a tool for later runs.
+// keepAllowed allows a tool for later runs. It needs the folder of the files.
 func keepAllowed(s *Server, tool string) error {
 	source := sourceHash(s)
-	path := allowedFile(source, tool)
 	folder, _ := os.Getwd()
-	text, err := plainJSON(allowedTool{
+	return writeRecord(allowedRecords.path(source, tool), allowedTool{
 		Server: s.Name,
 		Source: source,
 		Tool:   tool,
 		Folder: folder,
 		Since:  time.Now().UTC().Truncate(time.Second),
 	})
-	if err == nil {
-		err = MakeFolder(filepath.Dir(path))
-	}
-	if err == nil {
-		err = ReplaceFile(path, append(text, '\n'))
-	}
-	return err
-}
-
-func loadAllowed(path string) (*allowedTool, error) {
-	tool := &allowedTool{path: path}
-	text, err := ReadRegular(path, maxAllowedFile)
-	if err == nil {
-		err = json.Unmarshal(text, tool)
-	}
-	return tool, err
 }
 
 // allAllowed returns what is allowed for later runs, in the order of the files' names. What is no
 // such file is left out.
 func allAllowed() []*allowedTool {
-	folder := allowedFolder()
-	if folder == "" {
-		return nil
-	}
-	// A folder that is not there has no files.
-	entries, _ := os.ReadDir(folder)
 	var tools []*allowedTool
-	for _, entry := range entries {
-		tool, err := loadAllowed(filepath.Join(folder, entry.Name()))
+	for _, path := range allowedRecords.paths() {
+		tool := &allowedTool{path: path}
+		err := readRecord(path, tool)
 		if err == nil && tool.Source != "" {
 			tools = append(tools, tool)
 		}

@@ -65,7 +65,7 @@ func (a *approver) request(tool *HostTool, call ToolCall) *ApprovalRequest {
 		r.ReadOnly = readOnly
 	}
 	server := a.servers.config.named(tool.Server)
-	if server != nil && allowedFolder() != "" {
+	if server != nil && allowedRecords.folder() != "" {
 		r.Keep = func() error {
 			err := keepAllowed(server, tool.Tool.Name)
 			if err == nil {

@@ -7,11 +7,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -22,9 +20,10 @@ import (
 // was killed, or that lost its network: `mcpagent tasks` lists it, and the next run with the same
 // session gives the result to the model.
 
+const taskRecords records = "tasks"
+
 const (
 	maxKeptTasks = 200              // above it the oldest is forgotten
-	maxTaskFile  = 64 << 10         // bytes
 	askTaskTime  = 10 * time.Second // for the state of a task
 )
 
@@ -55,49 +54,11 @@ type keptTasks struct {
 // callKey is the key of the id of the model's call in a ctx.
 type callKey struct{}
 
-// taskFolder returns the folder of the files. It is "" where there is no home: no task is kept, and
-// the files of the current folder are not looked at.
-func taskFolder() string {
-	folder, err := os.UserConfigDir()
-	if err != nil || CheckHome(folder) != nil {
-		return ""
-	}
-	return filepath.Join(folder, "mcpagent", "tasks")
-}
-
-// sourceHash returns a hash of what a server is reached by, which is the same in each run.
-func sourceHash(s *Server) string {
-	if s.URL != "" {
-		return fmt.Sprintf("%.16x", sha256.Sum256([]byte(s.URL)))
-	}
-	return commandHash(&s.Command)
-}
-
-// taskFile returns the path of the file of a task, "" if there is no folder for it.
-func taskFile(source, id string) string {
-	folder := taskFolder()
-	if folder == "" {
-		return ""
-	}
-	hash := sha256.Sum256([]byte(source + "\n" + id))
-	return filepath.Join(folder, fmt.Sprintf("%.16x.json", hash))
-}
-
-// taskFiles returns the paths of all files.
-func taskFiles() []string {
-	folder := taskFolder()
-	if folder == "" {
-		return nil
-	}
-	paths, _ := filepath.Glob(filepath.Join(folder, "*.json"))
-	return paths
-}
-
 // onTask keeps a task that has begun, and drops one that has ended: see ClientOptions.OnTask. If
 // the task cannot be kept, the call goes on all the same.
 func (k *keptTasks) onTask(ctx context.Context, s *Server, e TaskEvent) {
 	source := sourceHash(s)
-	path := taskFile(source, e.ID)
+	path := taskRecords.path(source, e.ID)
 	if path == "" {
 		return
 	}
@@ -120,15 +81,8 @@ func (k *keptTasks) onTask(ctx context.Context, s *Server, e TaskEvent) {
 	if file := session.file(); file != "" && isOfModel {
 		task.Session, task.Call = file, call
 	}
-	text, err := plainJSON(task)
-	if err == nil {
-		err = MakeFolder(filepath.Dir(path))
-	}
-	if err == nil {
-		err = ReplaceFile(path, append(text, '\n'))
-	}
 	// A task whose call cannot be saved is kept all the same: the command tasks finds it.
-	err = errors.Join(saveErr, err)
+	err := errors.Join(saveErr, writeRecord(path, task))
 	if err != nil {
 		k.output.warn("the task %s of %s, or its question, is not kept: %v",
 			OneName(e.ID), OneName(e.Tool), err)
@@ -156,12 +110,9 @@ func (k *keptTasks) useSession(session *keptSession) {
 // load returns the tasks that are kept, the oldest first. A file that is no task is left out.
 func (k *keptTasks) load() []keptTask {
 	var tasks []keptTask
-	for _, path := range taskFiles() {
+	for _, path := range taskRecords.paths() {
 		task := keptTask{path: path}
-		text, err := ReadRegular(path, maxTaskFile)
-		if err == nil {
-			err = json.Unmarshal(text, &task)
-		}
+		err := readRecord(path, &task)
 		if err == nil && task.ID != "" {
 			tasks = append(tasks, task)
 		}
@@ -178,7 +129,7 @@ func (k *keptTasks) load() []keptTask {
 
 // forgetOldest drops the files above maxKeptTasks.
 func (k *keptTasks) forgetOldest() {
-	if len(taskFiles()) <= maxKeptTasks {
+	if len(taskRecords.paths()) <= maxKeptTasks {
 		return
 	}
 	tasks := k.load()
@@ -335,7 +286,7 @@ func (s *servers) finishTask(
 		text := s.output.screen.Secrets.Mask("Error: " + err.Error())
 		return ToolOutput{Text: text}, true
 	}
-	s.output.warn("%s, cannot be asked for now: %v", t.describe(), err)
+	s.output.warn("%s, could not be asked: %v", t.describe(), err)
 	text := "(This call runs as a task on the server, which cannot be reached now.)"
 	return ToolOutput{Text: text}, false
 }

@@ -93,7 +93,7 @@ func (c *serverCommands) taskNamed(id string) (*keptTask, error) {
 		Server: server.Name,
 		Source: source,
 		Tool:   "the task",
-		path:   taskFile(source, id),
+		path:   taskRecords.path(source, id),
 	}, nil
 }
 

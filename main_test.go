@@ -520,7 +520,7 @@ func TestKeptTasks(t *testing.T) {
 	k.onTask(t.Context(), server, ended)
 	assert.Equal(t, len(k.load()), maxKeptTasks-1)
 	for name, text := range map[string]string{"a": "{", "b": `{"id":7}`, "c": "{}", "d": ""} {
-		assert.NilError(t, os.WriteFile(filepath.Join(taskFolder(), name+".json"), []byte(text), 0o600))
+		assert.NilError(t, os.WriteFile(filepath.Join(taskRecords.folder(), name+".json"), []byte(text), 0o600))
 	}
 	assert.Equal(t, len(k.load()), maxKeptTasks-1)
 }
