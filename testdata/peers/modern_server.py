@@ -9,8 +9,6 @@ Run: venv-modern/bin/python modern_server.py         (MCP on stdin and stdout, l
 SPDX-License-Identifier: 0BSD
 """
 
-import os
-import socket
 import sys
 import warnings
 from typing import Annotated, Literal
@@ -35,6 +33,8 @@ from mcp_types import (
     ToolAnnotations,
 )
 from pydantic import BaseModel, Field
+
+import loopback
 
 warnings.simplefilter("ignore", MCPDeprecationWarning)  # logging is deprecated, and tested
 
@@ -275,11 +275,7 @@ async def complete(ref, argument, context):
 
 
 def serve_http() -> None:
-    # With its protocol named, asyncio sends without delay.
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", int(os.environ.get("PORT", "0"))))
-    sock.listen()
+    sock = loopback.listen()
     app = server.streamable_http_app()
     print(f"listening on http://127.0.0.1:{sock.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[sock])

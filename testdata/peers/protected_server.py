@@ -12,9 +12,7 @@ SPDX-License-Identifier: 0BSD
 import base64
 import hashlib
 import json
-import os
 import secrets
-import socket
 import sys
 import time
 
@@ -30,13 +28,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.responses import JSONResponse
 
+import loopback
+
 issuer, with_dpop = sys.argv[1], sys.argv[2:] == ["dpop"]
 
-# With its protocol named, asyncio sends without delay.
-sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-sock.bind(("127.0.0.1", int(os.environ.get("PORT", "0"))))
-sock.listen()
+sock = loopback.listen()
 origin = f"http://127.0.0.1:{sock.getsockname()[1]}"
 
 

@@ -13,7 +13,6 @@ import asyncio
 import logging
 import os
 import secrets
-import socket
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +26,8 @@ from fastmcp.exceptions import ToolError
 from fastmcp.utilities.tasks import TaskConfig
 from fastmcp_tasks import TasksExtension
 from mcp_types import ElicitRequest, ElicitRequestFormParams, InputRequiredResult
+
+import loopback
 
 replica = os.environ.get("REPLICA")
 if replica:
@@ -95,11 +96,7 @@ async def greet(ctx: Context) -> str | InputRequiredResult:
 
 
 def serve_http() -> None:
-    # With its protocol named, asyncio sends without delay.
-    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    sock.bind(("127.0.0.1", int(os.environ.get("PORT", "0"))))
-    sock.listen()
+    sock = loopback.listen()
     app = server.http_app(path="/mcp")
     print(f"listening on http://127.0.0.1:{sock.getsockname()[1]}/mcp", file=sys.stderr, flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[sock])
