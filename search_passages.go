@@ -3,7 +3,11 @@
 
 package main
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Sizes of passages in bytes.
 const (
@@ -153,4 +157,55 @@ func (s *splitter) cutAt(next position) {
 		heading: heading,
 	})
 	s.start = next
+}
+
+// isInternal reports whether a passage of Go is for those who work on the package, not for those
+// who use it: it is of a test, or it declares names of which none is exported. The later parts of a
+// long declaration are judged by their heading.
+func isInternal(p Passage) bool {
+	if !strings.HasSuffix(p.Source, ".go") {
+		return false
+	}
+	if strings.HasSuffix(p.Source, "_test.go") {
+		return true
+	}
+	declaresAny := false
+	for line := range strings.Lines(p.Text) {
+		declares, isExported := declaration(line)
+		if isExported {
+			return false
+		}
+		declaresAny = declaresAny || declares
+	}
+	if declaresAny {
+		return true
+	}
+	declares, isExported := declaration(p.Heading())
+	return declares && !isExported
+}
+
+// declaration reports whether a line of Go declares a name at the top of a file, and whether it is
+// exported. A method is exported only if its type is, too. The names of type parameters do not
+// count, and those that a group in parentheses declares are not known.
+func declaration(line string) (declares, isExported bool) {
+	keyword, name, _ := strings.Cut(line, " ")
+	switch keyword {
+	case "func", "type", "var", "const":
+	default:
+		return false, false
+	}
+	inParentheses, isOpen := strings.CutPrefix(name, "(")
+	if !isOpen {
+		return true, beginsUpper(name)
+	}
+	receiver, method, isMethod := strings.Cut(inParentheses, ") ")
+	receiver, _, _ = strings.Cut(receiver, "[")
+	receiverType := strings.TrimLeft(receiver[strings.LastIndexByte(receiver, ' ')+1:], "*")
+	return isMethod, isMethod && beginsUpper(receiverType) && beginsUpper(method)
+}
+
+// beginsUpper reports whether a text begins with an upper case letter: such a name is exported.
+func beginsUpper(text string) bool {
+	first, _ := utf8.DecodeRuneInString(text)
+	return unicode.IsUpper(first)
 }
