@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // agents makes the agent of a question or a chat from the parts of the run.
@@ -20,7 +21,7 @@ type agents struct {
 // newAgent returns the agent of a conversation that is kept, and the report of its calls. view
 // shows them.
 func (a *agents) newAgent(view *View, kept *keptSession) (*Agent, *report) {
-	report := newReport(a.model.current().Model)
+	report := new(report)
 	secrets := a.output.screen.Secrets
 	host := a.servers.host
 	host.OnProgress = view.Progress
@@ -63,7 +64,10 @@ func (a *agents) newAgent(view *View, kept *keptSession) (*Agent, *report) {
 				// It reaches no server, so there is nothing to allow.
 				return Decision{}
 			}
-			return a.approver.decide(ctx, call)
+			began := time.Now()
+			decision := a.approver.decide(ctx, call)
+			report.asked += time.Since(began)
+			return decision
 		},
 		Observe: func(e Event) {
 			if e.Kind == CallStarted || e.Kind == CallEnded {

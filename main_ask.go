@@ -106,12 +106,13 @@ func (a *conversation) answer(ctx context.Context, question string, kept *keptSe
 	if err != nil {
 		return err
 	}
-	a.output.report = report
 	screen, wantsJSON := a.output.screen, a.settings.output.json
 	if screen.Live && screen.Answers && !wantsJSON {
 		agent.OnText = view.Text
 	}
-	view.Begin(a.model.current().Model)
+	report.begin(a.model.current().Model)
+	a.output.report = report
+	view.Begin(report.Model)
 	answer, err := agent.Chat(ctx, question)
 	view.End()
 	report.finish(answer, agent.Usage, err)
@@ -131,7 +132,9 @@ func (a *conversation) answer(ctx context.Context, question string, kept *keptSe
 	if err != nil {
 		err = a.agents.agentError(err)
 	} else if !wantsJSON {
-		a.noteCost(report, agent.Usage)
+		model := report.Model + ": "
+		columns := screen.Columns() - Width(model)
+		a.output.note("%s%s", model, report.summary(columns, a.model.listed().Context))
 	}
 	failed := errors.Join(err, saved)
 	if failed != nil && isClosedStdout(printed) {
@@ -152,13 +155,4 @@ func (a *conversation) save(kept *keptSession, agent *Agent) error {
 		return exitWith(exitTool, "-o: no result has an image, or other bytes")
 	}
 	return a.output.files.failed
-}
-
-// noteCost tells the user what an answer took. The stand-in takes no tokens.
-func (a *conversation) noteCost(r *report, usage Usage) {
-	calls := Plural(len(r.Calls), "call")
-	if r.Model != offline {
-		calls += ", " + tokenCount(usage)
-	}
-	a.output.note("%s: %s, %s", r.Model, Plural(r.Turns, "turn"), calls)
 }

@@ -70,6 +70,7 @@ func (c *chat) run(ctx context.Context) error {
 	}
 	defer c.interrupts.cancelLine.Store(nil)
 	defer c.servers.watch(ctx)()
+	defer c.model.readList(ctx)()
 	// A server may have asked something before. Then a goroutine of the terminal reads keys
 	// already, so the function is stored atomically.
 	complete := func(text string) []string { return c.complete(ctx, text) }
@@ -266,10 +267,11 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	}
 	question = strings.Join(append([]string{question}, c.attached.texts...), "\n\n")
 	c.attached = attachments{}
-	c.report.Calls = nil
-	c.view.Begin(c.model.current().Model)
-	_, err := c.agent.Chat(ctx, question, images...)
+	c.report.begin(c.model.current().Model)
+	c.view.Begin(c.report.Model)
+	answer, err := c.agent.Chat(ctx, question, images...)
 	c.view.End()
+	c.report.finish(answer, c.agent.Usage, err)
 	saved := c.keep()
 	if isTooLong(err) {
 		err = fmt.Errorf("%w (/compact puts a summary in place of the older half, "+
@@ -277,6 +279,10 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	}
 	if err != nil {
 		return errors.Join(c.agents.agentError(err), saved)
+	}
+	if !c.output.settings.quiet {
+		window := c.model.listed().Context
+		c.output.say("%s", c.report.summary(c.output.screen.Columns(), window))
 	}
 	c.offerCompact(ctx)
 	return saved

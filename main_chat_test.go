@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -173,6 +175,113 @@ func TestCompactOffered(t *testing.T) {
 		size := len(model.Requests()[1].Last())
 		assert.Check(t, 3000 < size && size < 16000, "%d bytes", size)
 	}
+}
+
+// The line below an answer says what is known, and is shorter in a narrow window.
+func TestSummary(t *testing.T) {
+	calls := make([]callReport, 2)
+	usage := &Usage{TotalTokens: 1285}
+	for _, test := range []struct {
+		report      report
+		window      int
+		wide, small string
+	}{
+		{report{Usage: usage, context: 1285, Calls: calls, took: 3249 * time.Millisecond}, 32000,
+			"1285 tokens · 4% of the context · 2 tool calls · 3.2s", "1285 tokens · 4% · 2 calls · 3.2s"},
+		{report{Usage: usage, context: 1285, Calls: calls[:1], took: 62*time.Second + 34*time.Millisecond}, 0,
+			"1285 tokens · 1 tool call · 1m2s", "1285 tokens · 1 tool call · 1m2s"},
+		{report{Usage: usage, context: 1285, took: 34 * time.Millisecond}, 256_000,
+			"1285 tokens · <1% of the context · 34ms", "1285 tokens · <1% of the context · 34ms"},
+		{report{Calls: calls, took: time.Second}, 32000, "2 tool calls · 1s", "2 tool calls · 1s"},
+		{report{took: 34499 * time.Microsecond}, 0, "34ms", "34ms"},
+		{report{Usage: &Usage{TotalTokens: 1_234_567}, context: 200_000, Calls: slices.Repeat(calls, 10), took: time.Hour},
+			200_000, "1234567 tokens · 100% of the context · 20 tool calls · 1h0m0s",
+			"1234567 tokens · 100% · 20 calls · 1h0m0s"},
+	} {
+		assert.Check(t, is.Equal(test.report.summary(80, test.window), test.wide))
+		assert.Check(t, is.Equal(test.report.summary(40, test.window), test.small))
+	}
+}
+
+// modelAfter is a model that takes a while for each answer.
+type modelAfter struct {
+	wait    time.Duration
+	answers []ChatResponse
+}
+
+func (m *modelAfter) Complete(context.Context, *ChatRequest, func(string)) (*ChatResponse, error) {
+	time.Sleep(m.wait)
+	answer := m.answers[0]
+	m.answers = m.answers[1:]
+	return &answer, nil
+}
+
+// The line below an answer is about this question alone: the tokens of its requests, the share of its last one, its
+// calls, and the time without what the user took to allow them. There is none with -q, and none after a failure.
+func TestChatSummary(t *testing.T) {
+	usage := func(in, out int) Usage { return Usage{in, out, in + out} }
+	answer := ChatResponse{FinishReason: "stop", Usage: usage(60, 5),
+		Message: ChatMessage{Role: "assistant", Content: TextContent("Yes.")}}
+	calls := ChatResponse{FinishReason: "tool_calls", Usage: usage(30, 5),
+		Message: ChatMessage{Role: "assistant", ToolCalls: []ToolCall{modelCall("call00001", "a", `{}`)}}}
+	cutOff := answer
+	cutOff.FinishReason = "length"
+	c, _, _ := chatOf(t)
+	c.model.lists.Store(c.model.settings.baseURL, []ModelInfo{{ID: "mistral-test", Context: 1000}})
+	synctest.Test(t, func(t *testing.T) {
+		s, out := viewScreen(80, false)
+		terminal := NewTerminal(nil, s)
+		terminal.hasUser = true
+		terminal.start.Do(func() {}) // nothing is read
+		isAsked := 0
+		out.asked = func(text string) {
+			if strings.Contains(text, `Call "a"`) {
+				isAsked++
+				time.AfterFunc(time.Minute, func() { terminal.typed <- []string{"y"} })
+			}
+		}
+		c.output.screen, c.agents.output.screen, c.view.Screen = s, s, s
+		c.agents.approver.terminal = terminal
+		c.servers.host = hostOf(t, newHostPeer("web", "a"))
+		defer c.servers.host.Close()
+		c.agent, c.report = c.agents.newAgent(c.view, c.kept)
+		c.agent.Model = &modelAfter{2 * time.Second, []ChatResponse{calls, calls, answer, answer, answer, cutOff, answer}}
+		shown := func() string {
+			t.Helper()
+			assert.NilError(t, c.send(t.Context(), "Sure?", nil))
+			lines := strings.Split(strings.TrimSpace(out.takes()), "\n")
+			return lines[len(lines)-1]
+		}
+		assert.Equal(t, shown(), "135 tokens · 6% of the context · 2 tool calls · 6s")
+		assert.Equal(t, isAsked, 2)
+		assert.Equal(t, shown(), "65 tokens · 6% of the context · 2s")
+		c.output.settings.quiet = true
+		assert.Check(t, !strings.Contains(shown(), "tokens"))
+		c.output.settings.quiet = false
+		assert.ErrorIs(t, c.send(t.Context(), "Sure?", nil), ErrCutOff)
+		assert.Check(t, !strings.Contains(out.takes(), "65 tokens"))
+		c.model.choose("another")
+		c.model.lists.Clear()
+		assert.Equal(t, shown(), "65 tokens · 2s")
+	})
+}
+
+// A list of models that hangs delays no question, and ends with the chat.
+func TestChatReadsList(t *testing.T) {
+	asked, given := make(chan bool), make(chan bool)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(asked)
+		<-r.Context().Done()
+		close(given)
+	}))
+	defer server.Close()
+	c, _, _ := chatOf(t)
+	c.model.settings.baseURL = server.URL
+	stop := c.model.readList(t.Context())
+	<-asked
+	assert.Equal(t, c.model.listed().Context, 0)
+	stop()
+	<-given
 }
 
 // A server that refuses to be asked for tokens is asked once in a chat.

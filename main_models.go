@@ -107,8 +107,17 @@ type modelKey struct {
 
 // info returns the description of the chosen model in the list of its API. Without a list the
 // description is empty.
-func (c *modelChoice) info(ctx context.Context) ModelInfo {
-	models := c.known(ctx)
+func (c *modelChoice) info(ctx context.Context) ModelInfo { return c.find(c.known(ctx)) }
+
+// listed is info without a request: the description is empty if the list has not been read.
+func (c *modelChoice) listed() ModelInfo {
+	known, _ := c.lists.Load(c.current().BaseURL)
+	models, _ := known.([]ModelInfo)
+	return c.find(models)
+}
+
+// find returns the description of the chosen model in a list.
+func (c *modelChoice) find(models []ModelInfo) ModelInfo {
 	info, isListed := FindModel(models, c.current().Model)
 	if !isListed && len(models) == 1 {
 		// A server of llama.cpp has one model, and takes any name for it.
@@ -135,6 +144,18 @@ func (c *modelChoice) known(ctx context.Context) []ModelInfo {
 		}
 	}
 	return models
+}
+
+// readList reads the list beside a chat, whose questions do not wait for it. If the API has none,
+// nobody is told: the list only adds to what is shown. stop ends the goroutine, and waits for it.
+func (c *modelChoice) readList(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var reading sync.WaitGroup
+	reading.Go(func() { c.known(ctx) })
+	return func() {
+		cancel()
+		reading.Wait()
+	}
 }
 
 // Complete asks the chosen model. It sends the images of the conversation if the model is known to

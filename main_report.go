@@ -1,4 +1,4 @@
-// main_report.go - the report of a question, which -json prints.
+// main_report.go - the report of a question: what -json prints, and the line below an answer.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -8,10 +8,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 )
 
-// report is the JSON that a question prints with -json. A chat has one report for all its
-// questions, and prints none: its context tells when to offer /compact.
+// report is the JSON that a question prints with -json. Without it, and in a chat, the user gets
+// its summary.
 type report struct {
 	Answer       string       `json:"answer"`
 	FinishReason string       `json:"finish_reason"` // of the answer, as the API gave it, or error
@@ -20,7 +22,10 @@ type report struct {
 	Usage        *Usage       `json:"usage"` // null if the API does not count tokens
 	Model        string       `json:"model"`
 
-	context int // tokens of the last request and its answer
+	context int           // tokens of the last request and its answer; 0 if that is not known
+	began   time.Time     // when the question was asked
+	asked   time.Duration // for how long the user was asked whether calls may run
+	took    time.Duration // from the question to the answer, but for asked
 }
 
 type callReport struct {
@@ -32,8 +37,10 @@ type callReport struct {
 	Error     string          `json:"error,omitempty"`
 }
 
-// newReport returns a report whose list of calls is never null.
-func newReport(model string) *report { return &report{Model: model, Calls: []callReport{}} }
+// begin makes this the report of a question that is asked now. Its list of calls is never null.
+func (r *report) begin(model string) {
+	*r = report{Model: model, Calls: []callReport{}, began: time.Now()}
+}
 
 // observe adds an event. It is part of Agent.Observe, which is called for one event at a time.
 func (r *report) observe(e Event, host *Host) {
@@ -62,6 +69,7 @@ func (r *report) observe(e Event, host *Host) {
 // finish adds the answer, the tokens that were used, and whether the question failed.
 func (r *report) finish(answer string, usage Usage, err error) {
 	r.Answer = answer
+	r.took = time.Since(r.began) - r.asked
 	if usage != (Usage{}) {
 		r.Usage = &usage
 	}
@@ -70,6 +78,38 @@ func (r *report) finish(answer string, usage Usage, err error) {
 	if err != nil && isOfEarlierTurn {
 		r.FinishReason = "error"
 	}
+}
+
+// summary says what an answer took, on one line of so many columns: the tokens of all its requests,
+// how much of the model's context the last of them fills, the calls and the time. What is not known
+// is left out, as are calls if there were none. window is the model's context in tokens, 0 if that
+// is not known.
+func (r *report) summary(columns, window int) string {
+	var long, short []string
+	if r.Usage != nil {
+		tokens := Plural(r.Usage.TotalTokens, "token")
+		long, short = append(long, tokens), append(short, tokens)
+	}
+	if r.context > 0 && window > 0 {
+		share := fmt.Sprintf("%d%%", r.context*100/window)
+		if share == "0%" {
+			share = "<1%"
+		}
+		long, short = append(long, share+" of the context"), append(short, share)
+	}
+	if calls := len(r.Calls); calls > 0 {
+		long, short = append(long, Plural(calls, "tool call")), append(short, Plural(calls, "call"))
+	}
+	unit := time.Millisecond
+	if r.took >= time.Second {
+		unit = 100 * time.Millisecond
+	}
+	took := r.took.Round(unit).String()
+	line := strings.Join(append(long, took), " · ")
+	if Width(line) > columns {
+		line = strings.Join(append(short, took), " · ")
+	}
+	return line
 }
 
 // tokenCount describes how many tokens were used. Some servers do not count them.
