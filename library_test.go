@@ -1426,6 +1426,24 @@ func TestHeadingsAreBounded(t *testing.T) {
 	}
 }
 
+// TestHeadingOfALongComment: it is the declaration below, also of passages that end before that.
+func TestHeadingOfALongComment(t *testing.T) {
+	for _, lines := range []int{2, 60, 400} {
+		comment := strings.Repeat("// é is said of it.\n", lines)
+		first := "package a\n\n// " + strings.Repeat("x", 250) + "\n\n"
+		all := passages(first+comment+"func F(é int) {\n\treturn\n}\n\nfunc G() {}\n", false)
+		assert.Check(t, len(all) >= 2+lines/200, "%d passages", len(all))
+		for i, p := range all[1:] {
+			want := "func F(é int) {"
+			if strings.Contains(p.Text, "G()") {
+				want = "func G() {}"
+			}
+			assert.Equal(t, p.Heading(), want, "%d lines, passage %d", lines, i)
+			assert.Check(t, len(p.heading) <= maxHeading && utf8.ValidString(p.heading))
+		}
+	}
+}
+
 // libFind returns all hits.
 func libFind(query string, indexes ...*Index) []Hit {
 	hits, _ := Search(query, math.MaxInt, func(string) float64 { return 0 }, indexes...)

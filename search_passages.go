@@ -14,7 +14,7 @@ const (
 	smallPassage = 200  // a smaller declaration is joined with the next one
 	smallProse   = 600  // a smaller paragraph is joined with the next one under the same heading
 	largePassage = 3000 // a larger passage is split, at a blank line if there is one
-	maxHeading   = 1000 // the rest of a longer heading is not indexed
+	maxHeading   = 1000 // of a longer heading the beginning and the last line are indexed
 )
 
 // passages splits a text into passages that cover it without gap or overlap (FuzzIndex). A unit is
@@ -58,6 +58,7 @@ type splitter struct {
 	heading     int  // where the last heading begins
 	headingEnd  int  // where it ends
 	headingOpen bool // the next line may continue it
+	firstUnder  int  // the number of the passages before the first one that has it
 	inFence     bool // in prose: inside a block of code
 }
 
@@ -84,11 +85,13 @@ func (s *splitter) addLine(line string) {
 
 	if role.inHeading && role.beginsUnit {
 		s.heading = s.here.offset
+		s.firstUnder = len(s.passages)
 	}
 	s.here.offset += len(line)
 	s.here.line++
 	if role.inHeading {
 		s.headingEnd = s.here.offset
+		s.renameCut()
 	}
 	if isBlank {
 		s.blankEnd = s.here
@@ -149,14 +152,36 @@ func (s *splitter) splitLarge(size int) {
 
 // cutAt ends the current passage at a line, which begins the next one.
 func (s *splitter) cutAt(next position) {
-	heading := s.text[s.heading:min(s.headingEnd, s.heading+maxHeading)]
 	s.passages = append(s.passages, Passage{
 		Text:    s.text[s.start.offset:next.offset],
 		Start:   s.start.line,
 		End:     next.line - 1,
-		heading: heading,
+		heading: s.boundedHeading(),
 	})
 	s.start = next
+}
+
+// renameCut gives the passages that were cut inside of a comment the heading of the declaration
+// below it, which is read only now.
+func (s *splitter) renameCut() {
+	if s.headingOpen {
+		return
+	}
+	for i := s.firstUnder; i < len(s.passages); i++ {
+		s.passages[i].heading = s.boundedHeading()
+	}
+}
+
+// boundedHeading returns the current heading. A longer one loses what is before its last line, as
+// that is the declaration under a comment.
+func (s *splitter) boundedHeading() string {
+	heading := s.text[s.heading:s.headingEnd]
+	if len(heading) <= maxHeading {
+		return heading
+	}
+	last := strings.TrimRight(heading[len(heading)-maxHeading/2:], "\r\n")
+	last = last[strings.LastIndexByte(last, '\n')+1:]
+	return strings.ToValidUTF8(heading[:maxHeading-1-len(last)]+"\n"+last, "")
 }
 
 // isInternal reports whether a passage of Go is for those who work on the package, not for those
