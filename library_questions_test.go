@@ -54,7 +54,13 @@ func goQuestions() [][]string {
 			"bufio/scan.go: func NewScanner(",
 			"bufio/scan.go: func ScanLines(",
 		},
-		{"convert a string to an integer", "strconv/atoi.go: func Atoi(", "strconv/atoi.go: func ParseInt("},
+		{
+			"convert a string to an integer",
+			"strconv/number.go: func Atoi(",
+			"strconv/number.go: func ParseInt(",
+			"strconv/atoi.go: func Atoi(",
+			"strconv/atoi.go: func ParseInt(",
+		},
 		{"check whether an error wraps another one", "errors/wrap.go: func Is("},
 		{
 			"walk a directory tree",
