@@ -566,6 +566,9 @@ func (p *scriptPeer) tools() []Tool {
 		for _, i := range []int{1, 5} {
 			tools[i].Annotations = json.RawMessage(`{"readOnlyHint":true}`)
 		}
+		if text, err := os.ReadFile("description"); err == nil { // it says something else of echo than before
+			tools[0].Description = string(text)
+		}
 	}
 	if p.mode == "tasks" {
 		for _, i := range []int{0, 1, 8} {

@@ -270,16 +270,16 @@ func (h *Host) Tool(name string) (HostTool, error) {
 // ReadOnlyTools returns the tools of a server's last list that it marks as read-only, without those
 // that no model is offered. The mark is a hint, and only as good as the server (MCP 2025-11-25,
 // server, tools: annotations).
-func (h *Host) ReadOnlyTools(server string) []string {
-	var names []string
+func (h *Host) ReadOnlyTools(server string) []Tool {
+	var readOnly []Tool
 	for _, s := range h.named([]string{server}) {
 		for _, t := range s.status().tools {
 			if t.offer.ReadOnly && t.Unfit == nil && s.Allows(t.Tool.Name) {
-				names = append(names, t.Tool.Name)
+				readOnly = append(readOnly, t.Tool)
 			}
 		}
 	}
-	return names
+	return readOnly
 }
 
 // Call runs a function that a model calls, for an agent's Toolbox. See CallTool.

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -14,40 +15,54 @@ import (
 
 // The files are in the user's own folder: what a project brings along allows nothing by them. A
 // tool is allowed for a server that is reached as it was then (see sourceHash): by the same URL, or
-// by the same command from the same folder. Another server of the same name is asked about.
+// by the same command from the same folder. Another server of the same name is asked about. So is a
+// tool of which the server says something else than it did then: what the user allowed is the tool
+// as it was described to them, and a server can put another one in its place.
 
 const allowedRecords records = "allowed"
 
 // allowedTool is a tool in a file.
 type allowedTool struct {
-	Server string    `json:"server"` // its name
-	Source string    `json:"source"` // a hash of its command or URL: names change
-	Tool   string    `json:"tool"`
-	Folder string    `json:"folder"` // where the user allowed it, for the list
-	Since  time.Time `json:"since"`
+	Server  string    `json:"server"` // its name
+	Source  string    `json:"source"` // a hash of its command or URL: names change
+	Tool    string    `json:"tool"`
+	Version string    `json:"version"` // see toolVersion
+	Folder  string    `json:"folder"`  // where the user allowed it, for the list
+	Since   time.Time `json:"since"`
 
 	path string // of the file
 }
 
-// isAllowed reports whether the user has allowed a tool for later runs. The file is read each time,
-// so what another run takes back holds at once.
-func isAllowed(s *Server, tool string) bool {
+// toolVersion returns a hash of what a server says of a tool: all of its description that a model
+// or a user gets to see. A change of a blank is another version.
+func toolVersion(t *Tool) string {
+	said := [][]byte{[]byte(t.Title), []byte(t.Description), t.InputSchema, t.Annotations}
+	return fmt.Sprintf("%.16x", sha256.Sum256(fmt.Appendf(nil, "%q", said)))
+}
+
+// allowedVersion returns the version of a tool that the user has allowed for later runs, "" if they
+// have allowed none. The file is read each time, so what another run takes back holds at once.
+func allowedVersion(s *Server, tool string) string {
 	source := sourceHash(s)
 	var kept allowedTool
 	err := readRecord(allowedRecords.path(source, tool), &kept)
-	return err == nil && kept.Source == source && kept.Tool == tool
+	if err != nil || kept.Source != source || kept.Tool != tool {
+		return ""
+	}
+	return kept.Version
 }
 
 // keepAllowed allows a tool for later runs. It needs the folder of the files.
-func keepAllowed(s *Server, tool string) error {
+func keepAllowed(s *Server, tool, version string) error {
 	source := sourceHash(s)
 	folder, _ := os.Getwd()
 	return writeRecord(allowedRecords.path(source, tool), allowedTool{
-		Server: s.Name,
-		Source: source,
-		Tool:   tool,
-		Folder: folder,
-		Since:  time.Now().UTC().Truncate(time.Second),
+		Server:  s.Name,
+		Source:  source,
+		Tool:    tool,
+		Version: version,
+		Folder:  folder,
+		Since:   time.Now().UTC().Truncate(time.Second),
 	})
 }
 

@@ -27,15 +27,20 @@ type approver struct {
 //   - MCP_APPROVE=never refuses every call. It is stronger than alwaysAllow.
 //   - Calls of a tool that the configuration names in alwaysAllow (Server.AutoApprove) are made. So
 //     are those of a server that is this program and only searches (approveSelf).
-//   - Calls of a tool that the user has allowed in an earlier run are made (see main_allowed.go).
+//   - Calls of a tool that the user has allowed in an earlier run are made, if the tool has not
+//     changed since (see main_allowed.go).
 //   - Without a terminal there is no user to ask, and the call is refused.
 //   - The user is asked. If their answer is that tools are always allowed, the Terminal keeps that
 //     (terminal_approve.go), and does not ask about them again.
 func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 	tool, _ := a.servers.host.Tool(call.Name)
 	config := a.servers.config
+	version := toolVersion(&tool.Tool)
+	isChanged := false
 	approves := func(s *Server) bool {
-		return s.Approves(tool.Tool.Name) || isAllowed(s, tool.Tool.Name)
+		allowed := allowedVersion(s, tool.Tool.Name)
+		isChanged = allowed != "" && allowed != version
+		return s.Approves(tool.Tool.Name) || allowed == version
 	}
 	switch {
 	case config.builtIn || a.settings.approve == "always":
@@ -49,9 +54,15 @@ func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 			a.output.screen.Show(Look{}, "calls are refused, as without a terminal there is "+
 				"no user to ask; MCP_APPROVE=always allows them")
 		})
+		if isChanged {
+			return Decision{Refuse, "the tool has changed since the user allowed it, and there " +
+				"is no user to ask"}
+		}
 		return Decision{Refuse, "there is no user to allow it"}
 	}
-	return a.terminal.Approve(ctx, a.request(&tool, call))
+	r := a.request(&tool, call)
+	r.IsChanged = isChanged
+	return a.terminal.Approve(ctx, r)
 }
 
 // request returns what the user is asked about a call.
@@ -59,15 +70,22 @@ func (a *approver) request(tool *HostTool, call ToolCall) *ApprovalRequest {
 	r := &ApprovalRequest{
 		ServerTool: ServerTool{tool.Server, tool.Tool.Name},
 		Arguments:  call.Arguments,
+		Versions:   make(map[string]string),
 	}
-	readOnly := a.servers.host.ReadOnlyTools(tool.Server)
+	var readOnly []string
+	for _, t := range a.servers.host.ReadOnlyTools(tool.Server) {
+		readOnly = append(readOnly, t.Name)
+		r.Versions[t.Name] = toolVersion(&t)
+	}
 	if slices.Contains(readOnly, tool.Tool.Name) {
 		r.ReadOnly = readOnly
 	}
+	version := toolVersion(&tool.Tool)
+	r.Versions[tool.Tool.Name] = version
 	server := a.servers.config.named(tool.Server)
 	if server != nil && allowedRecords.folder() != "" {
 		r.Keep = func() error {
-			err := keepAllowed(server, tool.Tool.Name)
+			err := keepAllowed(server, tool.Tool.Name, version)
 			if err == nil {
 				a.output.say("(kept for later runs; /allowed in a chat takes it back)")
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -264,6 +265,28 @@ func TestChatSummary(t *testing.T) {
 		c.model.lists.Clear()
 		assert.Equal(t, shown(), "65 tokens · 2s")
 	})
+}
+
+// A hash tells any two descriptions apart, also where one text moves from a field to the next.
+func TestToolVersion(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, tool := range []Tool{
+		{},
+		{Name: "read", Description: "ab"},
+		{Description: "a", Title: "b"},
+		{Title: "ab"},
+		{InputSchema: json.RawMessage(`{}`)},
+		{InputSchema: json.RawMessage(`{ }`)},
+		{Annotations: json.RawMessage(`{}`)},
+		{InputSchema: json.RawMessage(`{"description":"x","description":""}`)},
+		{InputSchema: json.RawMessage(`{"description":""}`)},
+	} {
+		version := toolVersion(&tool)
+		assert.Check(t, !seen[version], "%+v", tool)
+		seen[version] = true
+	}
+	withMeta := Tool{Description: "a", Meta: json.RawMessage(`{}`)}
+	assert.Equal(t, toolVersion(&Tool{Description: "a"}), toolVersion(&withMeta))
 }
 
 // A list of models that hangs delays no question, and ends with the chat.

@@ -17,9 +17,9 @@ type Terminal struct {
 	*Prompter
 	screen *Screen
 
-	// always has the tools that the user has allowed for this run. Whoever has the turn may use it
-	// (see Prompter.Take).
-	always map[ServerTool]bool
+	// always has the tools that the user has allowed for this run, with the version that they
+	// allowed. Whoever has the turn may use it (see Prompter.Take).
+	always map[ServerTool]string
 }
 
 // NewTerminal asks on the screen and reads the answers from in.
@@ -27,7 +27,7 @@ func NewTerminal(in *os.File, screen *Screen) *Terminal {
 	return &Terminal{
 		Prompter: NewPrompter(in, screen),
 		screen:   screen,
-		always:   make(map[ServerTool]bool),
+		always:   make(map[ServerTool]string),
 	}
 }
 

@@ -27,6 +27,13 @@ type ApprovalRequest struct {
 	// mark is the server's word, so what the user allows by it is shown name by name.
 	ReadOnly []string
 
+	// Versions tell the tools, by their names, from others that the server may put in their place:
+	// of this tool, and of ReadOnly. A tool of another version than was allowed is asked about.
+	Versions map[string]string
+
+	// IsChanged says that the user has allowed another version of this tool for later runs.
+	IsChanged bool
+
 	// Keep, if set, keeps for later runs that the tool is always allowed.
 	Keep func() error
 }
@@ -41,11 +48,13 @@ func (t *Terminal) Approve(ctx context.Context, r *ApprovalRequest) Decision {
 	if ctx.Err() != nil {
 		return Decision{Refuse, "nobody has answered"}
 	}
-	if t.always[r.ServerTool] {
+	version, isAllowed := t.always[r.ServerTool]
+	if isAllowed && version == r.Versions[r.Tool] {
 		return Decision{}
 	}
 	t.separate(ctx)
 	a := approval{Terminal: t, request: r, arguments: r.Arguments}
+	a.isNew = isAllowed || r.IsChanged
 	question := a.question()
 	for {
 		line, err := t.Ask(ctx, question)
@@ -105,6 +114,7 @@ type approval struct {
 	request   *ApprovalRequest
 	arguments string
 	changed   bool   // the arguments are the user's
+	isNew     bool   // the user has allowed another version of the tool
 	draft     string // of other arguments, which are not valid; "" if there is none
 }
 
@@ -168,7 +178,7 @@ func (a *approval) allow(key string) {
 		a.screen.Tell(Look{Style: Red}, "it is allowed in this run alone: "+err.Error())
 	}
 	for _, tool := range tools {
-		a.always[ServerTool{a.request.Server, tool}] = true
+		a.always[ServerTool{a.request.Server, tool}] = a.request.Versions[tool]
 	}
 }
 
@@ -262,12 +272,17 @@ func (a *approval) question() Question {
 		shown, texts = a.texts("\n" + readableJSON(a.arguments, true))
 	}
 	about = append(about, Paragraph{Look{Frame: "  arguments  "}, shown})
+	about = append(about, texts...)
+	if a.isNew {
+		about = append(about, Paragraph{Look{Style: Bold}, a.name() + " has changed since you " +
+			"allowed it: the server describes it, or its arguments, in another way"})
+	}
 	var labels []string
 	for _, k := range a.keys() {
 		labels = append(labels, k.label)
 	}
 	return Question{
-		About: append(about, texts...),
+		About: about,
 		Text:  "Call " + a.name() + "? " + strings.Join(labels, " / ") + ":",
 	}
 }

@@ -351,6 +351,34 @@ func TestTerminalApprove(t *testing.T) {
 	assert.Assert(t, err != nil, "a form that is none")
 }
 
+// What the user has allowed for this run is the tool as it was then: another one in its place is asked about.
+func TestTerminalApproveVersions(t *testing.T) {
+	call := func(tool string, versions map[string]string) *ApprovalRequest {
+		return &ApprovalRequest{ServerTool: ServerTool{"files", tool}, ReadOnly: []string{"read", "list"}, Versions: versions}
+	}
+	first, second := map[string]string{"read": "1", "list": "1"}, map[string]string{"read": "1", "list": "2"}
+	for _, answer := range []string{"always\n", "server\n"} {
+		terminal := terminalOf(t, answer, "n\n", "always\n")
+		out := terminal.screen.stderr.(*viewBuffer)
+		approve := func(r *ApprovalRequest) (Decision, string) {
+			return terminal.Approve(t.Context(), r), out.takes()
+		}
+		decision, shown := approve(call("list", first))
+		assert.Equal(t, decision, Decision{})
+		assert.Check(t, !strings.Contains(shown, "changed"))
+		decision, shown = approve(call("list", first))
+		assert.Check(t, decision == Decision{} && shown == "")
+		decision, shown = approve(call("list", second))
+		assert.Equal(t, decision.Action, Refuse)
+		assert.Check(t, is.Contains(shown, `"list" of "files" has changed since you allowed it: `))
+		decision, _ = approve(call("list", second))
+		assert.Equal(t, decision, Decision{})
+		decision, shown = approve(call("list", second))
+		assert.Check(t, decision == Decision{} && shown == "")
+		assert.Equal(t, terminal.Always(t.Context())[0], ServerTool{"files", "list"})
+	}
+}
+
 // judged is what the user sees of a call, at the question whether it may run. It is written at once: what others write
 // cannot come between the call and the question.
 func judged(columns, rows int, server, tool, arguments string) (shown string) {
