@@ -21,7 +21,7 @@ import (
 // is to be replaced is in the group.
 var (
 	jsonComment   = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|(//[^\n]*|/\*(?s:.*?)\*/)`)
-	trailingComma = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|(,)\s*[}\]]`)
+	trailingComma = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|(,)\s*(?:[}\]]|\z)`)
 )
 
 // withoutComments puts spaces in the place of comments and of commas after the last element, so
@@ -45,8 +45,10 @@ func withoutComments(text []byte) []byte {
 	return text
 }
 
-// fragment matches the beginning of a member, which stands in an object that is not there.
-var fragment = regexp.MustCompile(`^\s*"(?:[^"\\]|\\.)*"\s*:\s*[{\[]`)
+// fragment matches the beginning of a member, which stands in an object that is not there. In YAML,
+// too, a name and a text may stand in quotes, but without a comma behind them.
+var fragment = regexp.MustCompile(
+	`^\s*"(?:[^"\\]|\\.)*"\s*:\s*(?:[{\[]|"(?:[^"\\]|\\.)*"\s*(?:,|\z))`)
 
 // configJSON returns the text without its comments. Where a README shows a member without the
 // object that it stands in, as "mcpServers": {...}, configJSON adds that object.
@@ -72,29 +74,41 @@ func configJSON(text []byte) (json.RawMessage, error) {
 var otherText = regexp.MustCompile(
 	`(?ms)\A(?:[^{].*)?^(?:(\s*\[+[\w."'-]+\]+\s*$)|["']?[\w-]+["']?:(?:\s|\z))`)
 
-// configSyntaxError adds the position to an error of encoding/json, unless the text has another
-// format.
+// configSyntaxError adds the position to an error of encoding/json, unless the text as a whole is
+// something else than JSON.
 func configSyntaxError(text []byte, err error) error {
-	other := otherText.FindSubmatch(bytes.TrimSpace(withoutComments(text)))
-	if other == nil {
-		return configPositionError(text, err, 0)
-	}
-	isTOML := other[1] != nil
-	if isTOML {
+	plain := bytes.TrimSpace(withoutComments(text))
+	other := otherText.FindSubmatch(plain)
+	isUTF16 := bytes.HasPrefix(text, []byte("\xff\xfe")) ||
+		bytes.HasPrefix(text, []byte("\xfe\xff"))
+	switch {
+	case len(plain) == 0:
+		return errors.New("it is empty")
+	case isUTF16:
+		return errors.New("it is UTF-16, as PowerShell writes it: save it as UTF-8")
+	case other != nil && other[1] != nil:
 		return &ConfigFormatError{Format: "TOML"}
+	case other != nil:
+		return &ConfigFormatError{Format: "YAML"}
+	case !bytes.ContainsAny(plain[:1], `{["`):
+		return &ConfigFormatError{}
 	}
-	return &ConfigFormatError{Format: "YAML"}
+	return configPositionError(text, err, 0)
 }
 
-// ConfigFormatError reports that a configuration is not JSON, but in another known format.
+// ConfigFormatError reports that a configuration is not JSON, but something else.
 type ConfigFormatError struct {
-	Format string // YAML or TOML
+	Format string // YAML, TOML, or "" for a text that has no known format
 }
 
 func (e *ConfigFormatError) Error() string {
-	return fmt.Sprintf("it is %s, and not JSON: write each server into an object, as in "+
-		`{"mcpServers": {"NAME": {"command": "npx", "args": ["-y", "PACKAGE"], `+
-		`"env": {"KEY": "VALUE"}}}}`, e.Format)
+	what := "it is not JSON"
+	if e.Format != "" {
+		what = "it is " + e.Format + ", and not JSON"
+	}
+	return what + ": write each server into an object, as in " +
+		`{"mcpServers": {"NAME": {"command": "npx", "args": ["-y", "PACKAGE"], ` +
+		`"env": {"KEY": "VALUE"}}}}`
 }
 
 // configPositionError adds the position to an error of encoding/json. Lines, and columns in
@@ -117,7 +131,32 @@ func configPositionError(text []byte, err error, before int) error {
 		firstByte, character := fmt.Sprintf("%q", rune(text[at])), fmt.Sprintf("%q", found)
 		reason = strings.Replace(reason, firstByte, character, 1)
 	}
-	return fmt.Errorf("line %d, column %d: %s", line+1, column+1, reason)
+	return fmt.Errorf("line %d, column %d: %s%s", line+1, column+1, reason,
+		jsonAdvice(reason, found))
+}
+
+// jsonAdvice returns what to do about a mistake that is common in what people paste into a file. It
+// knows the mistake by the reason that encoding/json gives, and by the character that is wrong.
+func jsonAdvice(reason string, found rune) string {
+	isStart := strings.Contains(reason, "looking for beginning of object key string") ||
+		strings.Contains(reason, "looking for beginning of value")
+	switch {
+	case strings.ContainsRune("“”„‟«»‘’", found):
+		return `; it is a curly quote: write "`
+	case strings.Contains(reason, "unexpected end"):
+		return "; a bracket, brace or quote is not closed"
+	case strings.Contains(reason, "in string escape code"):
+		return `; write \\ for a backslash`
+	case found == '"':
+		return "; a comma is missing before it"
+	case found == '#':
+		return "; a comment begins with //"
+	case isStart && found == '.':
+		return "; write what ... stands for, or take it out"
+	case isStart && !strings.ContainsRune(",:{}[]", found):
+		return "; names and texts stand in double quotes"
+	}
+	return ""
 }
 
 // serversAlone returns the object of servers, by name, where a README shows them without

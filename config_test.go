@@ -143,23 +143,44 @@ func TestConfigSecrets(t *testing.T) {
 }
 
 func TestConfigErrors(t *testing.T) {
+	const (
+		asJSON = `write each server into an object, as in {"mcpServers": {"NAME": {"command": "npx", ` +
+			`"args": ["-y", "PACKAGE"], "env": {"KEY": "VALUE"}}}}`
+		inQuotes = `; names and texts stand in double quotes`
+		isOpen   = `; a bracket, brace or quote is not closed`
+	)
 	tests := []struct{ text, want string }{
-		{"", "line 1, column 1: unexpected end of JSON input"},
-		{"mcpServers of all\n  a:", "line 1, column 1: invalid character 'm' looking for beginning of value"},
+		{"", "it is empty"},
+		{" \n// nothing\n", "it is empty"},
+		{"mcpServers of all\n  a:", "it is not JSON: " + asJSON},
+		{"npx -y server /tmp", "it is not JSON: " + asJSON},
+		{"```json\n{}\n```", "it is not JSON: " + asJSON},
+		{"\xff\xfe{\x00}\x00", "it is UTF-16, as PowerShell writes it: save it as UTF-8"},
+		{"\xfe\xff\x00{\x00}", "it is UTF-16, as PowerShell writes it: save it as UTF-8"},
+		{"\"command\": npx\n", "it is YAML, and not JSON: " + asJSON},
 		{"{\n  \"mcpServers\": {\n    \"é\": }\n}",
 			"line 3, column 10: invalid character '}' looking for beginning of value"},
 		{"{\r\n\t\"mcpServers\" {}}", "line 2, column 15: invalid character '{' after object key"},
-		{"{\"a\": /* é\n é */ é}", "line 2, column 7: invalid character 'é' looking for beginning of value"},
-		{"{\"a\": 1 // \"", "line 1, column 12: unexpected end of JSON input"},
+		{"{\"a\": /* é\n é */ é}", "line 2, column 7: invalid character 'é' looking for beginning of value" + inQuotes},
+		{"{\"a\": 1 // \"", "line 1, column 12: unexpected end of JSON input" + isOpen},
 		{"{\"a\": 1 /* }", "line 1, column 9: invalid character '/' after object key:value pair"},
 		{"\ufeff{,,}", "line 1, column 2: invalid character ',' looking for beginning of object key string"},
-		{"{“a”: 1}", "line 1, column 2: invalid character '“' looking for beginning of object key string"},
+		{"{“a”: 1}", "line 1, column 2: invalid character '“' looking for beginning of object key string; " +
+			"it is a curly quote: write \""},
+		{"{'a': 1}", "line 1, column 2: invalid character '\\'' looking for beginning of object key string" + inQuotes},
+		{"{a: 1}", "line 1, column 2: invalid character 'a' looking for beginning of object key string" + inQuotes},
+		{`{"a": 'b'}`, `line 1, column 7: invalid character '\'' looking for beginning of value` + inQuotes},
+		{"{\n...\n}", "line 2, column 1: invalid character '.' looking for beginning of object key string; " +
+			"write what ... stands for, or take it out"},
+		{`{"a": "C:\Users"}`, "line 1, column 11: invalid character 'U' in string escape code; write \\\\ for a backslash"},
+		{"{\"a\": 1} # b", "line 1, column 10: invalid character '#' after top-level value; a comment begins with //"},
+		{"{\"a\": 1}\n{\"b\": 2}", "line 2, column 1: invalid character '{' after top-level value"},
 		{`"mcpServers": {"a": {"command": "x" "args": []}}`,
-			"line 1, column 37: invalid character '\"' after object key:value pair"},
+			"line 1, column 37: invalid character '\"' after object key:value pair; a comma is missing before it"},
 		{"\"a\": {\n  \"command\": }", "line 2, column 14: invalid character '}' looking for beginning of value"},
-		{`"a": {"command": "x"`, "line 1, column 21: unexpected end of JSON input"},
+		{`"a": {"command": "x"`, "line 1, column 21: unexpected end of JSON input" + isOpen},
 		{`"context_servers": ["a": {}],`, "line 1, column 24: invalid character ':' after array element"},
-		{"{\xff}", "line 1, column 2: invalid character 'ÿ' looking for beginning of object key string"},
+		{"{\xff}", "line 1, column 2: invalid character 'ÿ' looking for beginning of object key string" + inQuotes},
 	}
 	none := []string{"[]", "null", `{"servers": []}`, `{"mcpServers": null}`, `{"files": {"commands": "a"}}`, "{}", `"a"`,
 		`{"files": {"command": "a"}, "other": {}}`, `"mcpServers": []`}
@@ -189,6 +210,12 @@ func TestConfigSnippets(t *testing.T) {
 		`{"type": "stdio", "command": ["a"]}`: "server",
 		`{"url": "https://example.com/mcp"}`:  "example.com",
 		`{"name": "files", "command": "a", "description": "b"}`: "files",
+		server + ",": "uvx",
+		`{"mcpServers": {"git": ` + server + `}},`:    "git",
+		`"command": "/usr/bin/uvx", "args": ["a"]`:    "uvx",
+		"\"type\": \"stdio\",\n\"command\": \"a\",\n": "a",
+		`"url": "https://example.com/mcp"`:            "example.com",
+		`"args": ["a"], "command": "b"`:               "b",
 	} {
 		c, err := ParseConfig([]byte(text), configLookup, ReadRegular, new(Secrets))
 		assert.NilError(t, err, text)
@@ -209,6 +236,7 @@ func TestConfigComments(t *testing.T) {
 		{"{\"a\": [1,\n],}", "{\"a\": [1 \n] }"},
 		{`[1, /* , */ ]`, `[1          ]`},
 		{`{"a": ",]", "b,}": 1}`, `{"a": ",]", "b,}": 1}`},
+		{"{}, // a\n", "{}      \n"},
 		{`[1,,]`, `[1, ]`},
 		{"/* é", "/* é"},
 	}
