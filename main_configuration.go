@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 	// as a secret.
 	config, err := c.parse(file, text, values)
 	if err != nil {
-		return fmt.Errorf("%s: %w", file, withConversion(err, file))
+		return fmt.Errorf("%s: %w", file, withConversion(err, file, text))
 	}
 	folder := ""
 	if c.isOfStranger(file) {
@@ -154,20 +155,29 @@ func (c *configuration) parse(file string, text []byte, values variables) (*Conf
 }
 
 // withConversion adds to the error of a file of YAML, which mcphost reads, a command that makes
-// JSON of it. The JSON goes to where it is found next time, if the file was found.
-func withConversion(err error, file string) error {
+// JSON of it. The JSON goes to where it is found next time, if the file was found, but not over a
+// file that is there.
+func withConversion(err error, file string, text []byte) error {
 	var format *ConfigFormatError
 	if !errors.As(err, &format) || format.Format != "YAML" {
 		return err
 	}
-	if filepath.Ext(file) == ".json" {
-		// The command would empty the file before it reads it.
-		return err
+	if bytes.HasPrefix(text, []byte("#!")) {
+		return errors.New("it is a script of mcphost, which is not run here: write its servers " +
+			`into a file of JSON, as "mcpServers", and give its text as the question`)
 	}
-	name := strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)) + ".json"
-	target := word(filepath.Join(filepath.Dir(file), name))
-	return fmt.Errorf("it is YAML, and not JSON; this makes JSON of it: npx -y js-yaml %s > %s",
-		word(file), target)
+	base := strings.TrimSuffix(file, filepath.Ext(file))
+	target, then := base+".json", ""
+	for n := 2; ; n++ {
+		_, err := os.Lstat(target)
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		target = fmt.Sprintf("%s-%d.json", base, n)
+		then = "; then name it: -config " + word(target)
+	}
+	return fmt.Errorf("it is YAML, and not JSON; this makes JSON of it: npx -y js-yaml %s > %s%s",
+		word(file), word(target), then)
 }
 
 // variables are the values of the variables that a file of servers may name, beside those of the
