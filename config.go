@@ -219,6 +219,7 @@ func (r *serverReader) fields() map[string]any {
 		"disabled":  &r.disabled,
 		"enabled":   &r.disabled, // storeBool turns it round
 
+		"protocol":            r.readProtocol,
 		"timeout":             &s.Timeout,
 		"startTimeout":        &s.StartTimeout,
 		"startup_timeout_sec": &s.StartTimeout, // Codex

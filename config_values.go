@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -98,6 +99,17 @@ func (r *serverReader) duration(where, text string) time.Duration {
 			where)
 	}
 	return d
+}
+
+// readProtocol reads the revision of MCP that a server is offered. Other hosts may have another
+// meaning for the name, so an unknown value is no mistake.
+func (r *serverReader) readProtocol(where string, value json.RawMessage) {
+	revision := r.text(where, value)
+	if !slices.Contains(Revisions(), revision) {
+		r.warn("%s is none of %s, and has no effect", where, strings.Join(Revisions(), ", "))
+		return
+	}
+	r.server.Protocol = revision
 }
 
 // readCommand reads a command. mcphost and opencode write it in a list with its arguments. Zed once

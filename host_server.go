@@ -37,7 +37,8 @@ type Server struct {
 	// fails to start.
 	NoProbe string
 
-	Timeout time.Duration // of a request; 0 leaves it to ClientOptions.Timeout
+	Protocol string        // the revision to offer; "" leaves it to ClientOptions.Protocol
+	Timeout  time.Duration // of a request; 0 leaves it to ClientOptions.Timeout
 
 	// StartTimeout bounds a start by a Host, and a list of tools. If it is 0, the bound is 30 s. A
 	// start then has up to 5 min if the command may have to download the server (npx, uvx, docker,
@@ -74,6 +75,7 @@ func (s *Server) Approves(tool string) bool { return matchesGlob(s.AutoApprove, 
 
 // Connect starts the server, or connects to it.
 func (s *Server) Connect(ctx context.Context, o ClientOptions) (*Client, error) {
+	o.Protocol = cmp.Or(s.Protocol, o.Protocol)
 	o.Timeout = cmp.Or(s.Timeout, o.Timeout)
 	endpoint := HTTP{URL: s.URL, Header: s.Header, Client: s.Client}
 	switch {

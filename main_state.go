@@ -210,7 +210,7 @@ func (s *servers) adviceFor(err error) string {
 		return adviceForModel(model)
 	case asksAsBefore(err):
 		return "the server asks its client as it was done before 2026-07-28: " +
-			"-protocol 2025-11-25 lets it"
+			`"protocol": "2025-11-25" in its configuration lets it, or -protocol 2025-11-25`
 	}
 	return ""
 }

@@ -218,7 +218,8 @@ func TestExplain(t *testing.T) {
 			"configuration, sets how long to wait"},
 		{&Error{Message: "no"}, ""},
 		{&Error{Code: -32600, Message: "Cannot send 'elicitation/create': there is no back-channel"},
-			"; the server asks its client as it was done before 2026-07-28: -protocol 2025-11-25 lets it"},
+			"; the server asks its client as it was done before 2026-07-28: \"protocol\": " +
+				"\"2025-11-25\" in its configuration lets it, or -protocol 2025-11-25"},
 		{status(500), ""},
 		{status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 	} {
