@@ -20,6 +20,7 @@ type Config struct {
 	Servers  []Server // in the order of the file; those with an Err too, but none that is disabled
 	Disabled []string // the names of the servers that are left out
 	Warnings []string // what has no effect, or perhaps not the intended one; each names its server
+	Settings []string // the names of what else the file sets, beside its servers
 
 	OAuth map[string]*OAuthConfig // by the name of a server, nil if it says nothing
 	TLS   map[string]*TLSFiles    // the same
@@ -92,6 +93,10 @@ func ParseConfig(
 				value = file.MCP.Servers
 			}
 		default:
+			// Nothing is set by false, or by a value that is empty.
+			if !emptyValue.Match(value) {
+				c.Settings = append(c.Settings, section)
+			}
 			return
 		}
 		isObject := eachMember(value, readServer)
@@ -99,6 +104,7 @@ func ParseConfig(
 	})
 	alone := serversAlone(plain)
 	if !hasServers && alone != nil {
+		c.Settings = nil
 		hasServers = eachMember(alone, readServer)
 	}
 	if !hasServers {
@@ -107,6 +113,9 @@ func ParseConfig(
 	}
 	return c, nil
 }
+
+// emptyValue matches a value that sets nothing.
+var emptyValue = regexp.MustCompile(`^(?:null|false|0|""|\[\s*\]|\{\s*\})$`)
 
 // eachMember calls member for each member of a JSON object, in their order. It reports whether the
 // value, which is valid JSON, is an object.
@@ -141,6 +150,7 @@ type serverReader struct {
 	env           map[string]string
 	envFile       string
 	kind          string // of transport, as written
+	label         string // what the file calls the server beside its name
 	remote
 	disabled bool
 
@@ -216,6 +226,7 @@ func (r *serverReader) fields() map[string]any {
 		// Either of them.
 		"type":      &r.kind,
 		"transport": &r.kind,
+		"name":      r.readLabel,
 		"disabled":  &r.disabled,
 		"enabled":   &r.disabled, // storeBool turns it round
 
@@ -239,7 +250,7 @@ func (r *serverReader) fields() map[string]any {
 
 // noEffect matches fields that say nothing about how a server is used, and comments in plain JSON.
 var noEffect = regexp.MustCompile(
-	`^(|[_/].*|\$schema|description|gallery|icon|name|source|title|version)$`)
+	`^(|[_/].*|\$schema|description|gallery|icon|source|title|version)$`)
 
 // readField reads one field of the server.
 func (r *serverReader) readField(name string, value json.RawMessage) {
@@ -336,6 +347,11 @@ func (r *serverReader) checkTransport() {
 	s := &r.server
 	kind := plainName(r.kind)
 	s.SSE = kind == "sse"
+	if kind == "builtin" {
+		// Nothing of such a server can be used, so nothing else is said of it.
+		r.warnings, r.problems = nil, []string{withoutBuiltin(r.label)}
+		return
+	}
 	if len(r.problems) > 0 {
 		// One of them may be the reason why something is missing.
 		return
@@ -356,4 +372,23 @@ func (r *serverReader) checkTransport() {
 			r.problem("%v", err)
 		}
 	}
+}
+
+// withoutBuiltin says what takes the place of a server that is part of mcphost. These packages were
+// run; the tools of the first and the last have the names that they have in mcphost.
+func withoutBuiltin(name string) string {
+	const fetch = `"command": "uvx", "args": ["mcp-server-fetch"]`
+	instead := map[string]string{
+		"fs": `"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", ` +
+			`"DIR"]`,
+		"bash":  `"command": "npx", "args": ["-y", "mcp-server-commands"]`,
+		"todo":  `"command": "uvx", "args": ["claude-todo-emulator"]`,
+		"http":  fetch,
+		"fetch": fetch,
+	}[name]
+	const none = "there are no builtin servers here"
+	if instead == "" {
+		return none
+	}
+	return none + "; in its place: " + instead
 }

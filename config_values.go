@@ -101,6 +101,12 @@ func (r *serverReader) duration(where, text string) time.Duration {
 	return d
 }
 
+// readLabel reads a name that a server has beside its own: with type builtin, it says which server
+// of mcphost it is. Its variables do not matter, and nothing but a text is of use.
+func (r *serverReader) readLabel(_ string, value json.RawMessage) {
+	_ = json.Unmarshal(value, &r.label)
+}
+
 // readProtocol reads the revision of MCP that a server is offered. Other hosts may have another
 // meaning for the name, so an unknown value is no mistake.
 func (r *serverReader) readProtocol(where string, value json.RawMessage) {

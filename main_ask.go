@@ -45,10 +45,8 @@ func (a *conversation) run(ctx context.Context, question string) error {
 			return err
 		}
 	}
-	model := a.model.current()
-	if _, err := model.Endpoint(); err != nil {
-		// This costs nothing, so it comes before the servers are started.
-		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
+	if err := a.model.check(); err != nil {
+		return err
 	}
 	a.output.inChat = isChat
 	kept, err := openSession(ctx, &a.settings.asking, isChat, a.output)
@@ -67,14 +65,24 @@ func (a *conversation) run(ctx context.Context, question string) error {
 			return err
 		}
 	}
-	if model.Model == offline {
-		a.output.note("no MISTRAL_API_KEY: the built-in stand-in answers, " +
-			"which is no language model")
-	}
+	a.remark()
 	if isChat {
 		return a.newChat(ctx, kept).run(ctx)
 	}
 	return a.answer(ctx, question, kept)
+}
+
+// remark tells the user what they may not expect of the model that will answer. That it is none is
+// said with -q, too: a script would take the answer for that of a model.
+func (a *conversation) remark() {
+	config := a.servers.config
+	if text := withoutEffect(config.others, a.settings.given); text != "" {
+		a.output.note("%s: %s", config.file(), text)
+	}
+	if a.model.current().Model == offline {
+		a.output.warn("no model is set (MISTRAL_API_KEY, or -m ollama:NAME): the built-in " +
+			"stand-in answers, which is no language model")
+	}
 }
 
 // withStdin returns a question with the text on stdin behind it. Stdin is read if it is a pipe or a

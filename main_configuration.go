@@ -30,6 +30,7 @@ type configuration struct {
 	oauth    map[string]*OAuthConfig // by the server's name
 	tls      map[string]*TLSFiles    // the same
 	disabled []string                // names of servers
+	others   []string                // the names of what else the file sets
 	builtIn  bool                    // the only server is this program
 }
 
@@ -88,7 +89,7 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		c.output.note("%s: %s", file, warning)
 	}
 	c.servers, c.oauth, c.disabled = config.Servers, config.OAuth, config.Disabled
-	c.tls = config.TLS
+	c.tls, c.others = config.TLS, config.Settings
 	if len(c.servers) == 0 {
 		return fmt.Errorf("%s has no servers, or none that is enabled", file)
 	}

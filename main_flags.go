@@ -24,7 +24,7 @@ func parseFlags(f *flag.FlagSet, args []string) (words []string, isQuestion bool
 			return slices.Concat([]string{"help"}, words, f.Args()), false, nil
 		}
 		if err != nil {
-			return nil, false, usageError("%w", err)
+			return nil, false, unknownFlag(f, err)
 		}
 		read := len(args) - f.NArg()
 		isLiteral := read > 0 && args[read-1] == "--"
@@ -41,11 +41,14 @@ func parseFlags(f *flag.FlagSet, args []string) (words []string, isQuestion bool
 	return words, false, nil
 }
 
-// readVariables reads the variables of the flags that are not given. The flags -server and -config
-// both say which servers there are. If either is given, the variables of both are ignored.
-func readVariables(f *flag.FlagSet) error {
-	replaces := map[string]string{"m": "model", "server": "config", "config": "server"}
-	given := make(map[string]bool)
+// readVariables reads the variables of the flags that are not given, and returns the names of those
+// that are. The flags -server and -config both say which servers there are. If either is given, the
+// variables of both are ignored.
+func readVariables(f *flag.FlagSet) (given map[string]bool, err error) {
+	replaces := map[string]string{
+		"m": "model", "model": "m", "server": "config", "config": "server",
+	}
+	given = make(map[string]bool)
 	f.Visit(func(f *flag.Flag) {
 		given[f.Name] = true
 		given[replaces[f.Name]] = true
@@ -61,7 +64,7 @@ func readVariables(f *flag.FlagSet) error {
 			failed = usageError("%s: %q: %w", variable, text, err)
 		}
 	})
-	return failed
+	return given, failed
 }
 
 // The functions below set a default, and return functions that read the value of a flag. A value

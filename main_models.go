@@ -98,6 +98,27 @@ func (c *modelChoice) current() *Mistral {
 	return made.(*Mistral)
 }
 
+// check returns an error if the model cannot be asked. It costs nothing, and no server has been
+// started. The stand-in answers where no model is named, but not in the place of one that is.
+func (c *modelChoice) check() error {
+	model := c.current()
+	if c.settings.baseURL == "" {
+		if err := checkProvider(c.settings.name); err != nil {
+			return err
+		}
+	}
+	if model.Model == offline && c.settings.isNamed {
+		return usageError("%s: the model is named, but not its API: set MISTRAL_API_KEY, or "+
+			"MISTRAL_BASE_URL for another API than Mistral's, or name a model of Ollama, "+
+			"-m %sNAME", c.settings.name, ollama)
+	}
+	_, err := model.Endpoint()
+	if err != nil {
+		return usageError("MISTRAL_BASE_URL, MISTRAL_API_KEY: %w", err)
+	}
+	return nil
+}
+
 // modelKey tells the models apart that are used in a run. The trace is opened with the servers,
 // after the model is looked at for the first time.
 type modelKey struct {

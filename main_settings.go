@@ -20,6 +20,8 @@ import (
 const defaultSystem = "You answer questions with the help of tools. Call a tool when it can know " +
 	"what you do not; say which source an answer comes from; say so when the tools do not have it."
 
+const defaultModel = "mistral-large-latest"
+
 // settings are the values of the flags and the environment of a run. They are read first, and
 // nothing changes them afterwards: the model that a user chooses in a chat is kept by modelChoice.
 type settings struct {
@@ -28,13 +30,15 @@ type settings struct {
 	asking      askingSettings
 	output      outputSettings
 	serve       serveSettings
-	showVersion bool // -version
-	cancelTask  bool // -cancel
+	showVersion bool            // -version
+	cancelTask  bool            // -cancel
+	given       map[string]bool // the flags that are given, by name
 }
 
 // modelSettings say which model answers, and how.
 type modelSettings struct {
 	name        string
+	isNamed     bool     // the user has named it
 	key         string   // never shown
 	baseURL     string   // of the API; empty for Mistral's
 	ollamaURL   string   // of models whose names begin with ollama
@@ -103,8 +107,7 @@ func (s *settings) flags() *flag.FlagSet {
 // addFlags adds the flags of the model. In this and the other addFlags, the usage has the default
 // in brackets. If the default is left to the API, to a server or to the library, the value stays 0.
 func (m *modelSettings) addFlags(f *flag.FlagSet) {
-	f.StringVar(&m.name, "model", "mistral-large-latest",
-		"MISTRAL_MODEL mistral-large-latest, ollama:NAME, …")
+	f.StringVar(&m.name, "model", "", "MISTRAL_MODEL "+defaultModel+", ollama:NAME, …")
 	f.StringVar(&m.name, "m", m.name, " the same as -model")
 	f.StringVar(&m.system, "system", defaultSystem,
 		"MCP_SYSTEM the system prompt; @FILE reads it from a file")
@@ -249,14 +252,18 @@ func (s *settings) finish(
 	in *textInput,
 	secrets *Secrets,
 ) error {
-	if err := readVariables(f); err != nil {
+	given, err := readVariables(f)
+	if err != nil {
 		return err
 	}
+	s.given = given
 	if s.asking.goOn && s.asking.noHistory {
 		return usageError("-c goes on with a chat that is kept, and -no-history and " +
 			"MCP_NO_HISTORY keep none: -session FILE goes on with the chat in a file")
 	}
 	m := &s.model
+	m.isNamed = m.name != ""
+	m.name = cmp.Or(m.name, defaultModel)
 	m.ollamaURL = "http://localhost:11434/v1"
 	if strings.HasPrefix(m.name, ollama) && m.baseURL != "" {
 		// The address is that of an Ollama elsewhere, which must not get the key of Mistral.
