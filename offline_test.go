@@ -259,6 +259,13 @@ func firstQuestions() [][]string {
 		{"How can I see what is sent between client and server?", "docs/use.md", "trace"},
 		{"how do I search my own notes", "docs/use.md", "notes"},
 		{"Where do I start reading the code?", "docs/read.md", "Where should I begin to read"},
+		{"what is this thing and what can I do", "docs/start.md", "What can this program, mcpagent, do"},
+		{"use two servers at the same time", "docs/use.md", "How do I use several servers"},
+		{"which tools a server offers", "docs/use.md", "Which tools are there"},
+		{"can a server ask me questions", "docs/use.md", "Which questions may a server ask me"},
+		{"can I turn off colours", "docs/use.md", "How do I turn off the colours?"},
+		{"what does -q do", "docs/reference.md", "What do -q and -json print?"},
+		{"exit codes", "docs/reference.md", "What does the exit status"},
 		{"What is the weather in Paris?"},
 		{"write me a poem about the sea"},
 		{"who won the world cup in 2018"},
@@ -270,7 +277,7 @@ func firstQuestions() [][]string {
 func TestFirstQuestions(t *testing.T) {
 	library := SourceLibrary()
 	parameters := json.RawMessage(`{"properties":{"source_filter":{"type":"string"}},"required":["query"]}`)
-	assert.Equal(t, len(firstQuestions()), 43)
+	assert.Equal(t, len(firstQuestions()), 50)
 	quoted := 0
 	for _, fields := range firstQuestions() {
 		r := &ChatRequest{Tools: []Function{{Name: "search_chunks", Parameters: parameters}}}
@@ -296,5 +303,5 @@ func TestFirstQuestions(t *testing.T) {
 			quoted++
 		}
 	}
-	assert.Check(t, quoted >= 33, "%d are quoted", quoted)
+	assert.Check(t, quoted >= 39, "%d are quoted", quoted)
 }

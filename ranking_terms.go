@@ -115,7 +115,7 @@ func isStopWord(word string) bool {
 		"can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "how",
 		"i", "if", "in", "into", "is", "it", "its", "me", "my", "no", "not", "of", "on",
 		"or", "our", "s", "should", "so", "some", "t", "than", "that", "the", "their",
-		"them", "then", "there", "these", "they", "this", "those", "to", "was", "we",
+		"them", "then", "there", "these", "they", "thing", "this", "those", "to", "was", "we",
 		"were", "what", "when", "where", "which", "while", "who", "whom", "whose", "why",
 		"will", "with", "would", "you", "your":
 		return true

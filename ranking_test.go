@@ -65,6 +65,7 @@ func splitWords(text string) (all []string) {
 
 func TestKeyTerms(t *testing.T) {
 	assert.DeepEqual(t, KeyTerms("How does a call find its answer? A call!"), []string{"answer", "cal", "find"})
+	assert.DeepEqual(t, KeyTerms("Is there a thing that counts?"), []string{"count"})
 	assert.DeepEqual(t, KeyTerms("to be or not to be"), []string{"be", "not", "or", "to"})
 	assert.Equal(t, len(KeyTerms("?")), 0)
 }
