@@ -16,6 +16,7 @@ type approver struct {
 	output   *output
 	terminal *Terminal
 	servers  *servers
+	quit     func()    // ends the chat; nil outside of one
 	showWhy  sync.Once // shows once why calls are refused
 }
 
@@ -71,6 +72,7 @@ func (a *approver) request(tool *HostTool, call ToolCall) *ApprovalRequest {
 		ServerTool: ServerTool{tool.Server, tool.Tool.Name},
 		Arguments:  call.Arguments,
 		Versions:   make(map[string]string),
+		Quit:       a.quit,
 	}
 	var readOnly []string
 	for _, t := range a.servers.host.ReadOnlyTools(tool.Server) {

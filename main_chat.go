@@ -58,6 +58,7 @@ func (a *conversation) newChat(ctx context.Context, kept *keptSession) *chat {
 	c.agent.History = kept.session.History
 	c.agent.OnText = c.view.Text
 	c.output.screen.Keep = true
+	c.agents.approver.quit = c.quit
 	return c
 }
 
@@ -119,7 +120,18 @@ func (c *chat) nextLine(ctx context.Context) (line string, cancelled bool, err e
 	work, end := c.interruptible(ctx)
 	err = c.do(work, line)
 	end(nil)
+	if context.Cause(work) == errQuit {
+		err = errQuit
+	}
 	return line, context.Cause(work) == ErrCancelled, err
+}
+
+// quit ends the chat while a line is carried out, which it ends first.
+func (c *chat) quit() {
+	// After a Ctrl-C there is none: the line is ending.
+	if cancel := c.interrupts.cancelLine.Load(); cancel != nil {
+		(*cancel)(errQuit)
+	}
 }
 
 // interruptible returns a context that the next Ctrl-C ends. Where that would be the second one in

@@ -36,6 +36,9 @@ type ApprovalRequest struct {
 
 	// Keep, if set, keeps for later runs that the tool is always allowed.
 	Keep func() error
+
+	// Quit, if set, ends the chat, for a user who types /quit here. The call is not made.
+	Quit func()
 }
 
 // Approve asks whether a call may run, unless the user has allowed it for this run.
@@ -48,26 +51,24 @@ func (t *Terminal) Approve(ctx context.Context, r *ApprovalRequest) Decision {
 	if ctx.Err() != nil {
 		return Decision{Refuse, "nobody has answered"}
 	}
-	version, isAllowed := t.always[r.ServerTool]
-	if isAllowed && version == r.Versions[r.Tool] {
+	a := approval{Terminal: t, request: r, arguments: r.Arguments}
+	if a.isAllowed() {
 		return Decision{}
 	}
 	t.separate(ctx)
-	a := approval{Terminal: t, request: r, arguments: r.Arguments}
-	a.isNew = isAllowed || r.IsChanged
 	question := a.question()
 	for {
 		line, err := t.Ask(ctx, question)
 		if err != nil {
 			return Decision{Refuse, "the user said no"}
 		}
-		switch a.keyFor(line) {
+		switch key := a.keyFor(line); key {
 		case "y":
 			return a.approved()
-		case "n":
-			return Decision{Refuse, "the user said no"}
+		case "n", "/quit":
+			return a.refused(key)
 		case "a", "k", "s":
-			a.allow(a.keyFor(line))
+			a.allow(key)
 			return a.approved()
 		case "e":
 			err = a.edit(ctx)
@@ -78,6 +79,9 @@ func (t *Terminal) Approve(ctx context.Context, r *ApprovalRequest) Decision {
 				return Decision{Answer, line}
 			}
 			question = a.question()
+		case "?":
+			question = a.keyQuestion()
+			question.About = a.meanings()
 		default:
 			question = a.keyQuestion()
 		}
@@ -114,8 +118,19 @@ type approval struct {
 	request   *ApprovalRequest
 	arguments string
 	changed   bool   // the arguments are the user's
-	isNew     bool   // the user has allowed another version of the tool
 	draft     string // of other arguments, which are not valid; "" if there is none
+}
+
+// isAllowed reports whether the user has allowed the tool for this run, as it is now.
+func (a *approval) isAllowed() bool {
+	version, isAllowed := a.always[a.request.ServerTool]
+	return isAllowed && version == a.request.Versions[a.request.Tool]
+}
+
+// isChanged reports whether the user has allowed another version of the tool.
+func (a *approval) isChanged() bool {
+	version, isAllowed := a.always[a.request.ServerTool]
+	return a.request.IsChanged || isAllowed && version != a.request.Versions[a.request.Tool]
 }
 
 // approvalKey is an answer to the question whether a call may run.
@@ -153,8 +168,12 @@ func (a *approval) keys() []approvalKey {
 			"type what the model gets as the result; no call is made"})
 }
 
-// keyFor returns the key of an answer, "" if it is none.
+// keyFor returns the key of an answer, "" if it is none. Besides the keys there are ? and, where it
+// ends something, /quit.
 func (a *approval) keyFor(answer string) string {
+	if answer == "?" || answer == "/quit" && a.request.Quit != nil {
+		return answer
+	}
 	for _, k := range a.keys() {
 		if strings.EqualFold(answer, k.key) || strings.EqualFold(answer, k.word) {
 			return k.key
@@ -182,15 +201,35 @@ func (a *approval) allow(key string) {
 	}
 }
 
-// keyQuestion shows what each key does, without the call once more.
+// keyQuestion asks again, by the keys alone: the call stands above.
 func (a *approval) keyQuestion() Question {
+	var letters []string
+	for _, k := range a.keys() {
+		letters = append(letters, k.key)
+	}
+	return Question{
+		Text: a.name() + "? " + strings.Join(letters, "/") + ", or ? to explain them:",
+	}
+}
+
+// meanings says what each key does.
+func (a *approval) meanings() []Paragraph {
 	about := []Paragraph{{Look{Style: Bold}, "The answers are"}}
-	letters := ""
 	for _, k := range a.keys() {
 		about = append(about, Paragraph{Look{Frame: "  " + k.key + "  "}, k.meaning})
-		letters += k.key + "/"
 	}
-	return Question{About: about, Text: a.name() + "? " + strings.TrimSuffix(letters, "/") + ":"}
+	if a.request.Quit != nil {
+		about = append(about, Paragraph{Look{Frame: "  /quit  "}, "refuse it, and end the chat"})
+	}
+	return about
+}
+
+// refused makes no call, and ends the chat if that is the answer.
+func (a *approval) refused(key string) Decision {
+	if key == "/quit" {
+		a.request.Quit()
+	}
+	return Decision{Refuse, "the user said no"}
 }
 
 // approved lets the call run, as it is now. The model is told if it is not the call that it wanted.
@@ -273,7 +312,7 @@ func (a *approval) question() Question {
 	}
 	about = append(about, Paragraph{Look{Frame: "  arguments  "}, shown})
 	about = append(about, texts...)
-	if a.isNew {
+	if a.isChanged() {
 		about = append(about, Paragraph{Look{Style: Bold}, a.name() + " has changed since you " +
 			"allowed it: the server describes it, or its arguments, in another way"})
 	}
