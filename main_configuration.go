@@ -75,8 +75,11 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 		if err := trust.check(ctx, file, text, config, values.lookup); err != nil {
 			return err
 		}
-		names := OneNames(ServerNames(config.Servers))
-		c.output.note("the servers of %s: %s", file, names)
+		// Otherwise the file is in the home, or the user has been asked about it.
+		if c.output.inChat || c.settings.trust {
+			names := OneNames(ServerNames(config.Servers))
+			c.output.note("the servers of %s: %s", file, names)
+		}
 	}
 	if c.terminal.Interactive() {
 		if err := c.askInputs(ctx, config.Inputs, values); err != nil {
