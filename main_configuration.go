@@ -172,11 +172,11 @@ func withConversion(err error, file string, text []byte) error {
 	}
 	base := strings.TrimSuffix(file, filepath.Ext(file))
 	target, then := base+".json", ""
-	for n := 2; ; n++ {
+	isThere := func() bool {
 		_, err := os.Lstat(target)
-		if errors.Is(err, fs.ErrNotExist) {
-			break
-		}
+		return err == nil
+	}
+	for n := 2; isThere(); n++ {
 		target = fmt.Sprintf("%s-%d.json", base, n)
 		then = "; then name it: -config " + word(target)
 	}
