@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -53,9 +54,11 @@ func (t *Terminal) fill(
 	if len(fields) == 0 {
 		return content, t.confirm(ctx, about, "yes?")
 	}
-	hint := "(" + Plural(len(fields), "question") +
-		"; an empty line takes what is in brackets; !no declines, !stop breaks off)"
-	about = append(about, Paragraph{Text: hint})
+	hint := "(" + Plural(len(fields), "question") + "; an empty line takes what is in brackets"
+	if slices.ContainsFunc(fields, canBeEmptied) {
+		hint += ", " + noValue + " leaves out what is optional"
+	}
+	about = append(about, Paragraph{Text: hint + "; !no declines, !stop breaks off)"})
 	for i := range fields {
 		err = t.askNumbered(ctx, about, fields, i)
 		if err != nil {
@@ -74,6 +77,13 @@ func (t *Terminal) fill(
 	}
 	return content, nil
 }
+
+// noValue is what the user types where an empty line would take the value that is there, and a
+// field need not have one.
+const noValue = "!none"
+
+// canBeEmptied reports whether a field has a value that it need not have.
+func canBeEmptied(f Field) bool { return f.Default != nil && !f.Required }
 
 // askNumbered asks for one field of a form, which says how many there are. What is entered becomes
 // the field's default: it is in brackets when the field is changed.
@@ -111,7 +121,11 @@ func (t *Terminal) review(ctx context.Context, fields []Field) error {
 		if err != nil || changed == 0 {
 			return err
 		}
-		err = t.askNumbered(ctx, nil, fields, changed-1)
+		about = nil
+		if canBeEmptied(fields[changed-1]) {
+			about = []Paragraph{{Text: "(an empty line keeps it, " + noValue + " empties it)"}}
+		}
+		err = t.askNumbered(ctx, about, fields, changed-1)
 		if err != nil {
 			return err
 		}
@@ -162,7 +176,7 @@ func (t *Terminal) askField(
 	for {
 		about = append(about, Paragraph{Look{Frame: LineMark}, text})
 		line, err := t.Ask(ctx, Question{About: about, Hidden: hidden})
-		if err != nil {
+		if err != nil || line == noValue && !f.Required {
 			return nil, err
 		}
 		value, err := f.Parse(line)
