@@ -374,15 +374,14 @@ func (r *serverReader) checkTransport() {
 	}
 }
 
-// withoutBuiltin says what takes the place of a server that is part of mcphost. These packages were
-// run; the tools of the first and the last have the names that they have in mcphost.
+// withoutBuiltin says what takes the place of a server that is part of mcphost, where a package
+// that many use does: for its list of what is to do, there is none. These were run.
 func withoutBuiltin(name string) string {
 	const fetch = `"command": "uvx", "args": ["mcp-server-fetch"]`
 	instead := map[string]string{
 		"fs": `"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", ` +
 			`"DIR"]`,
 		"bash":  `"command": "npx", "args": ["-y", "mcp-server-commands"]`,
-		"todo":  `"command": "uvx", "args": ["claude-todo-emulator"]`,
 		"http":  fetch,
 		"fetch": fetch,
 	}[name]
