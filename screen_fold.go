@@ -20,10 +20,12 @@ type folder struct {
 	out     strings.Builder
 
 	column int      // where the gap begins
+	cut    bool     // another text has ended the row
 	gap    int      // blanks between what is out and the word
 	word   heldWord // not put onto a row yet
 	isLong bool     // the word has no room in a row, and its beginning is out
 	last   rune     // the last character
+	joins  rune     // the character before a soft break, until the next comes
 	hang   string   // what the rows that follow begin with
 	hung   int      // its columns
 }
@@ -38,9 +40,25 @@ type heldWord struct {
 // maxWord is how many bytes of a word are kept together.
 const maxWord = 1 << 10
 
+// What ends a line of a text for put. At a soft break its next line goes on behind a blank, at a
+// hard one in a new row.
+const (
+	softBreak = "\n"
+	hardBreak = "\f"
+)
+
 // put adds text, without tabs, to a line.
 func (f *folder) put(text string, style Style) {
 	for _, r := range text {
+		isBreak := r == '\n' || r == '\f'
+		if isBreak {
+			f.putBreak(r == '\f')
+			continue
+		}
+		if f.joins != 0 && isUnspaced(f.joins) && isUnspaced(r) {
+			f.gap = 0
+		}
+		f.joins = 0
 		isEnd := r == ' ' || f.mayBreakBefore(r)
 		f.last = r
 		if isEnd {
@@ -53,6 +71,28 @@ func (f *folder) put(text string, style Style) {
 		}
 		f.addToWord(r, style)
 	}
+}
+
+// putBreak adds a soft break or a hard one.
+func (f *folder) putBreak(isHard bool) {
+	f.place()
+	f.isLong = false
+	f.gap = 0
+	if isHard {
+		f.beginRow()
+		f.last = 0
+		return
+	}
+	f.gap = 1
+	f.joins = f.last
+	f.last = ' '
+}
+
+// isUnspaced reports whether a character is of a script that puts no blanks between words, so that
+// none stands for a soft break.
+func isUnspaced(r rune) bool {
+	isPunctuation := 0x3000 <= r && r <= 0x303F || 0xFF01 <= r && r <= 0xFF60
+	return isPunctuation || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana)
 }
 
 // mayBreakBefore reports whether a row may end before a character: Chinese and Japanese have no
@@ -88,10 +128,10 @@ func (f *folder) place() {
 	if !hasRoom && !f.isLong {
 		f.gap = 0
 		if f.column > f.hung {
-			f.out.WriteString("\n")
-			f.resume()
+			f.beginRow()
 		}
 	}
+	f.goOn()
 	if w.style != "" {
 		w.text.WriteString(string(plain))
 	}
@@ -105,6 +145,7 @@ func (f *folder) place() {
 // if it is repeated, with the mark. A mark that would leave them less than half of the window does
 // not count.
 func (f *folder) lead(mark string, repeated bool) {
+	f.goOn()
 	f.out.WriteString(mark)
 	columns := Width(mark)
 	f.column += columns
@@ -121,18 +162,35 @@ func (f *folder) lead(mark string, repeated bool) {
 // newline ends a line.
 func (f *folder) newline() {
 	f.place()
-	f.out.WriteString("\n")
+	if !f.cut {
+		f.out.WriteString("\n")
+	}
+	f.cut = false
 	f.column = 0
 	f.gap = 0
 	f.isLong = false
 	f.last = 0
+	f.joins = 0
 	f.hang = ""
 	f.hung = 0
 }
 
-// resume goes on in a new row, after this folder or another text has ended the one before.
-func (f *folder) resume() {
-	if f.column > 0 {
+// beginRow ends the row, and begins the next one of the line.
+func (f *folder) beginRow() {
+	if !f.cut {
+		f.out.WriteString("\n")
+	}
+	f.cut = true
+	f.goOn()
+}
+
+// resume says that another text has ended the row. What comes next begins a new one.
+func (f *folder) resume() { f.cut = f.column > 0 }
+
+// goOn begins a row, if the one before has been ended.
+func (f *folder) goOn() {
+	if f.cut {
+		f.cut = false
 		f.out.WriteString(f.hang)
 		f.column = f.hung
 		f.gap = 0

@@ -1,9 +1,10 @@
-// screen_inline.go - the markup within a line: emphasis, code and escapes.
+// screen_inline.go - the markup within a paragraph: emphasis, code, links, escapes and entities.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
+	"html"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,16 +14,29 @@ import (
 var (
 	// What two markers have between them, with the character after it where that matters: code and
 	// formulas, and escapes. Nothing within them is emphasis.
-	verbatim = regexp.MustCompile("^(?:`[^`]+`|``.+?``|\\$[^\\s\\d$][^$]*\\$|" +
+	verbatim = regexp.MustCompile("(?s)^(?:`[^`]+`|``.+?``|\\$[^\\s\\d$][^$]*\\$|" +
 		`\\\(.+?\\\)|\\\[.+?\\\]|\\[^(\[])`)
 	emphasis = regexp.MustCompile(`^(?:` +
 		between(`\*{3}`, `*`, `\*`, ``, ``) + `|` +
 		between(`\*{2}`, `*`, `\*`, ``, ``) + `|` +
 		between(`\*`, `*`, `\*\*`, `.`, letters) + `|` +
-		between(`_`, `_`, `_`, `.`, letters) + `)`)
+		between(`_`, `_`, `_`, `.`, letters) + `|` +
+		between(`~~`, `~`, `~`, ``, ``) + `)`)
+
+	// A link or a picture: its text, and its address in one of two forms. A title may follow.
+	link = regexp.MustCompile(`(?s)^!?\[((?:\\.|[^\[\]\\]|\[[^\[\]]*\])*)\]\(\s*` +
+		`(?:<((?:[^<>()\s\\]|\([^()\s\\]*\))+)>|((?:\\.|[^\s()\\<]|\([^\s()]*\))+))` +
+		`(?:\s+(?:"[^"()]*"|'[^'()]*'|\([^()]*\)))?\s*\)`)
+	autolink  = regexp.MustCompile(`^<((?:https?://|ftp://|mailto:)[^\s<>]+|[\w.+-]+@[\w.-]+)>`)
+	entities  = regexp.MustCompile(`&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,31});`)
+	entity    = regexp.MustCompile("^" + entities.String())
+	backslash = regexp.MustCompile("\\\\([!-/:-@\\[-`{-~])")
 
 	// The text so far, if the second marker may come.
-	begun = regexp.MustCompile("^(?:`|[*_]+(?:$|\\S)|\\$(?:$|[^\\s\\d])|\\\\(?:$|[(\\[]))")
+	begun = regexp.MustCompile("(?s)^(?:`|[*_]+(?:$|\\S)|~(?:$|~(?:$|\\S))|" +
+		`\$(?:$|[^\s\d])|\\(?:$|[(\[])|!$|<[^\s<>]*$|&(?:#?\w{0,32})$|` +
+		`!?\[(?:\\.|[^\[\]\\]|\[[^\[\]]*\]?)*` +
+		`(?:\\|\](?:\((?:\\.|[^()\\]|\([^()]*\)?)*\\?)?)?$)`)
 )
 
 const letters = `0-9A-Za-z\p{Latin}\p{Greek}\p{Cyrillic}`
@@ -43,13 +57,22 @@ func between(marker, char, others, notFirst, notAfter string) string {
 		"[^" + char + notAfter + "]"
 }
 
+// Where markup may begin. Without styles, emphasis is shown as it was written.
+const (
+	markers      = "`$\\&<![*_~"
+	plainMarkers = "`$\\&<!["
+)
+
 // inline lays out text within a line, as far as that can be decided, and returns how much that was.
 // more says that the text may go on.
 func (m *markdown) inline(text string, style Style, more bool) int {
 	rest := text
-	hasMarkup := m.styled && m.fence == ""
-	for hasMarkup {
-		marker := strings.IndexAny(rest, "`$\\*_")
+	chars := markers
+	if !m.styled {
+		chars = plainMarkers
+	}
+	for {
+		marker := strings.IndexAny(rest, chars)
 		if marker < 0 {
 			break
 		}
@@ -69,12 +92,21 @@ func (m *markdown) inline(text string, style Style, more bool) int {
 // returns their length, or 0 if that cannot be decided.
 func (m *markdown) span(text string, style Style, more bool) int {
 	size := 0
-	marksEmphasis := text[0] == '*' || text[0] == '_'
-	switch {
-	case marksEmphasis && m.isWithinName(rune(text[0])):
-		more = false
-	case marksEmphasis:
+	switch text[0] {
+	case '*', '_', '~':
+		if m.isWithinName(rune(text[0])) {
+			more = false
+			break
+		}
 		size = m.emphasize(text, style, more)
+	case '[', '!':
+		size = m.layOutLink(text, style)
+	case '<':
+		size = m.layOutAddress(text, style)
+	case '&':
+		found := entity.FindString(text)
+		m.put(decodeEntities(found), style)
+		size = len(found)
 	default:
 		size = m.layOutVerbatim(text, style)
 	}
@@ -91,20 +123,27 @@ func (m *markdown) span(text string, style Style, more bool) int {
 // isWithinName reports whether a character stands where it marks no emphasis: within a name or an
 // address, or after another one that was text.
 func (m *markdown) isWithinName(mark rune) bool {
-	isNarrowLetter := unicode.In(m.last, unicode.L, unicode.N) && runeWidth(m.last) == 1
-	mayBegin := mark == '*' || strings.ContainsRune("\x00 ([{\"'“‘*", m.last)
-	return isNarrowLetter || m.last == mark || !mayBegin
+	mayBegin := mark != '_' || strings.ContainsRune("\x00 ([{\"'“‘*", m.last)
+	return isNarrowLetter(m.last) || m.last == mark || !mayBegin
+}
+
+// isNarrowLetter reports whether a character is a letter or a digit of a script that puts blanks
+// between words.
+func isNarrowLetter(r rune) bool {
+	return unicode.In(r, unicode.L, unicode.N) && runeWidth(r) == 1
 }
 
 // layOutVerbatim lays out code, a formula or an escape, and returns its length: 0 if there is none.
-// A formula is shown as it was written.
+// A formula is shown as it was written, and without styles all of them.
 func (m *markdown) layOutVerbatim(text string, style Style) int {
 	found := verbatim.FindString(text)
 	if found == "" {
 		return 0
 	}
-	isEscape := found[0] == '\\' && strings.Contains("*_#`|~><-+.!$", found[1:])
+	isEscape := found[0] == '\\' && strings.Contains("*_#`|~><-+.!$&", found[1:])
 	switch {
+	case !m.styled:
+		m.put(found, style)
 	case found[0] == '`':
 		m.put(strings.TrimSpace(strings.Trim(found, "`")), style+Cyan)
 	case isEscape:
@@ -127,14 +166,56 @@ func (m *markdown) emphasize(text string, style Style, more bool) int {
 		return 0
 	}
 	marker, inner := found[1], found[2]
-	switch len(marker) {
-	case 1:
+	switch {
+	case marker == "~~":
+		style += Faint + Struck
+	case len(marker) == 1:
 		style += Italic
-	case 2:
+	case len(marker) == 2:
 		style += Bold
 	default:
 		style += Bold + Italic
 	}
 	m.inline(inner, style, false)
 	return 2*len(marker) + len(inner)
+}
+
+// layOutLink lays out a link or a picture with its address, and returns its length: 0 if there is
+// none. Behind a letter there is none: what stands there is an index in a program.
+func (m *markdown) layOutLink(text string, style Style) int {
+	found := link.FindStringSubmatch(text)
+	isIndex := text[0] == '[' && isNarrowLetter(m.last)
+	if found == nil || isIndex {
+		return 0
+	}
+	inner := strings.TrimSpace(found[1])
+	address := decodeEntities(backslash.ReplaceAllString(found[2]+found[3], "$1"))
+	switch {
+	case inner == "":
+		m.put(address, style)
+	case inner == address || "mailto:"+inner == address:
+		m.put(inner, style)
+	default:
+		m.inline(inner, style, false)
+		m.put(" ", "")
+		m.put("("+address+")", Faint)
+	}
+	return len(found[0])
+}
+
+// layOutAddress lays out an address in angle brackets, and returns its length: 0 if there is none.
+func (m *markdown) layOutAddress(text string, style Style) int {
+	found := autolink.FindStringSubmatch(text)
+	if found == nil {
+		return 0
+	}
+	m.put(found[1], style)
+	return len(found[0])
+}
+
+// decodeEntities returns a text, on one line, with the characters that its entities stand for, as
+// far as a terminal may get them.
+func decodeEntities(text string) string {
+	text = Visible(entities.ReplaceAllStringFunc(text, html.UnescapeString))
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(text)
 }

@@ -31,17 +31,22 @@ func answerOn(window *vt, color, raw bool, answer string, size func(rest string)
 
 func whole(rest string) int { return len(rest) }
 
-func readAnswer(t testing.TB) string {
-	answer, err := os.ReadFile("testdata/markdown/answer.md")
+func readAnswer(t testing.TB, name string) string {
+	answer, err := os.ReadFile("testdata/markdown/" + name)
 	assert.NilError(t, err)
 	return string(answer)
 }
 
 // An answer with all that models write looks well in windows of three widths, and the same in whatever pieces it comes.
 // (-update writes the screens.)
-func TestMarkdown(t *testing.T) {
-	answer := readAnswer(t)
-	for _, columns := range []int{40, 80, 200} {
+func TestMarkdown(t *testing.T) { testMarkdown(t, "answer.md", "", 40, 80, 200) }
+
+// So does one whose lines a model broke.
+func TestMarkdownBroken(t *testing.T) { testMarkdown(t, "demo.md", "demo-", 40, 80, 120) }
+
+func testMarkdown(t *testing.T, file, prefix string, widths ...int) {
+	answer := readAnswer(t, file)
+	for _, columns := range widths {
 		for name, color := range map[string]bool{"": true, "-plain": false} {
 			screen := func(size func(string) int) string {
 				window := newVT(columns, 24)
@@ -49,7 +54,7 @@ func TestMarkdown(t *testing.T) {
 				return window.Styled() + "\n"
 			}
 			shown := screen(whole)
-			golden.Assert(t, shown, fmt.Sprintf("markdown/%d%s.txt", columns, name))
+			golden.Assert(t, shown, fmt.Sprintf("markdown/%s%d%s.txt", prefix, columns, name))
 			assert.Equal(t, screen(func(string) int { return 1 }), shown)
 			for seed := range int64(3) {
 				random := rand.New(rand.NewSource(seed))
@@ -74,8 +79,9 @@ func TestMarkdownText(t *testing.T) {
 		"*/5 * * * *", "a lone * and a lone _", "**unclosed", "an `unclosed word", "_unclosed emphasis",
 		"<b>tags</b> and <a href=\"x_y_z\">", "$a_1*b*c^*$ and \\(x_1 * y * z\\)", "$5 and *10", "C:\\Users\\name",
 		"https://example.com/a_b_/_c_?d=*", "f(**kwargs, **others)", "[1], [^2] and [a][b]", "#no heading", "1.5 times",
-		"-5 degrees", "a | b", "&amp; and &lt;", "!important [", "] (x)", "**", "a ****", "int *a, *b;", "5 > 4",
+		"-5 degrees", "a | b", "&copy=1 & &nosuchname;", "!important [", "] (x)", "**", "a ****", "int *a, *b;", "5 > 4",
 		"SELECT * FROM t WHERE a_b = c_d", "*a", "**a*", "price*", "`", "``", "[a](b", "100%", "| alone", "$x", "\\(x",
+		"[a]()", "[a](b c)", "list[i](x)", "<std::vector>", "<a@b", "~5 km", "a~~b", "~~open", "C:\\Users\\", "wow!",
 	} {
 		for _, color := range []bool{true, false} {
 			window := newVT(80, 4)
@@ -83,6 +89,152 @@ func TestMarkdownText(t *testing.T) {
 			assert.Check(t, is.Equal(window.Styled(), text))
 		}
 	}
+}
+
+// laidOut is what a window of 40 columns shows of an answer. It is the same in pieces of one character.
+func laidOut(t *testing.T, answer string, color bool) string {
+	window, pieces := newVT(40, 24), newVT(40, 24)
+	answerOn(window, color, false, answer, whole)
+	answerOn(pieces, color, false, answer, func(string) int { return 1 })
+	assert.Check(t, is.Equal(pieces.Styled(), window.Styled()), "%q", answer)
+	return window.Styled()
+}
+
+// The lines of a paragraph are joined. What begins something else does not go on with one.
+func TestMarkdownLines(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{"one\ntwo\n   three", "one two three"},
+		{"one \n two\n\nthree", "one two\n\nthree"},
+		{"one\n\n\ntwo", "one\n\n\ntwo"},
+		{"one  \ntwo   \nthree", "one\ntwo\nthree"},
+		{"one\\\ntwo", "one\ntwo"},
+		{"one\\", "one\\"},
+		{"C:\\\n\ntwo", "C:\\\n\ntwo"},
+		{"one\n# two\nthree\nfour", "one\n⟨1⟩two⟨⟩\nthree four"},
+		{"one\n- two\nthree\n  four\n- five", "one\n• two three four\n• five"},
+		{"one\n4. two\n5. three", "one\n4. two\n5. three"},
+		{"born in\n1984. And so on", "born in 1984. And so on"},
+		{"1999. one\n2000. two", "1999. one\n2000. two"},
+		{"> one\n> two\nthree\n\nfour", "│ one two three\n\nfour"},
+		{"> one\n>> two\n> three\n>\n> four", "│ one\n│ │ two three\n│\n│ four"},
+		{"> - one\n>   two\n> - three", "│ • one two\n│ • three"},
+		{"one\n> two", "one\n│ two"},
+		{"one\n---\ntwo\n===", "one\n" + strings.Repeat("─", 40) + "\ntwo\n" + strings.Repeat("─", 40)},
+		{"one\n| a |\n|---|\ntwo", "one\n⟨1⟩a⟨⟩\n─\ntwo"},
+		{"one\n| a\ntwo", "one\n| a\ntwo"},
+		{"> | a |\n> | b |\n> c", "│ | a |\n│ | b |\n│ c"},
+		{"one\n    two", "one two"},
+		{"- one\n\n    two\n    three", "• one\n\n    two three"},
+		{"one\n$$\na &= b \\\\\nc\n$$\ntwo", "one\n$$\na &= b \\\\\nc\n$$\ntwo"},
+		{"日本\n語です。\nはい\nabc\n語", "日本語です。はい abc 語"},
+		{"a **b\nc** d `e\nf`", "a ⟨1⟩b c⟨⟩ d ⟨36⟩e f⟨⟩"},
+		{"a *b\n\nc* d", "a *b\n\nc* d"},
+		{"one\n*two* three", "one ⟨3⟩two⟨⟩ three"},
+		{"one\n**two** three\n-5 degrees", "one ⟨1⟩two⟨⟩ three -5 degrees"},
+	} {
+		assert.Check(t, is.Equal(laidOut(t, test.text, true), test.want), "%q", test.text)
+	}
+}
+
+// A link shows where it leads, whatever its text says, with and without styles. Entities and addresses are what they
+// stand for, but in code; nothing that a terminal obeys comes from them.
+func TestMarkdownLinks(t *testing.T) {
+	for _, test := range []struct{ text, want, plain string }{
+		{"a [b c](https://d.e/f_g_h), i", "a b c ⟨2⟩(https://d.e/f_g_h)⟨⟩, i", "a b c (https://d.e/f_g_h), i"},
+		{`[a](b "c d") [e](<f>) [g](h 'i')`, "a ⟨2⟩(b)⟨⟩ e ⟨2⟩(f)⟨⟩ g ⟨2⟩(h)⟨⟩", "a (b) e (f) g (h)"},
+		{"[https://a.b](https://c.d)", "https://a.b ⟨2⟩(https://c.d)⟨⟩", "https://a.b (https://c.d)"},
+		{"[https://a.b](https://a.b)", "https://a.b", "https://a.b"},
+		{"<https://a.b/c_d_e> <x@y.z> <mailto:a@b.c>", "https://a.b/c_d_e x@y.z mailto:a@b.c", ""},
+		{"[x@y.z](mailto:x@y.z)", "x@y.z", "x@y.z"},
+		{"![a](b.png) ![](c.png)", "a ⟨2⟩(b.png)⟨⟩ c.png", "a (b.png) c.png"},
+		{"[![a](b)](c)", "a ⟨2⟩(b) (c)⟨⟩", "a (b) (c)"},
+		{"[a](b_(c))", "a ⟨2⟩(b_(c))⟨⟩", "a (b_(c))"},
+		{"[**a** `b`](c)", "⟨1⟩a⟨⟩ ⟨36⟩b⟨⟩ ⟨2⟩(c)⟨⟩", "**a** `b` (c)"},
+		{"**[a](b)** *c*", "⟨1⟩a⟨⟩ ⟨2⟩(b)⟨⟩ ⟨3⟩c⟨⟩", "**a (b)** *c*"},
+		{"[a\nb](c)", "a b ⟨2⟩(c)⟨⟩", "a b (c)"},
+		{"[a](b?c&amp;d) [e](f\\_g)", "a ⟨2⟩(b?c&d)⟨⟩ e ⟨2⟩(f_g)⟨⟩", "a (b?c&d) e (f_g)"},
+		{"`[a](b) &amp;` <https://a.b", "⟨36⟩[a](b) &amp;⟨⟩ <https://a.b", "`[a](b) &amp;` <https://a.b"},
+		{"&amp; &lt;b&gt; &#39; &mdash; &#x41; &nosuch;", "& <b> ' — A &nosuch;", "& <b> ' — A &nosuch;"},
+		{"&#42;a&#42; &amp;lt;", "*a* &lt;", "*a* &lt;"},
+		{"a&#27;[31mb&#x202E;c&#7;&#10;d", "a\uFFFD[31mb\uFFFDc\uFFFD d", "a\uFFFD[31mb\uFFFDc\uFFFD d"},
+		{"[a](b&#27;[2J)", "a ⟨2⟩(b\uFFFD[2J)⟨⟩", "a (b\uFFFD[2J)"},
+		{"is ~~not~~ so, ~5 ~6", "is ⟨2;9⟩not⟨⟩ so, ~5 ~6", "is ~~not~~ so, ~5 ~6"},
+	} {
+		assert.Check(t, is.Equal(laidOut(t, test.text, true), test.want), "%q", test.text)
+		if test.plain == "" {
+			test.plain = test.want
+		}
+		assert.Check(t, is.Equal(laidOut(t, test.text, false), test.plain), "%q", test.text)
+	}
+}
+
+// An address that is longer than a row is one text for the terminal: it is copied whole.
+func TestMarkdownLongLink(t *testing.T) {
+	address := "https://example.com/" + strings.Repeat("path/", 20)
+	m := newMarkdown(40, true)
+	assert.Assert(t, is.Contains(styles.ReplaceAllString(m.write("see [the page]("+address+").", true), ""), address))
+}
+
+// Code is shown without its fences, as it was written: no mark, no blank at the end of a line, and lines that the
+// terminal breaks. So it is copied as it was written. Without styles it is indented.
+func TestMarkdownCode(t *testing.T) {
+	long := "x = " + strings.Repeat("word ", 20) + "y"
+	deep := strings.Repeat(" ", 30) + "deep"
+	for _, test := range []struct{ text, want string }{
+		{"one:\n```\n a  b \n\nc\n```\ntwo\nthree", "one:\n a  b\n\nc\ntwo three"},
+		{"~~~ text\n```\n~~~", "```"},
+		{"````\n```\n````\n", "```"},
+		{"```\n" + long + "\n" + deep + "\n```", long + "\n" + deep},
+		{"- one\n  ```sh\n  two\n    three\n  ```\n- four", "• one\ntwo\n  three\n• four"},
+		{"1. ```\n   one\n   ```\n2. two", "1.\none\n2. two"},
+		{"> ```\n> one\n>\n>   two\n> ```\n> three", "│ one\n│\n│   two\n│ three"},
+		{"> ```\n> one\ntwo\nthree", "│ one\ntwo three"},
+		{"one\n\n    two *a*\n    &lt;\n\nthree", "one\n\ntwo *a*\n&lt;\n\nthree"},
+		{"```\n# *one*\n- [a](b)\n> c\n| d |\n```", "# *one*\n- [a](b)\n> c\n| d |"},
+		{"```\none", "one"},
+		{"```\n\tone\n```", "    one"},
+	} {
+		for _, color := range []bool{true, false} {
+			pieces, all := newMarkdown(40, color), ""
+			for _, r := range test.text {
+				all += pieces.write(string(r), false)
+			}
+			all += pieces.write("", true)
+			m := newMarkdown(40, color)
+			got := m.write(test.text, true)
+			assert.Check(t, is.Equal(styles.ReplaceAllString(all, ""), styles.ReplaceAllString(got, "")))
+			if color {
+				got = strings.NewReplacer("│ \n", "│\n", "1. \n", "1.\n").Replace(styles.ReplaceAllString(got, ""))
+				assert.Check(t, is.Equal(got, test.want), "%q", test.text)
+			}
+		}
+	}
+	assert.Equal(t, laidOut(t, "one\n```sh\ntwo\n\n  three\n```\nfour", false), "one\n  two\n\n    three\nfour")
+}
+
+// The colors of code follow a few rules, by its language.
+func TestMarkdownColors(t *testing.T) {
+	for _, test := range []struct{ language, line, want string }{
+		{"", `if "x" # 1`, `⟨36⟩if "x" # 1⟨⟩`},
+		{"text", "it's", "⟨36⟩it's⟨⟩"},
+		{"python", `if x != "a # b": # c "d"`, `⟨1;36⟩if⟨⟩⟨36⟩ x != ⟨⟩⟨35⟩"a # b"⟨⟩⟨36⟩: ⟨⟩⟨2;36⟩# c "d"⟨⟩`},
+		{"Go", "x.for(10) // y", "⟨36⟩x.for(⟨⟩⟨35⟩10⟨⟩⟨36⟩) ⟨⟩⟨2;36⟩// y⟨⟩"},
+		{"sh", "curl https://a.b#c $#", "⟨36⟩curl https://a.b#c $#⟨⟩"},
+		{"js", "a /* if\nb */ if", "⟨36⟩a ⟨⟩⟨2;36⟩/* if⟨⟩\n⟨2;36⟩b */⟨⟩⟨36⟩ ⟨⟩⟨1;36⟩if⟨⟩"},
+		{"py", "'''if\nif'''\nif", "⟨35⟩'''if⟨⟩\n⟨35⟩if'''⟨⟩\n⟨1;36⟩if⟨⟩"},
+		{"sql", "SELECT 'a' -- b\nselect", "⟨1;36⟩SELECT⟨⟩⟨36⟩ ⟨⟩⟨35⟩'a'⟨⟩⟨36⟩ ⟨⟩⟨2;36⟩-- b⟨⟩\n⟨36⟩select⟨⟩"},
+		{"json", `{"a": [1.5, true, "b`, `⟨36⟩{⟨⟩⟨35⟩"a"⟨⟩⟨36⟩: [⟨⟩⟨35⟩1.5⟨⟩⟨36⟩, ⟨⟩⟨1;36⟩true⟨⟩⟨36⟩, "b⟨⟩`},
+	} {
+		got := laidOut(t, "```"+test.language+"\n"+test.line+"\n```", true)
+		assert.Check(t, is.Equal(got, test.want), "%q", test.line)
+	}
+}
+
+// The cells of a table stand in their columns as the row below the head says, and a tag breaks their lines.
+func TestMarkdownAlignment(t *testing.T) {
+	const table = "| left | mid | right | none |\n|:--|:-:|--:|---|\n| a | b | c | d |\n| e<br>ff | long mid | 10 |\n"
+	assert.Equal(t, laidOut(t, table, false), "left │   mid    │ right │ none\n─────┼──────────┼───────┼─────\n"+
+		"a    │    b     │     c │ d\ne    │ long mid │    10 │\nff   │          │       │")
 }
 
 // Words appear while they come, and what is held back is bounded.
@@ -97,7 +249,16 @@ func TestMarkdownStreams(t *testing.T) {
 		{"a **bold** ", "a bold"},
 		{"2 * 3 * 4 ", "2 * 3 * 4"},
 		{"a [1] b c ", "a [1] b c"},
-		{"```\ncode co ", "```\ncode co"},
+		{"```\ncode\nco ", "code"},
+		{"```\n" + strings.Repeat("x", maxSpan+1), strings.Repeat("x", maxSpan)},
+		{"a b\n", "a"},
+		{"a b\nc ", "a b c"},
+		{"a b\n- ", "a"},
+		{"a b  \nc ", "a b \n c"},
+		{"a ~~b c", "a"},
+		{"a [b c](d", "a"},
+		{"a [b c](d) ", "a b c (d)"},
+		{"a &am", "a"},
 		{"| a | b |\n|---|---|\n| 1 | 2 |\n", ""},
 		{"| a | b |\n|---|---|\n| 1 | 2 |\n\nT", "a │ b\n──┼──\n1 │ 2"},
 		{"| a\nb c ", "| a\nb c"},
@@ -131,7 +292,8 @@ func TestMarkdownTableBound(t *testing.T) {
 // In whatever answer and window: the letters are all there, in order, no row is broken by the terminal but within a
 // word that is longer than it, no style stays on, and the screen is the same in whatever pieces the text comes.
 func FuzzMarkdown(f *testing.F) {
-	f.Add(readAnswer(f), uint8(40), int64(1), true)
+	f.Add(readAnswer(f, "answer.md"), uint8(40), int64(1), true)
+	f.Add(readAnswer(f, "demo.md"), uint8(33), int64(1), true)
 	f.Add("- **a `b** c`*d***e_f_ [x](y z) |\n\n|a|b|\n|-|-|\n|`c\\|d`|e|\n```\n\t日本 x\n> ```",
 		uint8(7), int64(2), true)
 	f.Add(">>> > - 1. # x\n```\n> a\n\n$$\n- b\n\\[", uint8(20), int64(3), false)
@@ -139,6 +301,11 @@ func FuzzMarkdown(f *testing.F) {
 	f.Add("a\\\\\\\n_b_", uint8(33), int64(5), false)
 	f.Add("````x`y`\n0 _\v", uint8(63), int64(6), true)
 	f.Add(">>* * * >* * * 00)", uint8(19), int64(7), true)
+	f.Add("a  \nb\\\n**c\nd** [e\nf](g) ~~h\ni~~ &lt;&#27;\n> j\nk\n>> l\n1984. m\n\n    n\n\t\to", uint8(20),
+		int64(8), true)
+	f.Add("\\\n\\\\\na\\\\\\\nb  \n\n$$\n\\begin{x}\n- ```go\n  \"a\n  /* b\n  ```\nc", uint8(9), int64(9), false)
+	f.Add("```\n"+strings.Repeat(" ", 401)+"\n"+strings.Repeat("日 ", 300)+"\n```\n> ~~~py\n> '''\n> x\ny\n===",
+		uint8(30), int64(10), true)
 	f.Fuzz(func(t *testing.T, answer string, columns uint8, seed int64, color bool) {
 		columns = max(columns, 4)
 		random := rand.New(rand.NewSource(seed))
@@ -155,14 +322,17 @@ func FuzzMarkdown(f *testing.F) {
 		}
 		want := strings.Map(letters, strings.ToValidUTF8(answer, ""))
 		got := strings.Map(letters, one.Text())
-		if !strings.Contains(answer, "|") { // tables are laid out
+		// Tables are laid out; names of languages and entities, and titles of links, are not shown.
+		if !strings.ContainsAny(answer, "|&~`") && !strings.Contains(answer, "](") {
 			assert.Equal(t, got, want)
 		}
 		longest := 0
 		for word := range strings.FieldsSeq(Visible(answer)) {
 			longest = max(longest, Width(word))
 		}
-		assert.Assert(t, one.wraps == 0 || longest+4 > int(columns)/2)
+		// The terminal breaks lines of code.
+		mayBeCode := strings.ContainsAny(answer, "`~\t") || strings.Contains(answer, "    ")
+		assert.Assert(t, one.wraps == 0 || mayBeCode || longest+4 > int(columns)/2)
 
 		m := newMarkdown(int(columns), color)
 		for rest := answer; rest != ""; rest = rest[min(7, len(rest)):] {
@@ -175,7 +345,7 @@ func FuzzMarkdown(f *testing.F) {
 
 // The window's width changes in mid-answer, and other texts come between: no style stays on, and nothing is lost.
 func TestMarkdownInterrupted(t *testing.T) {
-	answer := readAnswer(t)
+	answer := readAnswer(t, "answer.md")
 	random := rand.New(rand.NewSource(1))
 	window := newVT(80, 24)
 	answerOn(window, true, false, answer, func(string) int {

@@ -17,6 +17,9 @@ var delimiter = regexp.MustCompile(`^ *\|( *:?-+:? *\|)* *(:?-+:? *)?$`)
 // for. Words are broken only where there is no room without. A table of too many columns, and what
 // is none, stays as it was written.
 func (m *markdown) layOutTable() {
+	if m.rows == "" {
+		return
+	}
 	rows := strings.Split(m.rows, "\n")
 	// Each row ends its line, so the last part is empty.
 	rows = rows[:len(rows)-1]
@@ -28,13 +31,18 @@ func (m *markdown) layOutTable() {
 			lines = m.widestGrid(rows, true)
 		}
 		if lines != nil {
-			m.out.WriteString(strings.Join(lines, "\n") + "\n")
+			m.endLine()
+			m.out.WriteString(strings.Join(lines, "\n"))
+			// The last line is not empty.
+			m.column = 1
+			m.begun = true
 			return
 		}
 	}
 	for _, row := range rows {
+		m.endLine()
 		m.inline(row, "", false)
-		m.newline()
+		m.begun = true
 	}
 }
 
@@ -83,8 +91,9 @@ func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string)
 	if Width(below) > m.columns {
 		return nil
 	}
+	sides := alignments(rows[1], len(widths))
 	for i, row := range cells {
-		lines = append(lines, row.lines(widths)...)
+		lines = append(lines, row.lines(widths, sides)...)
 		if i == 0 {
 			lines = append(lines, below)
 		}
@@ -92,13 +101,17 @@ func (m *markdown) grid(rows []string, widest int, breaks bool) (lines []string)
 	return lines
 }
 
+// tagged matches the tag that breaks the line in a cell, which has no other way to.
+var tagged = regexp.MustCompile(`\s*<br ?/?>\s*`)
+
 // cellTexts returns the texts of a row's cells. An escaped bar ends none.
 func cellTexts(row string) (texts []string) {
 	const bar = "\x00" // It stands for an escaped bar. Control characters have been taken out.
 	row = strings.TrimSpace(strings.ReplaceAll(row, `\|`, bar))
 	row = strings.TrimSuffix(strings.TrimPrefix(row, "|"), "|")
 	for text := range strings.SplitSeq(row, "|") {
-		texts = append(texts, strings.TrimSpace(strings.ReplaceAll(text, bar, "|")))
+		text = strings.TrimSpace(strings.ReplaceAll(text, bar, "|"))
+		texts = append(texts, tagged.ReplaceAllString(text, hardBreak))
 	}
 	return texts
 }
@@ -112,9 +125,34 @@ func rule(widths []int) string {
 	return strings.Join(parts, "─┼─")
 }
 
+// alignment is how the cells of a column stand in it.
+type alignment int
+
+const (
+	left alignment = iota
+	center
+	right
+)
+
+// alignments reads the row below the head of a table.
+func alignments(row string, columns int) []alignment {
+	sides := make([]alignment, columns)
+	for i, text := range cellTexts(row) {
+		isRight := strings.HasSuffix(text, ":")
+		switch {
+		case i >= columns || !isRight:
+		case strings.HasPrefix(text, ":"):
+			sides[i] = center
+		default:
+			sides[i] = right
+		}
+	}
+	return sides
+}
+
 // lines returns the lines of a row, each cell as wide as its column. A row may have fewer cells
 // than there are columns, and it has one line at least.
-func (r gridRow) lines(widths []int) (lines []string) {
+func (r gridRow) lines(widths []int, sides []alignment) (lines []string) {
 	height := 1
 	for _, cell := range r {
 		height = max(height, len(cell))
@@ -125,7 +163,16 @@ func (r gridRow) lines(widths []int) (lines []string) {
 			if j < len(r) && at < len(r[j]) {
 				texts[j] = r[j][at]
 			}
-			texts[j] += strings.Repeat(" ", n-plainWidth(texts[j]))
+			room := n - plainWidth(texts[j])
+			before := 0
+			switch sides[j] {
+			case center:
+				before = room / 2
+			case right:
+				before = room
+			}
+			blanks := strings.Repeat(" ", room)
+			texts[j] = blanks[:before] + texts[j] + blanks[before:]
 		}
 		lines = append(lines, strings.TrimRight(strings.Join(texts, " │ "), " "))
 	}

@@ -325,11 +325,11 @@ func (v *vt) look(n int) bool {
 		v.style = nil
 	case n == 22:
 		without(1, 2)
-	case n == 23, n == 24, n == 27:
+	case n == 23, n == 24, n == 27, n == 29:
 		without(n-20, n-20)
 	case n == 39:
 		without(30, 37)
-	case n == 1, n == 2, n == 3, n == 4, n == 7, 30 <= n && n <= 37:
+	case n == 1, n == 2, n == 3, n == 4, n == 7, n == 9, 30 <= n && n <= 37:
 		if n >= 30 {
 			without(30, 37)
 		}

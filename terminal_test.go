@@ -253,7 +253,7 @@ func TestViewText(t *testing.T) {
 	for _, test := range []struct{ text, want string }{
 		{"Hello.", "Hello.\n"},
 		{"\n\n Hello.\n\n\n", " Hello.\n"},
-		{"one\r\ntwo\x1b[31m\n\n\nthree\n", "one\ntwo\uFFFD[31m\n\n\nthree\n"},
+		{"one\r\ntwo\x1b[31m\n\n\nthree\n", "one two\uFFFD[31m\n\n\nthree\n"},
 		{"It is " + secret + ".", "It is [key].\n"},
 		{secret, "[key]\n"},
 		{"It is my sec", "It is my sec\n"},
