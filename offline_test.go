@@ -266,6 +266,13 @@ func firstQuestions() [][]string {
 		{"can I turn off colours", "docs/use.md", "How do I turn off the colours?"},
 		{"what does -q do", "docs/reference.md", "What do -q and -json print?"},
 		{"exit codes", "docs/reference.md", "What does the exit status"},
+		{"how do I add another server", "docs/start.md", "How do I set up"},
+		{"how do I change the model", "docs/start.md", "how do I change the model"},
+		{"can it read the files on my disk", "docs/start.md", "Can it read the files"},
+		{"is it dangerous to let a model run tools", "docs/start.md", "Is it safe"},
+		{"how do I see which tools were called", "docs/use.md", "How do I see which tools were called"},
+		{"is there a list of all commands", "docs/reference.md", "Is there a list of all commands"},
+		{"how do I stop a running question", "docs/use.md", "Ctrl-C"},
 		{"What is the weather in Paris?"},
 		{"write me a poem about the sea"},
 		{"who won the world cup in 2018"},
@@ -277,7 +284,7 @@ func firstQuestions() [][]string {
 func TestFirstQuestions(t *testing.T) {
 	library := SourceLibrary()
 	parameters := json.RawMessage(`{"properties":{"source_filter":{"type":"string"}},"required":["query"]}`)
-	assert.Equal(t, len(firstQuestions()), 50)
+	assert.Equal(t, len(firstQuestions()), 57)
 	quoted := 0
 	for _, fields := range firstQuestions() {
 		r := &ChatRequest{Tools: []Function{{Name: "search_chunks", Parameters: parameters}}}
@@ -303,5 +310,5 @@ func TestFirstQuestions(t *testing.T) {
 			quoted++
 		}
 	}
-	assert.Check(t, quoted >= 39, "%d are quoted", quoted)
+	assert.Check(t, quoted >= 45, "%d are quoted", quoted)
 }

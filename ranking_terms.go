@@ -111,7 +111,7 @@ func hasNoSpaces(r rune) bool {
 // isStopWord reports whether a word says nothing about what a question asks for.
 func isStopWord(word string) bool {
 	switch word {
-	case "a", "about", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by",
+	case "a", "about", "an", "and", "another", "any", "are", "as", "at", "be", "been", "but", "by",
 		"can", "could", "did", "do", "does", "for", "from", "had", "has", "have", "how",
 		"i", "if", "in", "into", "is", "it", "its", "me", "my", "no", "not", "of", "on",
 		"or", "our", "s", "should", "so", "some", "t", "than", "that", "the", "their",
