@@ -48,7 +48,7 @@ func (a *conversation) run(ctx context.Context, question string) error {
 	if err := a.model.check(); err != nil {
 		return err
 	}
-	a.output.inChat = isChat
+	a.output.inChat, a.output.screen.Keep = isChat, isChat
 	kept, err := openSession(ctx, &a.settings.asking, isChat, a.output)
 	if err != nil {
 		return err

@@ -57,7 +57,6 @@ func (a *conversation) newChat(ctx context.Context, kept *keptSession) *chat {
 	c.agent, c.report = a.agents.newAgent(c.view, kept)
 	c.agent.History = kept.session.History
 	c.agent.OnText = c.view.Text
-	c.output.screen.Keep = true
 	c.agents.approver.quit = c.quit
 	return c
 }

@@ -295,5 +295,6 @@ func (c *chat) load(_ context.Context, path string) error {
 	c.kept.begin(session)
 	c.agent.History = session.History
 	c.output.say("(%s from %s)", Plural(len(session.History), "message"), path)
+	c.kept.recall()
 	return nil
 }

@@ -135,6 +135,20 @@ func (k *keptSession) describe() {
 	last = k.output.screen.Name(strings.Join(strings.Fields(last), " "), 70)
 	k.output.note("going on with %s: %s, saved %s; the last one%s: %s",
 		what, Plural(count, "question"), when, unanswered, last)
+	if k.output.inChat {
+		k.recall()
+	}
+}
+
+// recall shows how the last answer begins, for a user who goes on in a chat.
+func (k *keptSession) recall() {
+	history := k.session.History
+	if len(history) == 0 || k.output.settings.quiet {
+		return
+	}
+	answer := history[len(history)-1].Content.Text()
+	answer = strings.TrimSuffix(answer, answerCutOff)
+	k.output.screen.Preview(Look{Style: Faint}, "the last answer", answer)
 }
 
 // begin takes another conversation in place of this one, which stays in its file. With -session
