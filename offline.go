@@ -139,12 +139,14 @@ func schemaOf(f Function) offlineSchema {
 	return schema
 }
 
-// searchCall returns a call, nil if the function is no search: it must have search in its name, and
-// one required argument. After a search of prose only a function that can filter sources is worth a
-// second call, now without the filter.
+// searchCall returns a call, nil if the function is no search: it must have the word search in its
+// name, which research is not, and one required argument. After a search of prose only a function
+// that can filter sources is worth a second call, now without the filter.
 func (r *offlineRequest) searchCall(f Function, question string, isSecond bool) *ToolCall {
 	schema := schemaOf(f)
-	isSearch := strings.Contains(strings.ToLower(f.Name), "search") && len(schema.Required) == 1
+	isSearch := false
+	EachWord(f.Name, func(word []byte) { isSearch = isSearch || string(word) == "search" })
+	isSearch = isSearch && len(schema.Required) == 1
 	_, hasFilter := schema.Properties["source_filter"]
 	if !isSearch || isSecond && !hasFilter {
 		return nil

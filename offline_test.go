@@ -38,6 +38,7 @@ func offlineTalk(t *testing.T, history []ChatMessage, question, result string) [
 	tools := []Function{{Name: "delete_all"},
 		{Name: "search_files", Parameters: json.RawMessage(`{"required":["a","b"]}`)},
 		{Name: "search", Parameters: json.RawMessage(`{"required":"query"}`)},
+		{Name: "simulate-research-query", Parameters: json.RawMessage(`{"required":["topic"]}`)},
 		{Name: "lib__Search_chunks", Parameters: json.RawMessage(`{"required":["query"]}`)}}
 	history = append(history, ChatMessage{Role: "user", Content: TextContent(question)})
 	call := offlineAsk(t, &ChatRequest{Messages: history, Tools: tools})
