@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -162,11 +163,43 @@ func (s *servers) startCommand(ctx context.Context, server *Server) (Transport, 
 	if process, ok := transport.(*Stdio); ok {
 		s.processes.add(process)
 	}
-	isMissing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
-	if isMissing && strings.Contains(command.Path, " ") {
-		err = fmt.Errorf("%w; what follows the command belongs into its \"args\"", err)
+	if err != nil {
+		err = fmt.Errorf("%w%s", err, startAdvice(command, err))
 	}
 	return transport, err
+}
+
+// startAdvice returns what the user can do about a command that could not be run, "" if nothing is
+// known. A path that is relative counts from the server's folder, and a name without a folder is
+// looked for in PATH alone: so a file that stands beside the configuration may not be found.
+func startAdvice(c *Command, err error) string {
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOEXEC) {
+		return "; it is not executable: if it is a script, make its interpreter the command, " +
+			"and the script its first argument"
+	}
+	if !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	folder, _ := filepath.Abs(c.Dir)
+	path := c.Path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(folder, path)
+	}
+	file, _ := os.Stat(path)
+	isFile := file != nil && file.Mode().IsRegular()
+	isName := filepath.Base(c.Path) == c.Path
+	switch {
+	case isFile && isName:
+		return "; a file of that name is in " + folder + ", but only PATH is searched: write ./" +
+			c.Path
+	case isFile:
+		return "; the file is there, but not the program that its first line (#!) names"
+	case strings.Contains(c.Path, " "):
+		return "; what follows the command belongs into its \"args\""
+	case !isName && !filepath.IsAbs(c.Path):
+		return "; a relative path counts from " + folder
+	}
+	return ""
 }
 
 // clientOptions returns the options of the connection to a server.
