@@ -184,6 +184,25 @@ func TestViewEvents(t *testing.T) {
 	assert.Check(t, is.Contains(out.takes(), line+"  image/png, 3 bytes: not saved: open "))
 }
 
+// A result that is JSON is shown on one line, however the server has laid it out; /show lays it out for the window.
+func TestViewJSON(t *testing.T) {
+	ended := func(text string) Event {
+		call := ToolCall{Name: "read", Arguments: `{}`}
+		return Event{Kind: CallEnded, Call: call, Took: time.Second, Output: ToolOutput{Text: text}}
+	}
+	s, out := viewScreen(40, true)
+	s.Keep = true
+	v := viewOf(s)
+	v.Observe(ended("{\n  \"a\": 1,\n  \"b\": [2,\n 3],\n \"c\": null\n}"))
+	assert.Equal(t, out.takes(), "✓ files read (1s, 40 bytes) {}\n    {\"a\":1,\"b\":[2,3],\"c\":null}\n")
+	v.Observe(ended(`{"herons": ["grey", "purple", "great"], "n":   3}`))
+	assert.Check(t, is.Contains(out.takes(), "\n    {\"herons\":[\"grey\",\"purple\",\"great\"]…\n    … more: /show 1\n"))
+	kept, err := s.kept.find("1")
+	assert.NilError(t, err)
+	// The list would fit the window, but for the mark of each line of /show.
+	assert.Equal(t, kept.text, "{\n  \"herons\": [\n    \"grey\",\n    \"purple\",\n    \"great\"\n  ],\n  \"n\": 3\n}")
+}
+
 // A chat leaves no more behind than its newest files, and removes what earlier ones left long ago, and nothing else.
 func TestTempFiles(t *testing.T) {
 	folder := t.TempDir()
