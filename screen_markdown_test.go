@@ -368,8 +368,11 @@ func TestMarkdownInterrupted(t *testing.T) {
 	v.Text(" goes on.\n- Next")
 	s.Show(Look{}, "another note")
 	s.answered(false)
+	v.Text("\n```\ncode\n``")
+	s.Show(Look{}, "a third note")
+	v.Text("`\nThe end")
 	v.End()
 	rows := "• ⟨1⟩A bold item⟨⟩ of a list that\na note\n  is folded,\n" +
-		"sure?\n  and goes on.\n•\nanother note\n  Next"
+		"sure?\n  and goes on.\n•\nanother note\n  Next\n⟨36⟩code⟨⟩\na third note\nThe end"
 	assert.Equal(t, window.Styled(), rows)
 }
