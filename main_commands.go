@@ -156,9 +156,13 @@ func (c *serverCommands) arguments(
 		return nil, nil, err
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(text), &members); err != nil || members == nil {
-		return nil, nil, usageError("not one JSON object, such as '{\"query\": \"text\"}': %s",
-			Clip(text, 200))
+	err = json.Unmarshal([]byte(text), &members)
+	if err != nil {
+		return nil, nil, usageError("not one JSON object, such as '{\"query\": \"text\"}' (%w): %s",
+			err, Clip(text, 200))
+	}
+	if members == nil {
+		return nil, nil, usageError("null is not one JSON object, such as '{\"query\": \"text\"}'")
 	}
 	return json.RawMessage(text), nil, nil
 }
