@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -204,13 +205,13 @@ func (s *servers) adviceFor(err error) string {
 			`configuration, sets how long to wait`
 	case errors.As(err, new(*AuthorizationError)):
 		return ""
-	case errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized:
-		return `MCP_HEADERS, or "headers" in the configuration, sets headers`
 	case errors.As(err, &model):
 		return adviceForModel(model)
 	case asksAsBefore(err):
 		return "the server asks its client as it was done before 2026-07-28: " +
 			`"protocol": "2025-11-25" in its configuration lets it, or -protocol 2025-11-25`
+	case errors.As(err, &refusal):
+		return adviceForURL(refusal)
 	}
 	return ""
 }
@@ -244,6 +245,23 @@ func wantsProxyLogin(err error) bool {
 		status = model.Status
 	}
 	return status == http.StatusProxyAuthRequired
+}
+
+// adviceForURL returns what the user can do about a server on the network that could not be reached
+// or refused a message. Many a URL is written without its path. Windows has a number of its own for
+// an address where nothing listens, WSAECONNREFUSED.
+func adviceForURL(refusal *HTTPError) string {
+	isRefused := errors.Is(refusal, syscall.ECONNREFUSED) ||
+		errors.Is(refusal, syscall.Errno(10061))
+	switch {
+	case isRefused:
+		return "nothing listens there: start the server, or check its URL"
+	case refusal.Status == http.StatusUnauthorized:
+		return `MCP_HEADERS, or "headers" in the configuration, sets headers`
+	case refusal.Status == http.StatusNotFound:
+		return "check the path of the URL: that of many servers is /mcp"
+	}
+	return ""
 }
 
 // adviceForModel knows the errors of Mistral's API, and those that servers like it send with the

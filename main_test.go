@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -222,6 +223,11 @@ func TestExplain(t *testing.T) {
 				"\"2025-11-25\" in its configuration lets it, or -protocol 2025-11-25"},
 		{status(500), ""},
 		{status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
+		{status(404), "; check the path of the URL: that of many servers is /mcp"},
+		{&HTTPError{Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
+			"; nothing listens there: start the server, or check its URL"},
+		{&HTTPError{Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connectex", syscall.Errno(10061))}},
+			"; nothing listens there: start the server, or check its URL"},
 	} {
 		status := HostStatus{Name: "a", Err: test.err}
 		servers := assemble().servers
