@@ -155,8 +155,8 @@ func (p *program) run(ctx context.Context, args []string) error {
 	if err := p.settings.checkCommand(command.name); err != nil {
 		return err
 	}
-	if !isCommand && len(words) == 1 {
-		if err := p.checkTyping(name); err != nil {
+	if !isCommand && !isQuestion {
+		if err := p.checkTyping(words); err != nil {
 			return err
 		}
 	}
@@ -175,8 +175,13 @@ func (p *program) run(ctx context.Context, args []string) error {
 	return command.run(ctx, words[1:])
 }
 
-// checkTyping reports a question that is one word, and nearly the name of a command.
-func (p *program) checkTyping(word string) error {
+// checkTyping reports a question that is a command of mcphost, or is one word and nearly the name
+// of a command.
+func (p *program) checkTyping(words []string) error {
+	if err := checkMcphostCommand(words); err != nil || len(words) != 1 {
+		return err
+	}
+	word := words[0]
 	name, isNear := p.meant(word)
 	if word == "chat" {
 		return usageError("%q is no command: a chat is mcpagent alone, on a terminal; "+

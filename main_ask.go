@@ -73,13 +73,19 @@ func (a *conversation) run(ctx context.Context, question string) error {
 }
 
 // remark tells the user what they may not expect of the model that will answer. That it is none is
-// said with -q, too: a script would take the answer for that of a model.
+// said with -q, too: a script would take the answer for that of a model. So are the settings
+// without effect then, as the user may have named the model there.
 func (a *conversation) remark() {
 	config := a.servers.config
-	if text := withoutEffect(config.others, a.settings.given); text != "" {
-		a.output.note("%s: %s", config.file(), text)
+	isOffline := a.model.current().Model == offline
+	tell := a.output.note
+	if isOffline {
+		tell = a.output.warn
 	}
-	if a.model.current().Model == offline {
+	if text := withoutEffect(config.others, a.settings.given); text != "" {
+		tell("%s: %s", config.file(), text)
+	}
+	if isOffline {
 		a.output.warn("no model is set (MISTRAL_API_KEY, or -m ollama:NAME): the built-in " +
 			"stand-in answers, which is no language model")
 	}

@@ -167,8 +167,7 @@ func withConversion(err error, file string, text []byte) error {
 		return err
 	}
 	if bytes.HasPrefix(text, []byte("#!")) {
-		return errors.New("it is a script of mcphost, which is not run here: write its servers " +
-			`into a file of JSON, as "mcpServers", and give its text as the question`)
+		return errors.New("it is a script of mcphost, which " + noScript)
 	}
 	base := strings.TrimSuffix(file, filepath.Ext(file))
 	target, then := base+".json", ""

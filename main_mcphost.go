@@ -48,7 +48,49 @@ func mcphostSettings() map[string]knownSetting {
 		"stop-sequences":   {},
 		"num-gpu-layers":   {},
 		"main-gpu":         {},
+		"args":             {}, // --args:NAME VALUE, a variable of a script
 	}
+}
+
+// noScript says what to do with a script of mcphost: a file that has its servers, and a question.
+const noScript = `is not run here: write its servers into a file of JSON, as "mcpServers", and ` +
+	"give its text as the question"
+
+// checkMcphostCommand returns an error for words that are a command of mcphost. As a question they
+// would cost time and money, and a script that begins with #! would seem to run. Words that only
+// begin like one of its commands are a question.
+func checkMcphostCommand(words []string) error {
+	if len(words) == 0 || len(words) > 3 {
+		return nil
+	}
+	second := ""
+	if len(words) > 1 {
+		second = words[1]
+	}
+	instead := ""
+	switch words[0] {
+	case "script":
+		if len(words) == 2 && !strings.Contains(second, " ") {
+			instead = ", and a script " + noScript
+		}
+	case "hooks":
+		if slices.Contains([]string{"", "list", "validate", "init"}, second) && len(words) < 3 {
+			instead = ", and hooks are not here"
+		}
+	case "auth":
+		if slices.Contains([]string{"login", "logout", "status"}, second) {
+			instead = ": here the key of a model is in MISTRAL_API_KEY"
+		}
+	case "models", "update-models":
+		if len(words) < 3 {
+			instead = ": here /model in a chat lists the models"
+		}
+	}
+	if instead == "" {
+		return nil
+	}
+	return usageError("%q is a command of mcphost%s; mcpagent -- %[1]s asks it as a question",
+		strings.Join(words, " "), instead)
 }
 
 // String says what to write here, or is "".
@@ -116,7 +158,8 @@ func unknownFlag(f *flag.FlagSet, err error) error {
 		return usageError("%w", err)
 	}
 	name = strings.TrimPrefix(name, "-")
-	known, isKnown := mcphostSettings()[name]
+	flagName, _, _ := strings.Cut(name, ":")
+	known, isKnown := mcphostSettings()[flagName]
 	switch {
 	case isKnown && known.String() == "":
 		return usageError("%w, which mcphost has, and this program has not", err)
