@@ -218,8 +218,8 @@ func (p *Prompter) EditText(ctx context.Context, what, text string) (string, err
 	}
 	e := new(editor)
 	e.set(character.FindAllString(text, -1), 0)
-	hint := " (Enter takes it, Alt-Enter begins a line):\n"
-	return p.ask(ctx, p.screen.render(Look{}, what)+rendered(hint), e)
+	hint := " (Enter takes it, Alt-Enter begins a line):"
+	return p.ask(ctx, p.screen.render(Look{}, what+hint)+"\n", e)
 }
 
 // above puts rows and a question into one text, so that nothing else comes between them.

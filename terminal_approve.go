@@ -250,7 +250,7 @@ func (a *approval) edit(ctx context.Context) error {
 	a.draft = draft
 	object, _, bad := ParseArguments(draft)
 	if bad != nil {
-		a.screen.Tell(Look{Style: Red}, bad.Error())
+		a.screen.Tell(Look{Style: Red}, bad.Error()+"; [e]dit goes on with what you typed")
 	} else if draft != "" {
 		a.arguments, a.changed, a.draft = object, true, ""
 	}
