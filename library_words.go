@@ -1,0 +1,77 @@
+// library_words.go - people's words, and those that this program's pages have for them.
+// SPDX-License-Identifier: 0BSD
+
+package main
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Rephrase puts the words of this program's pages in the place of those that people have for the
+// same: who asks for a thing often has none of the words of its author. It is for a SourceLibrary:
+// in other texts the words may mean other things.
+func Rephrase(question string) string {
+	ofPages := make(map[string]string)
+	for line := range strings.Lines(peoplesWords) {
+		page, words, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		for word := range strings.SplitSeq(words, ", ") {
+			ofPages[word] = page
+		}
+	}
+	var words []string
+	for word := range ofPages {
+		words = append(words, regexp.QuoteMeta(word))
+	}
+	// Of two that begin alike, the longer one says more.
+	slices.SortFunc(words, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	phrase := regexp.MustCompile(`(?i)\b(?:` + strings.Join(words, "|") + `)\b`)
+	return phrase.ReplaceAllStringFunc(question, func(word string) string {
+		return ofPages[strings.ToLower(word)]
+	})
+}
+
+// peoplesWords has on each line words of the pages, and what people say for them. They are words
+// that people use of any such program. What the pages have in another sense, too, is not here.
+const peoplesWords = `approval: confirmation prompts, confirmations, confirmation, popup, popups
+approval: permission prompts, ask me, asks me, asking me, without asking, stop asking, keeps asking
+block a tool: keep the model from using, forbid, prevent the model, disallow, blacklist
+chat: in a row, follow-up, follow up, back and forth, interactively
+colours: ansi, escape codes
+continue a conversation: remember, remembers, resume a chat, pick up
+cost: pay, paying, price, pricing, subscription, bill, money, expensive
+data sent: privacy, private, leak, leaks, telemetry, tracking, gdpr
+debugging: verbose, troubleshoot, diagnose
+delete my files: change my files, damage, overwrite my files, dangerous, harm
+dies: crash, crashes, crashed, killed
+error code: error number
+exit status: return code, exit codes, error level
+get started: where do i begin, where to begin, example, tutorial, quick start, quickstart, beginner
+handshake: initialization, initialisation, initialize
+hangs: stuck, freezes, frozen, hanging, blocks forever, unresponsive
+history: transcript, past chats, old chats
+keys edit a question: keyboard shortcuts, shortcuts, hotkeys, key bindings
+licence: commercial use, commercially, commercial, closed source, proprietary, copyright
+log in: sign in, authenticate, login page
+memory: ram
+official SDK: go sdk, reinvent the wheel, from scratch
+Ollama: lm studio, llama.cpp, vllm, self-hosted
+OpenAI: chatgpt, gpt
+proxy: firewall, corporate network, office network
+raw messages: raw json, traffic, over the wire, sniff, packets
+read the files on my disk: access to a folder, access my files, access to files, local files
+remote server: hosted server, server on the internet, cloud server
+script: shell script, automation, automate
+secret: credentials
+start a server: launch, spawn
+timeout: time limit, take too long, takes too long
+tokens: quota
+uninstall: get rid of it
+update: upgrade, newer version
+vendor: as a library, embed it, import it, import the client
+what can this program do: features, capable of
+why use MCP: should i care, point of mcp, benefit, benefits, advantage, advantages
+write a server: create a server, build a server, make a server, develop a server
+`
