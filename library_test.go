@@ -368,7 +368,8 @@ func TestRephrase(t *testing.T) {
 	assert.Equal(t, reply.Results[0].Source, "a.md")
 }
 
-// TestPeoplesWords: each phrase of people is found as it is written, and stands once; the words for it are in the pages.
+// TestPeoplesWords: each phrase of people is found as it is written, and stands once; the words for it are in the
+// pages.
 func TestPeoplesWords(t *testing.T) {
 	library := SourceLibrary()
 	known := make(map[string]bool)

@@ -24,6 +24,7 @@ type chatScreen struct {
 	read       int             // of what the program has written, in bytes
 	replies    chan modelReply // of the model
 	calls      int             // that have run
+	answers    int             // that have ended
 }
 
 // settle waits until the screen is as it must be, with this text added. Only the end compares what has been scrolled
@@ -86,10 +87,29 @@ func (c *chatScreen) typed(text string) (shown string) {
 	return shown
 }
 
-// answered is what the window shows of an answer, and the next prompt.
+// answerTook matches the line below an answer.
+var answerTook = regexp.MustCompile(`\x1b\[2m(?:\d+ tokens · 1 tool call · )?[0-9.]+m?s\x1b\[0m`)
+
+// answered is what the window shows of an answer, the line below it, and the next prompt.
 func (c *chatScreen) answered(text string) string {
+	c.t.Helper()
+	took := c.matches(answerTook, c.answers)
+	c.answers++
 	m := newMarkdown(c.want.columns, true)
-	return m.write(text, true) + "\n\n\x1b[1m>\x1b[0m "
+	return m.write(text, true) + "\n" + string(took[0]) + "\n\n\x1b[1m>\x1b[0m "
+}
+
+// matches waits until the program has written what matches more than n times, and returns the next one.
+func (c *chatScreen) matches(pattern *regexp.Regexp, n int) [][]byte {
+	c.t.Helper()
+	var found [][][]byte
+	c.until(func() bool {
+		c.program.log.mu.Lock()
+		defer c.program.log.mu.Unlock()
+		found = pattern.FindAllSubmatch(c.program.log.text.Bytes(), -1)
+		return len(found) > n
+	})
+	return found[n]
 }
 
 // ask types a question and waits for the answer.
@@ -150,9 +170,9 @@ func TestLongChat(t *testing.T) {
 	// The first question waits for the server. What was shown before it depends on how fast that is.
 	c.replies <- modelPieces{"Ready.", 9, nil}
 	c.keys("ready?\r")
-	c.until(func() bool {
-		return c.seen.column == 2 && strings.HasSuffix(strings.TrimSpace(c.seen.Text()), "Ready.\n\n>")
-	})
+	ready := regexp.MustCompile(`Ready\.\n\S+\n\n>$`)
+	c.until(func() bool { return c.seen.column == 2 && ready.MatchString(strings.TrimSpace(c.seen.Text())) })
+	c.answers++
 	c.seen.above = nil
 	for i, row := range c.seen.screen {
 		c.want.screen[i] = slices.Clone(row)
@@ -264,14 +284,8 @@ func (c *chatScreen) call(i int, text string) {
 		"  arguments  {\"text\":(text 1)}\n  text 1\n  │ " + strings.Join(lines, "\n  │ ") + "\n" +
 		Fold(question, c.want.columns) + " ")
 	c.keys("y\r")
-	var took [][][]byte
-	c.until(func() bool {
-		c.program.log.mu.Lock()
-		defer c.program.log.mu.Unlock()
-		took = callTook.FindAllSubmatch(c.program.log.text.Bytes(), -1)
-		return len(took) > c.calls
-	})
-	line := fmt.Sprintf(`✓ peer:echo (%s, %s) %s`, took[c.calls][1], Plural(len(words), "byte"), arguments)
+	took := c.matches(callTook, c.calls)
+	line := fmt.Sprintf(`✓ peer:echo (%s, %s) %s`, took[1], Plural(len(words), "byte"), arguments)
 	c.calls++
 	c.settle("y\n\n\x1b[32m" + fit(line, c.want.columns) + "\x1b[0m\n\x1b[2m    " + lines[0] + "\x1b[0m\n\x1b[2m    " +
 		lines[1] + "\x1b[0m\n\n" + c.answered("It *said* so."))
