@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -606,11 +607,20 @@ func (s *script) read(name string) (string, error) {
 	return string(text), err
 }
 
-// need skips the script where something is missing. A program is also linked to the folder $BIN.
+// need skips the script where something is missing: peers, a free port, as free:11434, or a program, which is also
+// linked to the folder $BIN.
 func (s *script) need(words []string) error {
 	for _, name := range words {
 		if name == "node_modules" || name == "venv" {
 			requirePeers(s.t, name)
+			continue
+		}
+		if port, isPort := strings.CutPrefix(name, "free:"); isPort {
+			connection, err := net.Dial("tcp", "localhost:"+port)
+			if err == nil {
+				_ = connection.Close()
+				s.t.Skipf("needs port %s, on which a program of this machine listens", port)
+			}
 			continue
 		}
 		path, err := exec.LookPath(name)
