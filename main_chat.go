@@ -162,6 +162,7 @@ func (c *chat) do(ctx context.Context, line string) error {
 		return c.question(ctx, strings.TrimSpace(line))
 	}
 	name, args, _ := strings.Cut(line[1:], " ")
+	name = quitOf(name)
 	for _, command := range c.commands() {
 		if command.name != name {
 			continue

@@ -58,14 +58,20 @@ func (c *chat) commandNames() []string {
 // other programs want it: quit alone would be a question to the model. It returns "" for any other
 // line. A model may have asked for a word, so only the very names count, and not what is like them.
 func (c *chat) commandWithoutSlash(line string) string {
-	line = strings.TrimRight(line, " \t\n")
-	if line == "exit" || line == "bye" {
-		return "quit"
-	}
-	if slices.Contains(c.commandNames(), line) {
-		return line
+	name := quitOf(strings.TrimRight(line, " \t\n"))
+	if slices.Contains(c.commandNames(), name) {
+		return name
 	}
 	return ""
+}
+
+// quitOf returns quit for the names that it has in other programs, and any other name as it is.
+func quitOf(name string) string {
+	switch name {
+	case "bye", "exit", "q":
+		return "quit"
+	}
+	return name
 }
 
 // help shows the commands.
