@@ -35,9 +35,6 @@ type Library struct {
 	MaxTotal int64  // bytes of all files together; 0 means 256 MiB
 	Version  string // the server's version; "" means "0"
 
-	// Rephrase returns what is searched for a query: the query itself, unless it is set.
-	Rephrase func(query string) string
-
 	// OnIndexed receives what was read and what was left out: first, and when that has changed.
 	OnIndexed func(summary string)
 
@@ -52,19 +49,13 @@ type Library struct {
 
 // NewLibrary returns a library of the text files of fsys.
 func NewLibrary(fsys fs.FS) *Library {
-	return &Library{
-		FS:        fsys,
-		Rephrase:  func(query string) string { return query },
-		OnIndexed: func(string) {},
-		scanSlot:  make(chan struct{}, 1),
-	}
+	return &Library{FS: fsys, OnIndexed: func(string) {}, scanSlot: make(chan struct{}, 1)}
 }
 
 // SourceLibrary returns a library of this program's documentation and source, without its tests.
 func SourceLibrary() *Library {
 	l := NewLibrary(sourceFiles)
 	l.Skip = "*_test.go"
-	l.Rephrase = Rephrase
 	return l
 }
 

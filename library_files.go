@@ -25,7 +25,6 @@ type corpus struct {
 	known     map[string]*document // by source: the documents and what is notText
 	leftOut   []omission           // by reason; nil if nothing is left out
 	size      int64                // bytes of all texts
-	rephrase  func(string) string  // see Library.Rephrase
 }
 
 // document is one file. It does not change. Its source is the path in the folder, with slashes, and
@@ -94,7 +93,7 @@ func (l *Library) currentCorpus(ctx context.Context) (*corpus, error) {
 // scan looks at all files. It reads those that are not in old, or had another time or size there. A
 // file that cannot be read is not an error: leftOut names it.
 func (l *Library) scan(ctx context.Context, old *corpus) (*corpus, error) {
-	c := &corpus{known: make(map[string]*document), rephrase: l.Rephrase}
+	c := &corpus{known: make(map[string]*document)}
 	leftOut := make(map[string]omission)
 	visit := func(source string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {

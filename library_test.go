@@ -346,46 +346,6 @@ func FuzzLibraryArguments(f *testing.F) {
 	})
 }
 
-// TestRephrase: the library of this program's pages searches for their words, and says so; another one searches for
-// what it is asked.
-func TestRephrase(t *testing.T) {
-	for question, want := range map[string]string{
-		"How do I get rid of the Confirmation Prompts?": "How do I get rid of the approval?",
-		"does it work with ChatGPT":                     "does it work with OpenAI",
-		"a chatgptx, a confirmation-like crashing":      "a chatgptx, a approval-like crashing",
-		"what is MCP": "what is MCP",
-		"":            "",
-	} {
-		assert.Equal(t, Rephrase(question), want)
-	}
-	const query = `{"query":"chatgpt"}`
-	reply := libSearch(t, SourceLibrary(), query)
-	assert.Equal(t, reply.Query, "OpenAI")
-	assert.Equal(t, reply.Results[0].Heading, "Can I use OpenAI, Claude or Gemini?")
-	notes := NewLibrary(fstest.MapFS{"a.md": {Data: []byte("ChatGPT")}, "b.md": {Data: []byte("OpenAI")}})
-	reply = libSearch(t, notes, query)
-	assert.Equal(t, reply.Query, "chatgpt")
-	assert.Equal(t, reply.Results[0].Source, "a.md")
-}
-
-// TestPeoplesWords: each phrase of people is found as it is written, and stands once; the words for it are in the
-// pages.
-func TestPeoplesWords(t *testing.T) {
-	library := SourceLibrary()
-	known := make(map[string]bool)
-	for line := range strings.Lines(peoplesWords) {
-		page, phrases, hasColon := strings.Cut(strings.TrimSpace(line), ": ")
-		assert.Check(t, hasColon, line)
-		found := libSearch(t, library, fmt.Sprintf(`{"query":%q,"source_filter":"*.md"}`, page))
-		assert.Check(t, found.TotalCount > 0 && found.Query == page, line)
-		for phrase := range strings.SplitSeq(phrases, ", ") {
-			assert.Check(t, !known[phrase] && phrase == strings.ToLower(phrase), phrase)
-			known[phrase] = true
-			assert.Equal(t, Rephrase("x "+phrase+"!"), "x "+page+"!")
-		}
-	}
-}
-
 func TestLibrarySearch(t *testing.T) {
 	l := libSmall()
 	reply := libSearch(t, l, `{"query":"eating apples","limit":2.0}`)

@@ -63,7 +63,7 @@ func textResult(text string) map[string]any {
 type SearchReply struct {
 	Results    []SearchResult `json:"results"`
 	TotalCount int            `json:"total_count"`
-	Query      string         `json:"query"`              // what was searched
+	Query      string         `json:"query"`
 	LeftOut    []omission     `json:"left_out,omitempty"` // only if nothing was found
 }
 
@@ -108,9 +108,8 @@ func (c *corpus) searchChunks(raw json.RawMessage) (any, error) {
 		}
 		return a.MinSimilarity
 	}
-	query := c.rephrase(a.Query)
-	hits, total := Search(query, limit, least, c.indexes...)
-	reply := SearchReply{Results: []SearchResult{}, TotalCount: total, Query: query}
+	hits, total := Search(a.Query, limit, least, c.indexes...)
+	reply := SearchReply{Results: []SearchResult{}, TotalCount: total, Query: a.Query}
 	for _, h := range hits {
 		reply.Results = append(reply.Results, searchResult(h))
 	}

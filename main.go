@@ -66,8 +66,8 @@ func assemble() *program {
 	interrupts := &interrupts{processes: processes, terminal: terminal}
 
 	trace := &trace{output: out}
-	model := &modelChoice{settings: &set.model, output: out, trace: trace}
 	config := &configuration{settings: &set.servers, output: out, terminal: terminal}
+	model := &modelChoice{settings: &set.model, output: out, trace: trace, config: config}
 	requests := &serverRequests{
 		settings: &set.asking,
 		output:   out,

@@ -31,6 +31,7 @@ type modelChoice struct {
 	settings *modelSettings
 	output   *output
 	trace    *trace
+	config   *configuration
 	lists    sync.Map // the models of each API, as []ModelInfo, by its address
 	made     sync.Map // the *Mistral of each modelKey, which remembers what its server takes
 
@@ -81,7 +82,7 @@ func (c *modelChoice) current() *Mistral {
 	case isOllama:
 		m.BaseURL, m.Key, m.Model = c.settings.ollamaURL, "", name
 	case m.Key == "" && m.BaseURL == "":
-		m.Client = &http.Client{Transport: Offline{}}
+		m.Client = &http.Client{Transport: Offline{c.rephrase}}
 		m.Model = offline
 	}
 	isTraced := c.trace.isOpen()
@@ -96,6 +97,15 @@ func (c *modelChoice) current() *Mistral {
 	}
 	made, _ := c.made.LoadOrStore(modelKey{m.BaseURL, m.Model, isTraced}, m)
 	return made.(*Mistral)
+}
+
+// rephrase returns what the stand-in searches for a question: the pages of this program have their
+// own words, and what another server searches has others.
+func (c *modelChoice) rephrase(question string) string {
+	if c.config.builtIn {
+		return Rephrase(question)
+	}
+	return question
 }
 
 // check returns an error if the model cannot be asked. It costs nothing, and no server has been

@@ -16,15 +16,19 @@ import (
 // Offline is an http.RoundTripper that answers requests for chat completions without a network, as
 // an API that does not stream. It is no language model. It sends the last user message to a search
 // tool, and quotes the best passage of what that finds, or names the sections that are nearest.
-type Offline struct{}
+type Offline struct {
+	// Rephrase, if set, returns what is searched for a question.
+	Rephrase func(question string) string
+}
 
 // RoundTrip fails if the request's body cannot be read or is no request, or if its context has
 // ended.
-func (Offline) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o Offline) RoundTrip(r *http.Request) (*http.Response, error) {
 	request, err := readOfflineRequest(r)
 	if err != nil {
 		return nil, err
 	}
+	request.rephrase = o.Rephrase
 	reply := request.reply()
 	finish := "stop"
 	if len(reply.ToolCalls) > 0 {
@@ -55,6 +59,8 @@ type offlineRequest struct {
 		Function Function `json:"function"`
 	} `json:"tools"`
 	ToolChoice json.RawMessage `json:"tool_choice"`
+
+	rephrase func(question string) string // see Offline
 }
 
 // readOfflineRequest closes the body also if it fails, as an http.RoundTripper must.
@@ -108,7 +114,8 @@ func (r *offlineRequest) reply() ChatMessage {
 	return ChatMessage{Role: "assistant", Content: TextContent(strings.TrimSpace(answer))}
 }
 
-// question returns the last user message and the results of the calls since then.
+// question returns the last user message, as it is searched, and the results of the calls since
+// then.
 func (r *offlineRequest) question() (question string, results []ChatMessage) {
 	for _, m := range r.Messages {
 		switch m.Role {
@@ -118,6 +125,9 @@ func (r *offlineRequest) question() (question string, results []ChatMessage) {
 		case "tool":
 			results = append(results, m)
 		}
+	}
+	if r.rephrase != nil {
+		question = r.rephrase(question)
 	}
 	return cmp.Or(question, "?"), results
 }

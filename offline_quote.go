@@ -84,8 +84,7 @@ func (s offlineSection) place(tool string) string {
 // offlineSections returns the sections of a result that are nearest to the question, the nearest
 // first, and none that is not near. A tool that tells no similarity is believed.
 func offlineSections(result ChatMessage, question string) (near []offlineSection) {
-	passages, question := offlinePassages(result, question)
-	for _, p := range passages {
+	for _, p := range offlinePassages(result, question) {
 		if p.Similarity == 0 {
 			p.Similarity = leastClear
 		}
@@ -115,26 +114,22 @@ func offlineSections(result ChatMessage, question string) (near []offlineSection
 	return sections
 }
 
-// offlinePassages returns the passages of a result, and the question as it was searched, which may
-// have other words. A result in another form than that of search_chunks is one passage without a
-// source. One with the question in quotation marks is left out: it shows how to ask it.
-func offlinePassages(
-	result ChatMessage, question string,
-) (passages []SearchResult, searched string) {
+// offlinePassages returns the passages of a result. A result in another form than that of
+// search_chunks is one passage without a source. One with the question in quotation marks is left
+// out: it shows how to ask it.
+func offlinePassages(result ChatMessage, question string) []SearchResult {
 	text := strings.TrimSpace(result.Content.Text())
 	var found struct {
 		Results    []SearchResult `json:"results"`
 		TotalCount *int           `json:"total_count"`
-		Query      string         `json:"query"`
 	}
 	err := json.Unmarshal([]byte(text), &found)
 	if err != nil || found.Results == nil && found.TotalCount == nil {
 		found.Results = []SearchResult{{Text: text}}
 	}
-	passages = slices.DeleteFunc(found.Results, func(p SearchResult) bool {
+	return slices.DeleteFunc(found.Results, func(p SearchResult) bool {
 		return p.Text == "" || strings.Contains(p.Text, `"`+question+`"`)
 	})
-	return passages, cmp.Or(found.Query, question)
 }
 
 // offlineAlike returns how many of the terms of two texts they have in common: 1 for all, 0 for

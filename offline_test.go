@@ -18,7 +18,7 @@ import (
 // offlineAsk sends one request, whole and as a stream, which must be answered alike.
 func offlineAsk(t *testing.T, r *ChatRequest) ChatMessage {
 	t.Helper()
-	m := Mistral{BaseURL: "http://offline.invalid/v1", Model: "offline", Client: &http.Client{Transport: Offline{}}}
+	m := Mistral{BaseURL: "http://offline.invalid/v1", Model: "offline", Client: &http.Client{Transport: Offline{Rephrase}}}
 	response, err := m.Complete(t.Context(), r, nil)
 	assert.NilError(t, err)
 	var streamed strings.Builder
@@ -214,6 +214,53 @@ func FuzzOffline(f *testing.F) {
 		answer := offlineAnswer(ChatMessage{Role: "tool", Name: "search", Content: TextContent(result)}, question)
 		assert.Assert(t, answer == "" || len(answer) < 3*maxOfflineQuote || len(result) > maxOfflineQuote)
 	})
+}
+
+// TestRephrase: a question for this program's pages is asked in their words, and another one as it stands.
+func TestRephrase(t *testing.T) {
+	for question, want := range map[string]string{
+		"How do I get rid of the Confirmation Prompts?": "How do I get rid of the approval?",
+		"does it work with ChatGPT":                     "does it work with OpenAI",
+		"a chatgptx, a confirmation-like crashing":      "a chatgptx, a approval-like crashing",
+		"what is MCP": "what is MCP",
+		"":            "",
+	} {
+		assert.Equal(t, Rephrase(question), want)
+	}
+	const query = `{"query":"What of ChatGPT?"}`
+	r := &ChatRequest{Tools: []Function{{Name: "search", Parameters: json.RawMessage(`{"required":["query"]}`)}}}
+	r.Messages = []ChatMessage{{Role: "user", Content: TextContent("What of ChatGPT?")}}
+	for _, test := range []struct {
+		rephrase func(string) string
+		want     string
+	}{{nil, query}, {Rephrase, `{"query":"What of OpenAI?"}`}} {
+		m := Mistral{BaseURL: "http://offline.invalid/v1", Client: &http.Client{Transport: Offline{test.rephrase}}}
+		response, err := m.Complete(t.Context(), r, nil)
+		assert.NilError(t, err)
+		assert.Equal(t, response.Message.ToolCalls[0].Arguments, test.want)
+	}
+	choice := &modelChoice{config: new(configuration)}
+	assert.Equal(t, choice.rephrase("ChatGPT"), "ChatGPT")
+	choice.config.builtIn = true
+	assert.Equal(t, choice.rephrase("ChatGPT"), "OpenAI")
+}
+
+// TestPeoplesWords: each phrase of people is found as it is written, and stands once; the words for it are in the
+// pages.
+func TestPeoplesWords(t *testing.T) {
+	library := SourceLibrary()
+	known := make(map[string]bool)
+	for line := range strings.Lines(peoplesWords) {
+		page, phrases, hasColon := strings.Cut(strings.TrimSpace(line), ": ")
+		assert.Check(t, hasColon, line)
+		found := libSearch(t, library, fmt.Sprintf(`{"query":%q,"source_filter":"*.md"}`, page))
+		assert.Check(t, found.TotalCount > 0, line)
+		for phrase := range strings.SplitSeq(phrases, ", ") {
+			assert.Check(t, !known[phrase] && phrase == strings.ToLower(phrase), phrase)
+			known[phrase] = true
+			assert.Equal(t, Rephrase("x "+phrase+"!"), "x "+page+"!")
+		}
+	}
 }
 
 // firstQuestions are what people ask first, and of each the section that answers it: the page, and a phrase of the

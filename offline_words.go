@@ -1,4 +1,4 @@
-// library_words.go - people's words, and those that this program's pages have for them.
+// offline_words.go - what people say, in the words of this program's pages.
 // SPDX-License-Identifier: 0BSD
 
 package main
@@ -11,8 +11,9 @@ import (
 )
 
 // Rephrase puts the words of this program's pages in the place of those that people have for the
-// same: who asks for a thing often has none of the words of its author. It is for a SourceLibrary:
-// in other texts the words may mean other things.
+// same: who asks for a thing often has none of the words of its author. It is for questions to a
+// SourceLibrary: in other texts the words may mean other things, and who searches code means the
+// very word. Unlike Alternatives it takes the first words away, as they would lead elsewhere.
 func Rephrase(question string) string {
 	ofPages := make(map[string]string)
 	for line := range strings.Lines(peoplesWords) {
@@ -33,8 +34,8 @@ func Rephrase(question string) string {
 	})
 }
 
-// peoplesWords has on each line words of the pages, and what people say for them. They are words
-// that people use of any such program. What the pages have in another sense, too, is not here.
+// peoplesWords has on each line words of the pages, and what people say for them of any such
+// program.
 const peoplesWords = `approval: confirmation prompts, confirmations, confirmation, popup, popups
 approval: permission prompts, ask me, asks me, asking me, without asking, stop asking, keeps asking
 block a tool: keep the model from using, forbid, prevent the model, disallow, blacklist
@@ -42,16 +43,15 @@ chat: in a row, follow-up, follow up, back and forth, interactively
 colours: ansi, escape codes
 continue a conversation: remember, remembers, resume a chat, pick up
 cost: pay, paying, price, pricing, subscription, bill, money, expensive
-data sent: privacy, private, leak, leaks, telemetry, tracking, gdpr
+data sent: privacy, leak, leaks, telemetry, tracking, gdpr
 debugging: verbose, troubleshoot, diagnose
 delete my files: change my files, damage, overwrite my files, dangerous, harm
-dies: crash, crashes, crashed, killed
+dies: crash, crashes, crashed
 error code: error number
 exit status: return code, exit codes, error level
 get started: where do i begin, where to begin, example, tutorial, quick start, quickstart, beginner
-handshake: initialization, initialisation, initialize
 hangs: stuck, freezes, frozen, hanging, blocks forever, unresponsive
-history: transcript, past chats, old chats
+history: past chats, old chats
 keys edit a question: keyboard shortcuts, shortcuts, hotkeys, key bindings
 licence: commercial use, commercially, commercial, closed source, proprietary, copyright
 log in: sign in, authenticate, login page
