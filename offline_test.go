@@ -18,7 +18,8 @@ import (
 // offlineAsk sends one request, whole and as a stream, which must be answered alike.
 func offlineAsk(t *testing.T, r *ChatRequest) ChatMessage {
 	t.Helper()
-	m := Mistral{BaseURL: "http://offline.invalid/v1", Model: "offline", Client: &http.Client{Transport: Offline{Rephrase}}}
+	client := &http.Client{Transport: Offline{Rephrase}}
+	m := Mistral{BaseURL: "http://offline.invalid/v1", Model: "offline", Client: client}
 	response, err := m.Complete(t.Context(), r, nil)
 	assert.NilError(t, err)
 	var streamed strings.Builder
