@@ -118,7 +118,8 @@ func (l *lexer) endLine() {
 // readCode lays out a line of code once it is whole, and one that is longer than maxSpan in pieces
 // of that. It reports whether it could.
 //
-// The terminal breaks a line that is longer than the window: so it is copied as it was written.
+// The terminal breaks a line that is longer than the window: so it is copied as it was written, but
+// for tabs.
 // Without styles code is indented, as nothing else would show that it is code.
 func (m *markdown) readCode(more bool) bool {
 	line, _, ended := strings.Cut(m.rest[:min(len(m.rest), maxSpan+1)], "\n")

@@ -20,7 +20,7 @@ import (
 // with a bar; emphasis, strikethrough, code, escapes and entities; links, pictures and addresses in
 // angle brackets. All else is text: HTML, footnotes, links by reference. Two things differ. A line
 // of a paragraph that begins with a number such as "4." begins a list, as models mean it so; one
-// with a year does not. And formulas stay as they were written.
+// with a year does not. And a formula within a line stays as it was written.
 //
 // The address of a link is shown behind its text, unless that is the address: what a model writes
 // is not trusted, and the user sees and copies where a link leads. Without styles, markers that
@@ -46,6 +46,8 @@ type block struct {
 	blank int    // blanks between the marks and the text
 	size  int    // bytes before the text
 	style Style  // of the text
+
+	endsFence bool // it is outside of the quote that the code was in
 }
 
 // mark is the mark of a quote or of an item, as it is shown.
@@ -138,6 +140,9 @@ func (m *markdown) readMarks(more bool) bool {
 	if !isWhole && undecided.MatchString(line[next.size:]) {
 		return false
 	}
+	if next.endsFence {
+		m.fence = codeFence{}
+	}
 	m.layOutTable()
 	m.rest = m.rest[next.size:]
 	switch {
@@ -183,9 +188,7 @@ func (m *markdown) parse(line string) (b block) {
 		if !isOutside {
 			return b
 		}
-		// The quote that the code was in has ended.
-		m.fence = codeFence{}
-		b = block{}
+		b = block{endsFence: true}
 	}
 	column := 0
 	for {

@@ -276,6 +276,20 @@ func TestMarkdownStreams(t *testing.T) {
 	}
 }
 
+// Code in a quote does not end where its next line has begun to come.
+func TestMarkdownQuotedCodeStreams(t *testing.T) {
+	for _, text := range []string{
+		"> > ```\n> > code\n> > more\n> > ```\n> > x\n",
+		"> ```\n > code\n > more\n> ```\nx\n",
+		"> ```\n> code\nx\n",
+	} {
+		one, many := newVT(40, 9), newVT(40, 9)
+		answerOn(one, true, false, text, whole)
+		answerOn(many, true, false, text, func(string) int { return 1 })
+		assert.Equal(t, many.Styled(), one.Styled(), "%q", text)
+	}
+}
+
 // A table beyond the bound does not wait for its end, nor does a row.
 func TestMarkdownTableBound(t *testing.T) {
 	m := newMarkdown(80, true)
