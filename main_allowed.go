@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"time"
@@ -108,8 +109,7 @@ func (c *chat) allowed(ctx context.Context, number string) error {
 	return nil
 }
 
-// askAgain takes back the permission with a number in the list. What was kept is taken back for
-// this run, too.
+// askAgain takes back the permission with a number in the list, for this run and for later ones.
 func (c *chat) askAgain(
 	ctx context.Context, number string, inRun []ServerTool, kept []*allowedTool,
 ) error {
@@ -120,6 +120,7 @@ func (c *chat) askAgain(
 	var tool ServerTool
 	if n <= len(inRun) {
 		tool = inRun[n-1]
+		err = c.forgetAllowed(tool)
 	} else {
 		file := kept[n-1-len(inRun)]
 		tool = ServerTool{file.Server, file.Tool}
@@ -131,4 +132,17 @@ func (c *chat) askAgain(
 	c.terminal.AskAgain(ctx, tool)
 	c.output.say("(you are asked about %s:%s again)", OneName(tool.Server), OneName(tool.Tool))
 	return nil
+}
+
+// forgetAllowed asks again in later runs about a tool of a server of this run.
+func (c *chat) forgetAllowed(tool ServerTool) error {
+	server := c.servers.config.named(tool.Server)
+	if server == nil {
+		return nil
+	}
+	err := os.Remove(allowedRecords.path(sourceHash(server), tool.Tool))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
