@@ -218,15 +218,11 @@ func (s *servers) adviceFor(err error) string {
 
 // asksAsBefore reports whether a server has failed to ask the client for something. In the
 // stateless era it may not send requests, and one that is written for the handshake era finds out
-// during a call. SDKs say so in words of their own, with the method.
+// during a call. The SDK for Python calls what is missing a back-channel. A server that names the
+// method alone may also miss a capability of the client, which another revision does not bring.
 func asksAsBefore(err error) bool {
 	var failure *Error
-	if !errors.As(err, &failure) {
-		return false
-	}
-	return strings.Contains(failure.Message, "elicitation/create") ||
-		strings.Contains(failure.Message, "sampling/createMessage") ||
-		strings.Contains(failure.Message, "roots/list")
+	return errors.As(err, &failure) && strings.Contains(failure.Message, "back-channel")
 }
 
 // wantsProxyLogin reports whether a proxy wants a login: over https the connection to the server is

@@ -221,6 +221,7 @@ func TestExplain(t *testing.T) {
 		{&Error{Code: -32600, Message: "Cannot send 'elicitation/create': there is no back-channel"},
 			"; the server asks its client as it was done before 2026-07-28: \"protocol\": " +
 				"\"2025-11-25\" in its configuration lets it, or -protocol 2025-11-25"},
+		{&Error{Message: "Client does not support sampling (required for sampling/createMessage)"}, ""},
 		{status(500), ""},
 		{status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 		{status(404), "; check the path of the URL: that of many servers is /mcp"},
