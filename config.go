@@ -115,7 +115,7 @@ func ParseConfig(
 }
 
 // emptyValue matches a value that sets nothing.
-var emptyValue = regexp.MustCompile(`^(?:null|false|0|""|\[\s*\]|\{\s*\})$`)
+var emptyValue = regexp.MustCompile(`^(?:null|false|""|\[\s*\]|\{\s*\})$`)
 
 // eachMember calls member for each member of a JSON object, in their order. It reports whether the
 // value, which is valid JSON, is an object.

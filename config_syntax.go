@@ -140,6 +140,8 @@ func configPositionError(text []byte, err error, before int) error {
 func jsonAdvice(reason string, found rune) string {
 	isStart := strings.Contains(reason, "looking for beginning of object key string") ||
 		strings.Contains(reason, "looking for beginning of value")
+	isNext := strings.Contains(reason, "after object key:value pair") ||
+		strings.Contains(reason, "after array element")
 	switch {
 	case strings.ContainsRune("“”„‟«»‘’", found):
 		return `; it is a curly quote: write "`
@@ -147,14 +149,16 @@ func jsonAdvice(reason string, found rune) string {
 		return "; a bracket, brace or quote is not closed"
 	case strings.Contains(reason, "in string escape code"):
 		return `; write \\ for a backslash`
-	case found == '"':
+	case found == '"' && isNext:
 		return "; a comma is missing before it"
+	case found == '"' && strings.HasSuffix(reason, "after object key"):
+		return "; a colon is missing before it"
 	case found == '#':
 		return "; a comment begins with //"
 	case isStart && found == '.':
 		return "; write what ... stands for, or take it out"
 	case isStart && !strings.ContainsRune(",:{}[]", found):
-		return "; names and texts stand in double quotes"
+		return "; names and texts stand in double quotes, and true, false and null are small"
 	}
 	return ""
 }

@@ -146,7 +146,7 @@ func TestConfigErrors(t *testing.T) {
 	const (
 		asJSON = `write each server into an object, as in {"mcpServers": {"NAME": {"command": "npx", ` +
 			`"args": ["-y", "PACKAGE"], "env": {"KEY": "VALUE"}}}}`
-		inQuotes = `; names and texts stand in double quotes`
+		inQuotes = `; names and texts stand in double quotes, and true, false and null are small`
 		isOpen   = `; a bracket, brace or quote is not closed`
 	)
 	tests := []struct{ text, want string }{
@@ -177,6 +177,9 @@ func TestConfigErrors(t *testing.T) {
 		{"{\"a\": 1}\n{\"b\": 2}", "line 2, column 1: invalid character '{' after top-level value"},
 		{`"mcpServers": {"a": {"command": "x" "args": []}}`,
 			"line 1, column 37: invalid character '\"' after object key:value pair; a comma is missing before it"},
+		{`{"a" "b"}`, "line 1, column 6: invalid character '\"' after object key; a colon is missing before it"},
+		{`{"a": 1} "b"`, "line 1, column 10: invalid character '\"' after top-level value"},
+		{`{"a": True}`, "line 1, column 7: invalid character 'T' looking for beginning of value" + inQuotes},
 		{"\"a\": {\n  \"command\": }", "line 2, column 14: invalid character '}' looking for beginning of value"},
 		{`"a": {"command": "x"`, "line 1, column 21: unexpected end of JSON input" + isOpen},
 		{`"context_servers": ["a": {}],`, "line 1, column 24: invalid character ':' after array element"},

@@ -110,7 +110,10 @@ func (r *serverReader) readLabel(_ string, value json.RawMessage) {
 // readProtocol reads the revision of MCP that a server is offered. Other hosts may have another
 // meaning for the name, so an unknown value is no mistake.
 func (r *serverReader) readProtocol(where string, value json.RawMessage) {
-	revision := r.text(where, value)
+	revision := ""
+	if value[0] == '"' {
+		revision = r.text(where, value)
+	}
 	if !slices.Contains(Revisions(), revision) {
 		r.warn("%s is none of %s, and has no effect", where, strings.Join(Revisions(), ", "))
 		return
