@@ -58,9 +58,10 @@ func (c *chat) commandNames() []string {
 // other programs want it: quit alone would be a question to the model. It returns "" for any other
 // line. A model may have asked for a word, so only the very names count, and not what is like them.
 func (c *chat) commandWithoutSlash(line string) string {
-	name := quitOf(strings.TrimRight(line, " \t\n"))
-	if slices.Contains(c.commandNames(), name) {
-		return name
+	name := strings.TrimRight(line, " \t\n")
+	isLetter := len(name) == 1
+	if !isLetter && slices.Contains(c.commandNames(), quitOf(name)) {
+		return quitOf(name)
 	}
 	return ""
 }
