@@ -313,7 +313,7 @@ func firstQuestions() [][]string {
 		{"which tools a server offers", "docs/use.md", "Which tools are there"},
 		{"can a server ask me questions", "docs/use.md", "Which questions may a server ask me"},
 		{"can I turn off colours", "docs/use.md", "How do I turn off the colours?"},
-		{"what does -q do", "docs/reference.md", "What do -q and -json print?"},
+		{"what does -q do", "docs/reference.md", "What do -q and -json print"},
 		{"exit codes", "docs/reference.md", "What does the exit status"},
 		{"how do I add another server", "docs/start.md", "How do I set up"},
 		{"how do I change the model", "docs/start.md", "how do I change the model"},

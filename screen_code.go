@@ -119,8 +119,7 @@ func (l *lexer) endLine() {
 // of that. It reports whether it could.
 //
 // The terminal breaks a line that is longer than the window: so it is copied as it was written, but
-// for tabs.
-// Without styles code is indented, as nothing else would show that it is code.
+// for tabs. Without styles code is indented, as nothing else would show that it is code.
 func (m *markdown) readCode(more bool) bool {
 	line, _, ended := strings.Cut(m.rest[:min(len(m.rest), maxSpan+1)], "\n")
 	text := strings.TrimRight(line, " ")
