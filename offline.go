@@ -149,6 +149,10 @@ func schemaOf(f Function) offlineSchema {
 	return schema
 }
 
+// offlineLimit is how many passages a search is asked for. The section whose heading is the
+// question may be far behind: "What is a tool?" has only words that stand nearly everywhere.
+const offlineLimit = 40
+
 // searchCall returns a call, nil if the function is no search: it must have the word search in its
 // name, which research is not, and one required argument. After a search of prose only a function
 // that can filter sources is worth a second call, now without the filter.
@@ -158,10 +162,14 @@ func (r *offlineRequest) searchCall(f Function, question string, isSecond bool) 
 	EachWord(f.Name, func(word []byte) { isSearch = isSearch || string(word) == "search" })
 	isSearch = isSearch && len(schema.Required) == 1
 	_, hasFilter := schema.Properties["source_filter"]
+	_, hasLimit := schema.Properties["limit"]
 	if !isSearch || isSecond && !hasFilter {
 		return nil
 	}
-	arguments := map[string]string{schema.Required[0]: question}
+	arguments := map[string]any{schema.Required[0]: question}
+	if hasLimit {
+		arguments["limit"] = offlineLimit
+	}
 	if hasFilter && !isSecond {
 		arguments["source_filter"] = "*.md"
 	}

@@ -24,10 +24,10 @@ const (
 // nearSections is how many sections an answer quotes or names.
 const nearSections = 3
 
-// offlineAnswer quotes the section that is clearly nearest to the question, and names the next
-// ones. If none is, it names the nearest, as a section that answers another question is worse than
-// none. A passage without a heading is quoted: nothing else names it. The answer is empty if
-// nothing is near.
+// offlineAnswer quotes the section that is clearly nearest to the question, or has it for its
+// heading, and names the next ones. If none is, it names the nearest, as a section that answers
+// another question is worse than none. A passage without a heading is quoted: nothing else names
+// it. The answer is empty if nothing is near.
 func offlineAnswer(result ChatMessage, question string) string {
 	near := offlineSections(result, question)
 	if len(near) == 0 {
@@ -35,7 +35,7 @@ func offlineAnswer(result ChatMessage, question string) string {
 	}
 	best, others := near[0], near[1:]
 	isAhead := len(others) == 0 || best.score >= clearLead*others[0].score
-	isClear := best.score >= leastClear && isAhead
+	isClear := best.isAsked || best.score >= leastClear && isAhead
 	hasNoHeading := func(s offlineSection) bool { return s.Heading == "" }
 	if !isClear && !slices.ContainsFunc(near, hasNoHeading) {
 		return "Nothing that was found is surely an answer. Nearest to the question are:\n\n" +
@@ -70,7 +70,22 @@ func offlineList(sections []offlineSection) string {
 // offlineSection is the best passage of a section of a document.
 type offlineSection struct {
 	SearchResult
-	score float64
+	score   float64
+	isAsked bool // the question has all words of the heading, and no others
+}
+
+// compare orders sections: first those that are asked for, from their beginning, then the nearest.
+func (s offlineSection) compare(other offlineSection) int {
+	switch {
+	case s.isAsked && other.isAsked:
+		byLine := cmp.Compare(s.StartLine, other.StartLine)
+		return cmp.Or(cmp.Compare(s.Source, other.Source), byLine)
+	case s.isAsked:
+		return -1
+	case other.isAsked:
+		return 1
+	}
+	return cmp.Compare(other.score, s.score)
 }
 
 // place returns the document and the line, or the tool if it tells no documents.
@@ -96,12 +111,11 @@ func offlineSections(result ChatMessage, question string) (near []offlineSection
 		score := p.Similarity * (1 + 2*alike)
 		isCode := path.Ext(p.Source) == ".go"
 		if score >= leastClear || score >= leastNear && !isCode {
-			near = append(near, offlineSection{p, score})
+			isAsked := offlineAlike(question, p.Heading) == 1
+			near = append(near, offlineSection{p, score, isAsked})
 		}
 	}
-	slices.SortStableFunc(near, func(a, b offlineSection) int {
-		return cmp.Compare(b.score, a.score)
-	})
+	slices.SortStableFunc(near, offlineSection.compare)
 	var sections []offlineSection
 	for _, s := range near {
 		isSame := func(known offlineSection) bool {

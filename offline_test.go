@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -271,10 +273,10 @@ func firstQuestions() [][]string {
 		{"What is MCP?", "docs/mcp.md", "What is MCP"},
 		{"what is mcp and why do i need it", "docs/mcp.md", "Why use MCP, and do I need it?"},
 		{"What is MCP, and how do I set up a server?", "docs/start.md", "How do I set up"},
-		{"What can this program do?", "docs/start.md", "What can this program, mcpagent, do"},
-		{"hello", "docs/start.md", "who are you"},
-		{"help", "docs/start.md", "who are you"},
-		{"who are you?", "docs/start.md", "who are you"},
+		{"What can this program do?", "docs/start.md", "What can this program do"},
+		{"hello", "docs/start.md", "Who are you"},
+		{"help", "docs/start.md", "Who are you"},
+		{"who are you?", "docs/start.md", "Who are you"},
 		{"How do I set up a server?", "docs/start.md", "How do I set up"},
 		{"how to add my own mcp server", "docs/start.md", "How do I set up"},
 		{"Where do I put my API key?", "docs/start.md", "API key"},
@@ -295,7 +297,7 @@ func firstQuestions() [][]string {
 		{"Where can I find MCP servers?", "docs/start.md", "find"},
 		{"how do I install this", "README.md", "## Install"},
 		{"does it run on windows?", "docs/start.md", "Windows"},
-		{"where is the config file", "docs/config.md", "Where is the config file"},
+		{"where is the config file", "docs/config.md", "Where is the configuration file"},
 		{"Can I use my Claude Desktop configuration?", "docs/start.md", "Claude Desktop"},
 		{"how do I connect to a remote server with a token", "docs/start.md", "remote server"},
 		{"how do i log in to a sever with oauth", "docs/oauth.md", "How do I log in to a server"},
@@ -308,7 +310,7 @@ func firstQuestions() [][]string {
 		{"How can I see what is sent between client and server?", "docs/use.md", "trace"},
 		{"how do I search my own notes", "docs/use.md", "notes"},
 		{"Where do I start reading the code?", "docs/read.md", "Where should I begin to read"},
-		{"what is this thing and what can I do", "docs/start.md", "What can this program, mcpagent, do"},
+		{"what is this thing and what can I do", "docs/start.md", "What can this program do"},
 		{"use two servers at the same time", "docs/use.md", "How do I use several servers"},
 		{"which tools a server offers", "docs/use.md", "Which tools are there"},
 		{"can a server ask me questions", "docs/use.md", "Which questions may a server ask me"},
@@ -328,25 +330,51 @@ func firstQuestions() [][]string {
 	}
 }
 
+// askPages asks the stand-in a question that it searches the program's own pages for, and returns the answer.
+func askPages(t *testing.T, library *Library, question string) string {
+	parameters := json.RawMessage(`{"properties":{"source_filter":{"type":"string"},"limit":{"type":"integer"}},` +
+		`"required":["query"]}`)
+	r := &ChatRequest{Tools: []Function{{Name: "search_chunks", Parameters: parameters}}}
+	r.Messages = []ChatMessage{{Role: "user", Content: TextContent(question)}}
+	answer := offlineAsk(t, r)
+	for len(answer.ToolCalls) > 0 {
+		r.Messages = append(r.Messages, answer)
+		call := answer.ToolCalls[0]
+		found := libCall(t, library, call.Name, call.Arguments).Content[0].Text
+		r.Messages = append(r.Messages, ChatMessage{Role: "tool", ToolCallID: call.ID, Content: TextContent(found)})
+		answer = offlineAsk(t, r)
+	}
+	return answer.Content.Text()
+}
+
+// TestHeadingsAreAnswered: who asks with the words of a heading, as an answer that names three of them advises, gets
+// that section. A chapter may have the name of its first section.
+func TestHeadingsAreAnswered(t *testing.T) {
+	library, asked := SourceLibrary(), 0
+	pages, err := filepath.Glob("docs/*.md")
+	assert.NilError(t, err)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		assert.NilError(t, err)
+		prose := regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(string(text), "")
+		for _, match := range regexp.MustCompile(`(?m)^#+ (.*\?)$`).FindAllStringSubmatch(prose, -1) {
+			answer := askPages(t, library, match[1])
+			isQuoted := strings.HasPrefix(answer, page+":") && strings.Contains(answer, "# "+match[1]+"\n")
+			assert.Check(t, isQuoted || match[1] == "What is authorization?", "%s\n\n%s", match[1], answer)
+			asked++
+		}
+	}
+	assert.Assert(t, asked > 150, asked)
+}
+
 // TestFirstQuestions asks the program's own pages what people ask first: the right section must be quoted, or be named
 // among the three that are nearest. Most are quoted.
 func TestFirstQuestions(t *testing.T) {
 	library := SourceLibrary()
-	parameters := json.RawMessage(`{"properties":{"source_filter":{"type":"string"}},"required":["query"]}`)
 	assert.Equal(t, len(firstQuestions()), 57)
 	quoted := 0
 	for _, fields := range firstQuestions() {
-		r := &ChatRequest{Tools: []Function{{Name: "search_chunks", Parameters: parameters}}}
-		r.Messages = []ChatMessage{{Role: "user", Content: TextContent(fields[0])}}
-		answer := offlineAsk(t, r)
-		for len(answer.ToolCalls) > 0 {
-			r.Messages = append(r.Messages, answer)
-			call := answer.ToolCalls[0]
-			found := libCall(t, library, call.Name, call.Arguments).Content[0].Text
-			r.Messages = append(r.Messages, ChatMessage{Role: "tool", ToolCallID: call.ID, Content: TextContent(found)})
-			answer = offlineAsk(t, r)
-		}
-		text := answer.Content.Text()
+		text := askPages(t, library, fields[0])
 		if len(fields) == 1 {
 			assert.Check(t, strings.HasPrefix(text, "Nothing "), "%s\n\n%s", fields[0], text)
 			continue

@@ -40,38 +40,47 @@ const peoplesWords = `approval: confirmation prompts, confirmations, confirmatio
 approval: permission prompts, ask me, asks me, asking me, without asking, stop asking, keeps asking
 block a tool: keep the model from using, forbid, prevent the model, disallow, blacklist
 chat: in a row, follow-up, follow up, back and forth, interactively
+change the model: switch the model, switch models, another model, different model
 colours: ansi, escape codes
+configuration file: config file, example config, config example, settings file
 continue a conversation: remember, remembers, resume a chat, pick up
 cost: pay, paying, price, pricing, subscription, bill, money, expensive
-data sent: privacy, leak, leaks, telemetry, tracking, gdpr
-debugging: verbose, troubleshoot, diagnose
+data sent: privacy, confidential, leak, leaks, telemetry, tracking, gdpr
 delete my files: change my files, damage, overwrite my files, dangerous, harm
 dies: crash, crashes, crashed
 error code: error number
-exit status: return code, exit codes, error level
+exit status: exit code, exit codes, return code, error level
 get started: where do i begin, where to begin, example, tutorial, quick start, quickstart, beginner
 hangs: stuck, freezes, frozen, hanging, blocks forever, unresponsive
 history: past chats, old chats
 keys edit a question: keyboard shortcuts, shortcuts, hotkeys, key bindings
+large results: huge results, huge result, large output, truncate, truncates, truncated
 licence: commercial use, commercially, commercial, closed source, proprietary, copyright
-log in: sign in, authenticate, login page
+log in: sign in, authenticate, login page, browser login
 memory: ram
+messages that are sent: debug, debugging, verbose, troubleshoot, diagnose, raw json, raw messages
+messages that are sent: traffic, over the wire, sniff, packets
 official SDK: go sdk, reinvent the wheel, from scratch
 Ollama: lm studio, llama.cpp, vllm, self-hosted
 OpenAI: chatgpt, gpt
 proxy: firewall, corporate network, office network
-raw messages: raw json, traffic, over the wire, sniff, packets
 read the files on my disk: access to a folder, access my files, access to files, local files
 remote server: hosted server, server on the internet, cloud server
 script: shell script, automation, automate
 secret: credentials
+server does not start: startup timeout, start timeout, before it's ready
+set up a server: add a server, add another, add my own, configure a server, connect my own
+set up a server: hook up, hook it up, connect it to my
 start a server: launch, spawn
 timeout: time limit, take too long, takes too long
 tokens: quota
-uninstall: get rid of it
+turns of the model: max steps, number of steps, rounds, iterations
 update: upgrade, newer version
+update or remove: uninstall, get rid of it
 vendor: as a library, embed it, import it, import the client
-what can this program do: features, capable of
+what can this program do: features, capable of, its purpose
+where should I begin to read: start reading, understand the code, understand how the code works
 why use MCP: should i care, point of mcp, benefit, benefits, advantage, advantages
+who are you: hello, hi, hey
 write a server: create a server, build a server, make a server, develop a server
 `
