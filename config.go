@@ -254,13 +254,19 @@ var noEffect = regexp.MustCompile(
 
 // readField reads one field of the server.
 func (r *serverReader) readField(name string, value json.RawMessage) {
-	into := r.fields()[name]
+	fields := r.fields()
+	into := fields[name]
 	// Go programs write null for an empty list.
 	isList := value[0] == '[' || string(value) == "null"
 	if name == "args" && !isList {
 		r.problem("args is not a list")
 	}
-	if into != nil || !noEffect.MatchString(name) {
+	near, isNear := nearest(name, slices.Sorted(maps.Keys(fields)))
+	switch {
+	case into == nil && noEffect.MatchString(name):
+	case into == nil && isNear:
+		r.warn("%s is not known here and has no effect: did you mean %s?", name, near)
+	default:
 		r.store(name, value, into)
 	}
 }

@@ -255,7 +255,12 @@ func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 	if err == nil {
 		return all[i], nil
 	}
-	if len(all) > 0 && !slices.Contains(own, name) {
+	prefix, _, hasPrefix := strings.Cut(name, ":")
+	switch {
+	case kind != "resource" && server == "" && hasPrefix:
+		err = fmt.Errorf("%w; there is no server %q either, only %s",
+			err, prefix, OneNames(ServerNames(c.config.servers)))
+	case len(all) > 0 && !slices.Contains(own, name):
 		err = fmt.Errorf("%w; %s", err, c.nearest(kind, name, all))
 	}
 	return entry{}, &exitError{exitUsage, err}

@@ -32,7 +32,7 @@ func (c *chat) commands() []chatCommand {
 		{"resource", "[[SERVER:]URI]", "add a resource to the next question, or list them",
 			c.resource},
 		{"prompt", "[NAME KEY=VALUE ...]", "ask with a prompt of a server, or list them", c.prompt},
-		{"allowed", "[N]", "list the tools that you have allowed for good, or take one back",
+		{"allowed", "[N]", "list the tools that you have allowed, or take one back",
 			c.allowed},
 		{"model", "[NAME]", "show the model, or choose another", c.chooseModel},
 		{"usage", "", "show the tokens used so far", c.showUsage},

@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -85,6 +86,9 @@ func (k *keptTexts) find(number string) (keptText, error) {
 	if number != "" {
 		n, err = strconv.Atoi(number)
 	}
+	if k.count == 0 {
+		return keptText{}, errors.New("nothing has been cut on the screen in this run")
+	}
 	isKept := n >= 1 && n <= k.count && n > k.count-maxKept
 	if err != nil || !isKept {
 		return keptText{}, fmt.Errorf(
@@ -107,9 +111,10 @@ func (p *Prompter) PageKept(ctx context.Context, number string) error {
 	rows := strings.Split(string(about+"\n"+text), "\n")
 	size := max(p.screen.Rows()-1, 1)
 	for ; len(rows) > size; rows = rows[size:] {
-		more := "(" + Plural(len(rows)-size, "more row") + ": Enter, or !stop)"
-		_, err := p.askOnce(ctx, above(rows[:size], rendered(more)), false)
-		hasSeenEnough := err == ErrDeclined || err == io.EOF
+		more := "(" + Plural(len(rows)-size, "more row") + ": Enter, or q)"
+		line, err := p.askOnce(ctx, above(rows[:size], rendered(more)), false)
+		// Whoever types a command or a question there has seen enough, too.
+		hasSeenEnough := err == ErrDeclined || err == io.EOF || line != ""
 		if hasSeenEnough {
 			return nil
 		}

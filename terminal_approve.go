@@ -153,11 +153,9 @@ func (a *approval) keys() []approvalKey {
 		keys = append(keys, approvalKey{"k", "keep", "[k]eep for later runs",
 			"the same, and in later runs, too"})
 	}
-	if tools := a.request.ReadOnly; len(tools) > 0 {
+	// Where this is the only tool that reads, always says the same.
+	if tools := a.request.ReadOnly; len(tools) > 1 {
 		label := "[s] all " + fmt.Sprint(len(tools)) + " read-only tools"
-		if len(tools) == 1 {
-			label = "[s] its 1 read-only tool"
-		}
 		keys = append(keys, approvalKey{"s", "server", label,
 			"make it, and in this run no longer ask about the tools that the server says " +
 				"only read: " + OneNames(tools)})
