@@ -254,19 +254,13 @@ var noEffect = regexp.MustCompile(
 
 // readField reads one field of the server.
 func (r *serverReader) readField(name string, value json.RawMessage) {
-	fields := r.fields()
-	into := fields[name]
+	into := r.fields()[name]
 	// Go programs write null for an empty list.
 	isList := value[0] == '[' || string(value) == "null"
 	if name == "args" && !isList {
 		r.problem("args is not a list")
 	}
-	near, isNear := nearest(name, slices.Sorted(maps.Keys(fields)))
-	switch {
-	case into == nil && noEffect.MatchString(name):
-	case into == nil && isNear:
-		r.warn("%s is not known here and has no effect: did you mean %s?", name, near)
-	default:
+	if into != nil || !noEffect.MatchString(name) {
 		r.store(name, value, into)
 	}
 }

@@ -183,9 +183,16 @@ func (p *program) checkTyping(words []string) error {
 	}
 	word := words[0]
 	name, isNear := p.meant(word)
-	if word == "chat" {
-		return usageError("%q is no command: a chat is mcpagent alone, on a terminal; "+
-			"mcpagent -- %[1]s asks it as a question", word)
+	instead := ""
+	switch word {
+	case "chat":
+		instead = "a chat is mcpagent alone, on a terminal"
+	case "bye", "exit", "quit":
+		instead = "/quit ends a chat"
+	}
+	if instead != "" {
+		return usageError("%q is no command: %s; mcpagent -- %[1]s asks it as a question",
+			word, instead)
 	}
 	// A slash stands before the commands of a chat alone.
 	bare, hasSlash := strings.CutPrefix(word, "/")

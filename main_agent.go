@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // agents makes the agent of a question or a chat from the parts of the run.
@@ -64,10 +63,7 @@ func (a *agents) newAgent(view *View, kept *keptSession) (*Agent, *report) {
 				// It reaches no server, so there is nothing to allow.
 				return Decision{}
 			}
-			began := time.Now()
-			decision := a.approver.decide(ctx, call)
-			report.asked += time.Since(began)
-			return decision
+			return a.approver.decide(ctx, call)
 		},
 		Observe: func(e Event) {
 			if e.Kind == CallStarted || e.Kind == CallEnded {

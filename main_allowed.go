@@ -90,7 +90,7 @@ func (c *chat) allowed(ctx context.Context, number string) error {
 		return c.askAgain(ctx, number, inRun, kept)
 	}
 	if len(inRun)+len(kept) == 0 {
-		c.output.say("(you have allowed no tool for good)")
+		c.output.say("(you have allowed no tool)")
 		return nil
 	}
 	line := func(i int, server, tool, when string) {

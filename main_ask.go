@@ -124,12 +124,12 @@ func (a *conversation) answer(ctx context.Context, question string, kept *keptSe
 	if screen.Live && screen.Answers && !wantsJSON {
 		agent.OnText = view.Text
 	}
-	report.begin(a.model.current().Model)
+	report.begin(a.model.current().Model, a.terminal.Asked())
 	a.output.report = report
 	view.Begin(report.Model)
 	answer, err := agent.Chat(ctx, question)
 	view.End()
-	report.finish(answer, agent.Usage, err)
+	report.finish(answer, agent.Usage, a.terminal.Asked(), err)
 	// The conversation is saved also if the question failed: it has the calls that were made.
 	saved := a.save(kept, agent)
 	// On a terminal the view has printed the answer piece by piece.

@@ -162,7 +162,7 @@ func (c *chat) do(ctx context.Context, line string) error {
 		return c.question(ctx, strings.TrimSpace(line))
 	}
 	name, args, _ := strings.Cut(line[1:], " ")
-	name = quitOf(name)
+	name = knownCommand(name)
 	for _, command := range c.commands() {
 		if command.name != name {
 			continue
@@ -172,11 +172,10 @@ func (c *chat) do(ctx context.Context, line string) error {
 		}
 		return command.run(ctx, strings.TrimSpace(args))
 	}
-	hint := ""
 	if near, isNear := nearest(name, c.commandNames()); isNear {
-		hint = fmt.Sprintf(": did you mean /%s?", near)
+		return fmt.Errorf("there is no command /%s: did you mean /%s?", name, near)
 	}
-	return fmt.Errorf("there is no command /%s%s; /help lists the commands", name, hint)
+	return fmt.Errorf("there is no command /%s; /help lists the commands", name)
 }
 
 // attachments are resources that go with a question.
@@ -279,22 +278,25 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	}
 	question = strings.Join(append([]string{question}, c.attached.texts...), "\n\n")
 	c.attached = attachments{}
-	c.report.begin(c.model.current().Model)
+	c.report.begin(c.model.current().Model, c.terminal.Asked())
 	c.view.Begin(c.report.Model)
 	answer, err := c.agent.Chat(ctx, question, images...)
 	c.view.End()
-	c.report.finish(answer, c.agent.Usage, err)
+	c.report.finish(answer, c.agent.Usage, c.terminal.Asked(), err)
 	saved := c.keep()
 	if isTooLong(err) {
 		err = fmt.Errorf("%w (/compact puts a summary in place of the older half, "+
 			"/save FILE keeps it, /clear begins a new one, /model NAME chooses another model)", err)
 	}
+	// A question that failed, or was cancelled, may have cost as much as one that is answered.
+	isWorthTelling := err == nil || c.report.Usage != nil
+	if isWorthTelling && !c.output.settings.quiet {
+		window := c.model.listed().Context
+		c.output.screen.Separate("summary")
+		c.output.say("%s", c.report.summary(c.output.screen.Columns(), window))
+	}
 	if err != nil {
 		return errors.Join(c.agents.agentError(err), saved)
-	}
-	if !c.output.settings.quiet {
-		window := c.model.listed().Context
-		c.output.say("%s", c.report.summary(c.output.screen.Columns(), window))
 	}
 	c.offerCompact(ctx)
 	return saved

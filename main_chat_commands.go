@@ -60,17 +60,19 @@ func (c *chat) commandNames() []string {
 func (c *chat) commandWithoutSlash(line string) string {
 	name := strings.TrimRight(line, " \t\n")
 	isLetter := len(name) == 1
-	if !isLetter && slices.Contains(c.commandNames(), quitOf(name)) {
-		return quitOf(name)
+	if !isLetter && slices.Contains(c.commandNames(), knownCommand(name)) {
+		return knownCommand(name)
 	}
 	return ""
 }
 
-// quitOf returns quit for the names that it has in other programs, and any other name as it is.
-func quitOf(name string) string {
+// knownCommand returns the command that other programs know by a name, and any other name as it is.
+func knownCommand(name string) string {
 	switch name {
 	case "bye", "exit", "q":
 		return "quit"
+	case "list", "ls":
+		return "tools"
 	}
 	return name
 }

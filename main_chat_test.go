@@ -188,7 +188,7 @@ func TestSummary(t *testing.T) {
 		wide, small string
 	}{
 		{report{Usage: usage, context: 1285, Calls: calls, took: 3249 * time.Millisecond}, 32000,
-			"1285 tokens · 4% of the context · 2 tool calls · 3.2s", "1285 tokens · 4% · 2 calls · 3.2s"},
+			"1285 tokens · 4% of the context · 2 tool calls · 3.2s", "1285 tokens · 4% full · 2 calls · 3.2s"},
 		{report{Usage: usage, context: 1285, Calls: calls[:1], took: 62*time.Second + 34*time.Millisecond}, 0,
 			"1285 tokens · 1 tool call · 1m2s", "1285 tokens · 1 tool call · 1m2s"},
 		{report{Usage: usage, context: 1285, took: 34 * time.Millisecond}, 256_000,
@@ -197,7 +197,7 @@ func TestSummary(t *testing.T) {
 		{report{took: 34499 * time.Microsecond}, 0, "34ms", "34ms"},
 		{report{Usage: &Usage{TotalTokens: 1_234_567}, context: 200_000, Calls: slices.Repeat(calls, 10), took: time.Hour},
 			200_000, "1234567 tokens · 100% of the context · 20 tool calls · 1h0m0s",
-			"1234567 tokens · 100% · 20 calls · 1h0m0s"},
+			"1234567 tokens · 100% full · 20 calls · 1h0m0s"},
 	} {
 		assert.Check(t, is.Equal(test.report.summary(80, test.window), test.wide))
 		assert.Check(t, is.Equal(test.report.summary(40, test.window), test.small))
@@ -218,7 +218,7 @@ func (m *modelAfter) Complete(context.Context, *ChatRequest, func(string)) (*Cha
 }
 
 // The line below an answer is about this question alone: the tokens of its requests, the share of its last one, its
-// calls, and the time without what the user took to allow them. There is none with -q, and none after a failure.
+// calls, and the time without what the user was asked. There is none with -q. A question that failed has cost something, too.
 func TestChatSummary(t *testing.T) {
 	usage := func(in, out int) Usage { return Usage{in, out, in + out} }
 	answer := ChatResponse{FinishReason: "stop", Usage: usage(60, 5),
@@ -242,7 +242,7 @@ func TestChatSummary(t *testing.T) {
 			}
 		}
 		c.output.screen, c.agents.output.screen, c.view.Screen = s, s, s
-		c.agents.approver.terminal = terminal
+		c.terminal, c.agents.approver.terminal = terminal, terminal
 		c.servers.host = hostOf(t, newHostPeer("web", "a"))
 		defer c.servers.host.Close()
 		c.agent, c.report = c.agents.newAgent(c.view, c.kept)
@@ -260,7 +260,7 @@ func TestChatSummary(t *testing.T) {
 		assert.Check(t, !strings.Contains(shown(), "tokens"))
 		c.output.settings.quiet = false
 		assert.ErrorIs(t, c.send(t.Context(), "Sure?", nil), ErrCutOff)
-		assert.Check(t, !strings.Contains(out.takes(), "65 tokens"))
+		assert.Check(t, strings.Contains(out.takes(), "65 tokens"))
 		c.model.choose("another")
 		c.model.lists.Clear()
 		assert.Equal(t, shown(), "65 tokens · 2s")

@@ -14,26 +14,33 @@ import (
 
 // candidates returns what the next argument of a command may be, after those that it has already.
 // It is for the commands of the command line and of the chat, of which those of one name take the
-// same. A server that does not answer while ctx lasts has none.
-func (c *catalog) candidates(ctx context.Context, command string, before []string) []string {
+// same. word is what is typed of it: a tool that is begun with its server goes on so. A server that
+// does not answer while ctx lasts has none.
+func (c *catalog) candidates(
+	ctx context.Context,
+	command string,
+	before []string,
+	word string,
+) []string {
 	names := ServerNames(c.config.servers)
 	isFirst := len(before) == 0
+	withServer := c.config.hasSeveral() || strings.Contains(word, ":")
 	switch command {
 	case "servers", "resources", "prompts", "reconnect", "login", "logout":
 		return names
 	case "tools":
-		return append(names, c.names(ctx, "tools")...)
+		return append(names, c.names(ctx, "tools", withServer)...)
 	case "call", "prompt":
 		kind := command + "s"
 		if command == "call" {
 			kind = "tools"
 		}
 		if isFirst {
-			return c.names(ctx, kind)
+			return c.names(ctx, kind, withServer)
 		}
 		return c.parameters(ctx, kind, before)
 	case "read", "resource":
-		return c.names(ctx, "resources")
+		return c.names(ctx, "resources", c.config.hasSeveral())
 	}
 	return nil
 }
@@ -53,16 +60,16 @@ func (c *catalog) glanceAt(ctx context.Context, kind string) []entry {
 	return slices.Concat(lists...)
 }
 
-// names returns the names of all tools, prompts or resources, as find takes them. A template, which
-// has braces, is not the URI of a resource.
-func (c *catalog) names(ctx context.Context, kind string) []string {
+// names returns the names of all tools, prompts or resources, as find takes them, with or without
+// their servers. A template, which has braces, is not the URI of a resource.
+func (c *catalog) names(ctx context.Context, kind string, withServer bool) []string {
 	var names []string
 	for _, e := range c.glanceAt(ctx, kind) {
 		name := e.name
 		if _, isTemplate := e.value.(ResourceTemplate); isTemplate {
 			continue
 		}
-		if c.config.hasSeveral() {
+		if withServer {
 			name = e.server + ":" + name
 		}
 		names = append(names, name)
@@ -137,7 +144,7 @@ func (c *chat) complete(ctx context.Context, text string) []string {
 			words = append(words, m.ID)
 		}
 	default:
-		words = c.catalog.candidates(ctx, before[0][1:], before[1:])
+		words = c.catalog.candidates(ctx, before[0][1:], before[1:], word)
 	}
 	return slices.DeleteFunc(words, func(w string) bool {
 		isTyped := strings.HasPrefix(w, word) || isAt

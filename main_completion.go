@@ -112,7 +112,7 @@ func (p *program) completed(ctx context.Context, line string) []string {
 	case operands[0] == "completion" && len(operands) == 1:
 		all = []string{"bash", "zsh", "fish"}
 	default:
-		all = p.ofServers(ctx, flags, operands)
+		all = p.ofServers(ctx, flags, operands, word)
 	}
 	return slices.DeleteFunc(all, func(w string) bool { return !strings.HasPrefix(w, word) })
 }
@@ -144,7 +144,12 @@ func readTyped(flags *flag.FlagSet, words []string) (operands []string, pending 
 // ofServers returns what a command may take of what the servers have. It starts them for that,
 // where they may be started without a question to the user. It starts no command that stands in the
 // line: that line has not been entered.
-func (p *program) ofServers(ctx context.Context, flags *flag.FlagSet, operands []string) []string {
+func (p *program) ofServers(
+	ctx context.Context,
+	flags *flag.FlagSet,
+	operands []string,
+	word string,
+) []string {
 	if p.settings.servers.only != "" && !strings.Contains(p.settings.servers.only, "://") {
 		return nil
 	}
@@ -157,5 +162,5 @@ func (p *program) ofServers(ctx context.Context, flags *flag.FlagSet, operands [
 		return nil
 	}
 	defer closeServers()
-	return p.serverCommands.catalog.candidates(ctx, operands[0], operands[1:])
+	return p.serverCommands.catalog.candidates(ctx, operands[0], operands[1:], word)
 }

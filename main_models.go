@@ -58,7 +58,7 @@ func (c *modelChoice) choose(name string) {
 func (c *modelChoice) current() *Mistral {
 	onRetry := func(err error, wait time.Duration) {
 		view := c.view.Load()
-		isShown := view != nil && view.Retry(err)
+		isShown := view != nil && view.Retry(err, wait)
 		if !isShown {
 			c.output.note("%v; trying again in %s", err, wait.Round(time.Millisecond))
 		}

@@ -24,8 +24,8 @@ type report struct {
 
 	context int           // tokens of the last request and its answer; 0 if that is not known
 	began   time.Time     // when the question was asked
-	asked   time.Duration // for how long the user was asked whether calls may run
-	took    time.Duration // from the question to the answer, but for asked
+	asked   time.Duration // for how long the user had been asked something before
+	took    time.Duration // from the question to the answer, but for what the user was asked
 }
 
 type callReport struct {
@@ -38,8 +38,9 @@ type callReport struct {
 }
 
 // begin makes this the report of a question that is asked now. Its list of calls is never null.
-func (r *report) begin(model string) {
-	*r = report{Model: model, Calls: []callReport{}, began: time.Now()}
+// asked is Prompter.Asked, here and in finish.
+func (r *report) begin(model string, asked time.Duration) {
+	*r = report{Model: model, Calls: []callReport{}, began: time.Now(), asked: asked}
 }
 
 // observe adds an event. It is part of Agent.Observe, which is called for one event at a time.
@@ -67,9 +68,9 @@ func (r *report) observe(e Event, host *Host) {
 }
 
 // finish adds the answer, the tokens that were used, and whether the question failed.
-func (r *report) finish(answer string, usage Usage, err error) {
+func (r *report) finish(answer string, usage Usage, asked time.Duration, err error) {
 	r.Answer = answer
-	r.took = time.Since(r.began) - r.asked
+	r.took = time.Since(r.began) - (asked - r.asked)
 	if usage != (Usage{}) {
 		r.Usage = &usage
 	}
@@ -95,16 +96,12 @@ func (r *report) summary(columns, window int) string {
 		if share == "0%" {
 			share = "<1%"
 		}
-		long, short = append(long, share+" of the context"), append(short, share)
+		long, short = append(long, share+" of the context"), append(short, share+" full")
 	}
 	if calls := len(r.Calls); calls > 0 {
 		long, short = append(long, Plural(calls, "tool call")), append(short, Plural(calls, "call"))
 	}
-	unit := time.Millisecond
-	if r.took >= time.Second {
-		unit = 100 * time.Millisecond
-	}
-	took := r.took.Round(unit).String()
+	took := ShownTime(r.took)
 	line := strings.Join(append(long, took), " · ")
 	if Width(line) > columns {
 		line = strings.Join(append(short, took), " · ")

@@ -89,7 +89,7 @@ it starts the servers, and waits 3 s for them.
 func (p *program) version(context.Context, []string) error {
 	speaks := strings.Join(Revisions(), " ")
 	line := fmt.Sprintf("mcpagent %s, MCP %s, %s\n", version, speaks, runtime.Version())
-	return p.output.print(line)
+	return p.output.screen.Print(Look{}, line)
 }
 
 // commandNamed returns the command of a name, and false if there is none.

@@ -55,15 +55,16 @@ type Style string
 
 // The styles, all of them: nothing else has a color.
 const (
-	Bold   Style = "\x1b[1m"
-	Faint  Style = "\x1b[2m"
-	Italic Style = "\x1b[3m"
-	Struck Style = "\x1b[9m"
-	Red    Style = "\x1b[31m" // errors, and calls that failed
-	Green  Style = "\x1b[32m" // calls that succeeded
-	Purple Style = "\x1b[35m" // strings and numbers in code
-	Cyan   Style = "\x1b[36m" // code
-	plain  Style = "\x1b[0m"  // ends all styles
+	Bold       Style = "\x1b[1m"
+	Faint      Style = "\x1b[2m"
+	Italic     Style = "\x1b[3m"
+	Underlined Style = "\x1b[4m"
+	Struck     Style = "\x1b[9m"
+	Red        Style = "\x1b[31m" // errors, and calls that failed
+	Green      Style = "\x1b[32m" // calls that succeeded
+	Purple     Style = "\x1b[35m" // strings and numbers in code
+	Cyan       Style = "\x1b[36m" // code
+	plain      Style = "\x1b[0m"  // ends all styles
 )
 
 // Look is how a text is shown.

@@ -168,7 +168,12 @@ func (m *markdown) emphasize(text string, style Style, more bool) int {
 	marker, inner := found[1], found[2]
 	switch {
 	case marker == "~~":
-		style += Faint + Struck
+		// The marks stay: where a terminal strikes nothing through, and in what is copied, the text
+		// would say the contrary.
+		m.put(marker, style+Faint)
+		m.inline(inner, style+Faint+Struck, false)
+		m.put(marker, style+Faint)
+		return 2*len(marker) + len(inner)
 	case len(marker) == 1:
 		style += Italic
 	case len(marker) == 2:

@@ -248,6 +248,10 @@ func (b *block) parseText(text string, styled bool) {
 	case mark != "":
 		b.kind = headingLine
 		b.style = Bold
+		isFirst := len(strings.TrimSpace(mark)) == 1
+		if isFirst {
+			b.style += Underlined
+		}
 		if styled {
 			b.size += len(mark)
 		}

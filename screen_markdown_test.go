@@ -110,7 +110,7 @@ func TestMarkdownLines(t *testing.T) {
 		{"one\\\ntwo", "one\ntwo"},
 		{"one\\", "one\\"},
 		{"C:\\\n\ntwo", "C:\\\n\ntwo"},
-		{"one\n# two\nthree\nfour", "one\n⟨1⟩two⟨⟩\nthree four"},
+		{"one\n# two\nthree\nfour", "one\n⟨1;4⟩two⟨⟩\nthree four"},
 		{"one\n- two\nthree\n  four\n- five", "one\n• two three four\n• five"},
 		{"one\n4. two\n5. three", "one\n4. two\n5. three"},
 		{"born in\n1984. And so on", "born in 1984. And so on"},
@@ -159,7 +159,7 @@ func TestMarkdownLinks(t *testing.T) {
 		{"&#42;a&#42; &amp;lt;", "*a* &lt;", "*a* &lt;"},
 		{"a&#27;[31mb&#x202E;c&#7;&#10;d", "a\uFFFD[31mb\uFFFDc\uFFFD d", "a\uFFFD[31mb\uFFFDc\uFFFD d"},
 		{"[a](b&#27;[2J)", "a ⟨2⟩(b\uFFFD[2J)⟨⟩", "a (b\uFFFD[2J)"},
-		{"is ~~not~~ so, ~5 ~6", "is ⟨2;9⟩not⟨⟩ so, ~5 ~6", "is ~~not~~ so, ~5 ~6"},
+		{"is ~~not~~ so, ~5 ~6", "is ⟨2⟩~~⟨⟩⟨2;9⟩not⟨⟩⟨2⟩~~⟨⟩ so, ~5 ~6", "is ~~not~~ so, ~5 ~6"},
 	} {
 		assert.Check(t, is.Equal(laidOut(t, test.text, true), test.want), "%q", test.text)
 		if test.plain == "" {

@@ -45,6 +45,7 @@ type Prompter struct {
 	start   sync.Once     // of reading
 	editing bool          // the terminal gives the keys. Set by startReading, only read after it
 	turn    chan struct{} // one slot, taken while a question is asked
+	asked   atomic.Int64  // for how long in all it was taken, in nanoseconds
 
 	// typed has the cells of each text that is entered, nil for Ctrl-D. It is closed at the end of
 	// the input.
@@ -140,19 +141,25 @@ func (p *Prompter) Take(ctx context.Context) (_ context.Context, release func())
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(life, func() { cancel(ErrCancelled) })
 	taken := false
+	var began time.Time
 	select {
 	case p.turn <- struct{}{}:
 		taken = true
+		began = time.Now()
 	case <-ctx.Done():
 	}
 	return ctx, func() {
 		stop()
 		cancel(nil)
 		if taken {
+			p.asked.Add(int64(time.Since(began)))
 			<-p.turn
 		}
 	}
 }
+
+// Asked returns for how long, in all, somebody had the turn to ask the user.
+func (p *Prompter) Asked() time.Duration { return time.Duration(p.asked.Load()) }
 
 // Ask asks a question that the user need not answer, and returns the answer without the blanks
 // around it. The error is ErrDeclined after "!no", and io.EOF after "!stop" or at the end of the

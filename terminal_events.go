@@ -34,7 +34,7 @@ func (v *View) Observe(e Event) {
 		if len(v.calls) == 0 {
 			v.wait.began = time.Now()
 			v.wait.progress = ""
-			v.tries = 0
+			v.retry = viewRetry{}
 		}
 		v.showEnd(e)
 		v.saveFiles(e)
@@ -107,7 +107,7 @@ func isCancelled(e Event) bool { return e.Took > 0 && errors.Is(e.Err, ErrCancel
 
 // outcome says how a call has ended. One that took no time has not run.
 func (v *View) outcome(e Event) string {
-	took := e.Took.Round(time.Millisecond).String()
+	took := ShownTime(e.Took)
 	switch {
 	case e.Took == 0 && e.Err != nil:
 		return "not run"
@@ -123,6 +123,15 @@ func (v *View) outcome(e Event) string {
 		outcome += fmt.Sprintf(", the model gets %d", v.MaxResult)
 	}
 	return outcome
+}
+
+// ShownTime returns how long something took, in milliseconds, or from a second on in tenths of it.
+func ShownTime(took time.Duration) string {
+	unit := time.Millisecond
+	if took >= time.Second {
+		unit = 100 * time.Millisecond
+	}
+	return took.Round(unit).String()
 }
 
 // saveFiles saves what a result has for files, also where nothing is shown of it.

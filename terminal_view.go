@@ -34,9 +34,9 @@ type View struct {
 	begun bool       // since Begin there was no End
 	calls []*viewCall
 	wait  viewCall // what Begin names, such as the model; began is zero while it is not awaited
-	tries int      // of the model's request that have failed
-	text  *Stream  // of the model; nil if none has come
-	stop  func()   // ends the spinner and waits for it, however often; nil if there was none
+	retry viewRetry
+	text  *Stream // of the model; nil if none has come
+	stop  func()  // ends the spinner and waits for it, however often; nil if there was none
 }
 
 // viewCall is a call that is running, or what else is awaited.
@@ -48,10 +48,34 @@ type viewCall struct {
 	reported time.Time // when it came
 }
 
+// viewRetry is the request to the model that is sent again; failed is nil if none is.
+type viewRetry struct {
+	tries  int   // the number of those that have failed
+	failed error // the reason of the last one
+	at     time.Time
+}
+
+// String counts the tries, and says when the next one begins.
+func (r viewRetry) String() string {
+	if r.failed == nil {
+		return ""
+	}
+	wait := (time.Until(r.at) + time.Second - 1).Truncate(time.Second)
+	when := ""
+	if wait > 0 {
+		when = " in " + wait.String()
+	}
+	return fmt.Sprintf(", try %d%s: %v", r.tries+1, when, r.failed)
+}
+
 const (
 	maxShownArguments = 160 // columns, where no window bounds them
 	maxShownError     = 400
 	viewTick          = 100 * time.Millisecond
+
+	// After a while, who waits may want to know how not to.
+	cancelHint      = " (Ctrl-C cancels)"
+	cancelHintAfter = 3 * time.Second
 )
 
 // Begin shows what is awaited, such as a model, until its text, its calls, or End.
@@ -71,7 +95,7 @@ func (v *View) begin(awaited string) (stopFormer func()) {
 	v.begun = true
 	v.Screen.Separate("")
 	v.wait = viewCall{name: awaited, began: time.Now()}
-	v.tries = 0
+	v.retry = viewRetry{}
 	if !v.Quiet && v.Screen.Live {
 		v.stop = v.startSpinner()
 	}
@@ -123,18 +147,18 @@ func (v *View) Thinking() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.wait.progress = " thinking"
+	v.retry = viewRetry{}
 }
 
-// Retry shows in the status that a request to the model has failed and is sent again. It reports
-// false where there is no status, or nothing is awaited: then a line has to say it.
-func (v *View) Retry(failed error) bool {
+// Retry shows in the status that a request to the model has failed and is sent again after a wait.
+// It reports false where there is no status, or nothing is awaited: then a line has to say it.
+func (v *View) Retry(failed error, wait time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.stop == nil || v.wait.began.IsZero() {
 		return false
 	}
-	v.tries++
-	v.wait.progress = fmt.Sprintf(", try %d, after: %v", v.tries+1, failed)
+	v.retry = viewRetry{v.retry.tries + 1, failed, time.Now().Add(wait)}
 	return true
 }
 
@@ -240,8 +264,16 @@ func (v *View) draw(frame int) {
 	if more := len(v.calls) - 1; more > 0 {
 		status += fmt.Sprintf(" (+%d)", more)
 	}
-	if took := time.Since(c.began).Truncate(time.Second); took > 0 {
+	took := time.Since(c.began).Truncate(time.Second)
+	if took > 0 {
 		status += " " + took.String()
 	}
-	v.Screen.Status(status + c.progress)
+	status += c.progress
+	if c == &v.wait {
+		status += v.retry.String()
+	}
+	if took >= cancelHintAfter && Width(status+cancelHint) < v.Screen.Columns() {
+		status += cancelHint
+	}
+	v.Screen.Status(status)
 }
