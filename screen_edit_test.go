@@ -245,14 +245,22 @@ func TestEditComplete(t *testing.T) {
 	terminal.press([]byte("/\t"))
 	assert.Equal(t, v.Text(), "> /to")
 	terminal.press([]byte("\t"))
-	assert.Equal(t, v.Text(), "/tools /today\n> /to")
+	assert.Equal(t, v.Text(), "/tools  /today\n> /to")
 	terminal.press([]byte("o\t@\tnone\t"))
-	assert.Equal(t, v.Text(), "/tools /today\n> /tools @ab:x none")
+	assert.Equal(t, v.Text(), "/tools  /today\n> /tools @ab:x none")
 	terminal.press([]byte("\x17"))
 	terminal.press([]byte("\r"))
 	line, err := answer()
 	assert.NilError(t, err)
 	assert.Equal(t, line, "/tools @ab:x ")
+}
+
+// Of more words than the screen has room for, whole ones are shown, and the others are counted.
+func TestSomeOf(t *testing.T) {
+	for columns, want := range map[int]string{14: "one  two  日本", 13: "one  two  … 1 more", 7: "one  … 2 more", 0: "… 3 more"} {
+		assert.Equal(t, someOf([]string{"one", "two", "日本"}, columns), want)
+	}
+	assert.Equal(t, someOf(nil, 0), "")
 }
 
 // What is completed goes on where a candidate may do so. One that begins otherwise takes the place of the word alone.

@@ -154,8 +154,23 @@ func (p *Prompter) completeWord() {
 	}
 	words := (*complete)(before)
 	if !p.expandWord(before, words) {
-		p.screen.Show(Look{Style: Faint, Max: maxNote}, strings.Join(words, "  "))
+		p.screen.Show(Look{Style: Faint}, someOf(words, maxNote))
 	}
+}
+
+// someOf returns as many words as so many columns have room for, and counts the others.
+func someOf(words []string, columns int) string {
+	text := ""
+	for i, word := range words {
+		if i > 0 {
+			text += "  "
+		}
+		if Width(text+word) > columns {
+			return fmt.Sprintf("%s… %d more", text, len(words)-i)
+		}
+		text += word
+	}
+	return text
 }
 
 // textToComplete returns what stands before the cursor. ok is false if a question is being
