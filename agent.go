@@ -7,6 +7,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -34,6 +35,25 @@ type LimitError struct {
 }
 
 func (e *LimitError) Error() string { return fmt.Sprintf("limit of %d %s reached", e.Max, e.Unit) }
+
+// Model is what the agent asks: a *Mistral, what stands before one, or a model of one's own, as in
+// ExampleModel.
+type Model interface {
+	// Complete returns the next message of the conversation in r, which it must not change. Only
+	// Message need be set, and of that the Content, made with TextContent, or the ToolCalls, or
+	// both. A call needs the Name of a function in r.Tools, and its Arguments unless there are
+	// none. The agent sets the role, and an id for each call that has none of its own. An answer
+	// that is cut off has the FinishReason "length".
+	//
+	// Where onText is not nil, it is called with all text of the answer before Complete returns, in
+	// one piece or in many, never two at once: who reads along sees no other text.
+	//
+	// With an error, Complete returns what arrived of the answer, or nil. It must return soon after
+	// ctx ends. Chat never has two calls at once.
+	Complete(
+		ctx context.Context, r *ChatRequest, onText func(text string),
+	) (*ChatResponse, error)
+}
 
 // Toolbox is what the agent may call.
 type Toolbox interface {
@@ -141,10 +161,7 @@ type Event struct {
 // Agent is a conversation with a model that may call tools. Only Model is required. No field may
 // change during a Chat. Its functions run on Chat's own goroutine, never two at once.
 type Agent struct {
-	// Model is a *Mistral, or what stands before one.
-	Model interface {
-		Complete(context.Context, *ChatRequest, func(string)) (*ChatResponse, error)
-	}
+	Model  Model
 	Tools  Toolbox // nil means none
 	System string  // sent before History, not part of it
 
@@ -251,11 +268,16 @@ func (x *questionRun) askModel(ctx context.Context) (ChatResponse, error) {
 		return ChatResponse{}, err
 	}
 	response, err := x.Model.Complete(ctx, x.request(), x.OnText)
+	if err == nil {
+		err = checkResponse(response)
+	}
 	if response == nil {
 		return ChatResponse{}, err
 	}
 	// A copy is changed, so that Observe gets the response as it came.
 	answer := *response
+	// A Model need not set the role, for which settle looks.
+	answer.Message.Role = "assistant"
 	if x.lastReason != nil {
 		// Some servers ignore tool_choice, as Ollama does.
 		answer.Message.ToolCalls = nil
@@ -267,6 +289,19 @@ func (x *questionRun) askModel(ctx context.Context) (ChatResponse, error) {
 	x.Usage.Add(answer.Usage)
 	x.observe(Event{Kind: TurnEnded, Response: response, Err: err})
 	return answer, err
+}
+
+// checkResponse returns what a Model has got wrong that cannot be set right, nil if nothing.
+func checkResponse(r *ChatResponse) error {
+	if r == nil {
+		return errors.New("the model returned neither an answer nor an error")
+	}
+	content := r.Message.Content
+	if len(content) > 0 && !json.Valid(content) {
+		return errors.New("the Content of the model's message is not JSON: " +
+			"make it of a text with TextContent")
+	}
+	return nil
 }
 
 // listFunctions lists the tools anew. A list that fails in a later turn ends no question: the model

@@ -54,6 +54,7 @@ func (x *questionRun) callAll(ctx context.Context, answer *ChatResponse) {
 	leftOut := len(message.ToolCalls) - kept
 	// The calls are changed, and what Observe got stays as it came.
 	message.ToolCalls = slices.Clone(message.ToolCalls[:kept])
+	GiveIDs(message.ToolCalls)
 	pending := TextContent("Error: " + errInterrupted.Error())
 	var jobs []*job
 	var results []ChatMessage

@@ -721,6 +721,55 @@ func TestAgentHistory(t *testing.T) {
 	}
 }
 
+// ownModel is a Model that gives one answer after the other, as its author wrote them.
+type ownModel []*ChatResponse
+
+func (m *ownModel) Complete(context.Context, *ChatRequest, func(string)) (*ChatResponse, error) {
+	answer := (*m)[0]
+	*m = (*m)[1:]
+	return answer, nil
+}
+
+// A Model of one's own may leave out the role and the ids of calls, or use an id twice. Its answers are not changed.
+func TestAgentOwnModel(t *testing.T) {
+	three := agentCall("echo", 3)
+	calls := []ToolCall{{Name: "echo"}, {Name: "echo", Arguments: `{"n":2}`}, three, three}
+	called := &ChatResponse{Message: ChatMessage{ToolCalls: calls}}
+	said := &ChatResponse{Message: ChatMessage{Role: "model", Content: TextContent("Fine.")}}
+	a := &Agent{Model: &ownModel{called, said}, Tools: agentTools{"echo": agentEcho}}
+	agentAsk(t, a, "Fine.")
+	made, answered := make(map[string]bool), make(map[string]bool)
+	for _, m := range a.History {
+		for _, call := range m.ToolCalls {
+			made[call.ID] = true
+		}
+		if m.Role == "tool" {
+			answered[m.ToolCallID] = true
+		}
+	}
+	assert.Equal(t, len(made), 4)
+	assert.Assert(t, !made[""])
+	assert.DeepEqual(t, answered, made)
+	assert.Equal(t, agentHistory(t, a), "user: Why?\n"+
+		"assistant: <echo {}><echo {\"n\":2}><echo {\"n\":3}><echo {\"n\":3}>\n"+
+		"tool: {}\ntool: {\"n\":2}\ntool: {\"n\":3}\ntool: {\"n\":3}\nassistant: Fine.")
+	assert.Equal(t, calls[0].ID+called.Message.Role, "")
+}
+
+// What a Model of one's own gets wrong is an error that says so, and the question is taken out.
+func TestAgentOwnModelWrong(t *testing.T) {
+	for want, answer := range map[string]*ChatResponse{
+		"the model returned neither an answer nor an error": nil,
+		"the Content of the model's message is not JSON: make it of a text with TextContent": {
+			Message: ChatMessage{Content: Content("Fine."), ToolCalls: []ToolCall{agentCall("echo", 1)}}},
+	} {
+		a := &Agent{Model: &ownModel{answer}, Tools: agentTools{"echo": agentEcho}}
+		_, err := a.Chat(t.Context(), "Why?")
+		assert.Error(t, err, want)
+		assert.Equal(t, len(a.History), 0)
+	}
+}
+
 // A callback's panic is its owner's; Chat leaves a valid history behind and no goroutine (synctest looks for those).
 func TestAgentCallbackPanics(t *testing.T) {
 	for _, at := range []string{"decide", "start", "end", "turn", "text"} {

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 )
@@ -294,11 +293,9 @@ func (p *answerParts) endError(err error) error {
 	return nil
 }
 
-// endCalls completes the calls: each gets its arguments and an id of its own. Without one, or with
-// that of another call, the results could not be told apart.
+// endCalls completes the calls: each gets its arguments and an id of its own.
 func (p *answerParts) endCalls() {
 	calls := p.Message.ToolCalls
-	taken := map[string]bool{"": true}
 	for i := range calls {
 		call := &calls[i]
 		call.Arguments = string(replaceSurrogates(p.arguments[i]))
@@ -306,10 +303,6 @@ func (p *answerParts) endCalls() {
 		if call.Extra != nil {
 			call.ExtraHost = p.host
 		}
-		for taken[call.ID] {
-			// Mistral takes an id of nine digits.
-			call.ID = fmt.Sprintf("%09d", rand.N(1_000_000_000))
-		}
-		taken[call.ID] = true
 	}
+	GiveIDs(calls)
 }

@@ -116,8 +116,8 @@ type ChatRequest struct {
 const MaxTemperature = 1.5
 
 // ChatResponse is the model's answer. Its ToolCalls alone say whether tools are to be called:
-// servers say "stop" beside calls and "tool_calls" beside none. Each call has an id of its own, if
-// necessary made here.
+// servers say "stop" beside calls and "tool_calls" beside none. Of a Mistral, each call has an id
+// of its own: see GiveIDs.
 type ChatResponse struct {
 	Message      ChatMessage // can go into the history as it is
 	FinishReason string      // the server's: stop, tool_calls, length, error, …, or "" for none

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"regexp"
 	"strings"
 )
@@ -132,6 +133,20 @@ func (f Function) MarshalJSON() ([]byte, error) {
 		function["parameters"] = json.RawMessage(`{"properties":{},"type":"object"}`)
 	}
 	return wireJSON(map[string]any{"type": "function", "function": function})
+}
+
+// GiveIDs gives another id to each call of a message that has none, or that of a call before it:
+// the results could not be told apart.
+func GiveIDs(calls []ToolCall) {
+	taken := map[string]bool{"": true}
+	for i := range calls {
+		call := &calls[i]
+		for taken[call.ID] {
+			// Mistral takes an id of nine digits.
+			call.ID = fmt.Sprintf("%09d", rand.N(1_000_000_000))
+		}
+		taken[call.ID] = true
+	}
 }
 
 // callID returns id if Mistral takes it as the id of a call. Otherwise it returns one that Mistral
