@@ -153,6 +153,37 @@ func ExampleHost() {
 	// The library says: The heron waits in shallow water until a fish comes near.
 }
 
+// ExampleModel has a model of one's own call a function of this program. TestCopiedModel holds docs/copy.md to it.
+func ExampleModel() {
+	weekday := GoTools{{
+		Function: Function{Name: "weekday", Description: "The day of the week.", ReadOnly: true},
+		Run:      func(context.Context, string) (ToolOutput, error) { return ToolOutput{Text: "Tuesday"}, nil },
+	}}
+	agent := &Agent{Model: ruleModel{}, Tools: weekday}
+	answer, err := agent.Chat(context.Background(), "Which day is it?")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(answer)
+	// Output: It is Tuesday.
+}
+
+// ruleModel calls a tool for each question, and answers with what that gave.
+type ruleModel struct{}
+
+func (ruleModel) Complete(_ context.Context, r *ChatRequest, onText func(string)) (*ChatResponse, error) {
+	last := r.Messages[len(r.Messages)-1]
+	if last.Role == "user" {
+		call := ToolCall{Name: "weekday", Arguments: `{}`}
+		return &ChatResponse{Message: ChatMessage{ToolCalls: []ToolCall{call}}}, nil
+	}
+	answer := "It is " + last.Content.Text() + "."
+	if onText != nil {
+		onText(answer)
+	}
+	return &ChatResponse{Message: ChatMessage{Content: TextContent(answer)}}, nil
+}
+
 // exampleModel is a model that reads a document, and then quotes it.
 func exampleModel(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)

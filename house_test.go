@@ -1050,6 +1050,13 @@ func TestCopiedClient(t *testing.T) {
 	assert.Assert(t, strings.Contains(tools, "search_chunks - "), tools)
 }
 
+// TestCopiedModel: the model of one's own in docs/copy.md is that of ExampleModel, which compiles and answers.
+func TestCopiedModel(t *testing.T) {
+	shown := regexp.MustCompile("(?s)```go\n(// ruleModel .*?)```").FindStringSubmatch(readText(t, "docs/copy.md"))
+	assert.Assert(t, shown != nil)
+	assert.Assert(t, strings.Contains(readText(t, "example_test.go"), shown[1]), shown[1])
+}
+
 // runPageCommands runs the commands of docs/copy.md that copy files into a folder of ~/myprogram.
 func runPageCommands(t *testing.T, page, folder, home string) {
 	commands := regexp.MustCompile("(?s)```sh\n(mkdir -p ~/myprogram/" + folder + "\n.*?)```").FindStringSubmatch(page)
