@@ -75,7 +75,7 @@ type Outgoing struct {
 	Method string // of a request or a notification; empty for a response
 
 	// Source makes the text of a request whose Text is nil, in the buffer of a transport that has
-	// WriteNow. For any other transport, Conn lets it make the Text first.
+	// WriteNow. Before a message goes to any other transport, Conn sets Text to what Source makes.
 	Source encoding.TextAppender
 
 	// MoreMayFollow tells that other calls are in flight. Their callers are likely to send at
@@ -116,8 +116,9 @@ type Transport interface {
 	// may still read. Only one goroutine calls Read.
 	Read() ([]byte, error)
 	// Write sends one message, whole. An error means that this message may be lost, and no
-	// other. It may be called concurrently. ctx also ends when the call has its outcome before
-	// Write returns.
+	// other. It may be called concurrently. It returns soon after ctx has ended. What it has begun
+	// to write by then is still written to its end, before the next message: half a message would
+	// spoil that one. ctx also ends when the call has its outcome before Write returns.
 	Write(ctx context.Context, m Outgoing) error
 	// Close is called once. It unblocks Read and Write and returns when nothing is left.
 	Close() error
@@ -134,8 +135,10 @@ type directTransport interface {
 type Handler struct {
 	// Request answers a request of the peer. At most 32 goroutines call it at the same time for
 	// requests that Immediate names, and 32 for all others. ctx ends when the peer cancels the
-	// request (CancelRequest), is gone, or Close is called. An error other than an *Error is sent
-	// as CodeInternalError. Without Request, every request is CodeMethodNotFound.
+	// request (CancelRequest), when Read fails, or when Close is called. After io.EOF itself it
+	// goes on, as the peer may wait for the answer: where the peer is gone then, Close when Done is
+	// closed, as ExampleNewLines does. An error other than an *Error is sent as CodeInternalError.
+	// Without Request, every request is CodeMethodNotFound. A panic ends the program.
 	Request func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error)
 
 	// Immediate reports whether Request answers that method without waiting for anything. Such a

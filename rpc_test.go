@@ -738,6 +738,27 @@ func FuzzSkipped(f *testing.F) {
 	})
 }
 
+// ExampleNewLines serves a caller over a socket. Whether a caller that sends no more has closed its side alone, or was
+// killed, nobody can see. Here neither gets answers any more, and no handler works for nobody.
+func ExampleNewLines() {
+	caller, socket := net.Pipe()
+	asked := make(chan struct{})
+	server := NewConn(NewLines(socket, socket), Handler{
+		Request: func(ctx context.Context, c *Conn, method string, params json.RawMessage) (any, error) {
+			close(asked)
+			<-ctx.Done()
+			fmt.Println("the work ends:", ctx.Err())
+			return nil, ctx.Err()
+		},
+	})
+	fmt.Fprintln(caller, `{"jsonrpc":"2.0","id":1,"method":"work"}`)
+	<-asked
+	caller.Close()
+	<-server.Done()
+	server.Close() // Wait would wait for the handler
+	// Output: the work ends: context canceled
+}
+
 // ExampleConn is a connection between two ends of a socket: both may ask.
 func ExampleConn() {
 	left, right := net.Pipe()
