@@ -161,6 +161,9 @@ func (c *Client) changeStream() int64 {
 // connection: it must return soon and must not call the Client. It is not called after CallTool
 // has returned.
 //
+// On a server of 2025-11-25 that has tasks, a call of a tool that was not listed yet lists the
+// tools first, and takes a round trip more: only the list says which tools run as tasks.
+//
 // A call that runs as a task takes as long as the task. If the task may still be running when the
 // wait for it has failed, the error wraps a *TaskError with its id, which Client.Task takes.
 func (c *Client) CallTool(
@@ -216,13 +219,17 @@ func (c *Client) CallTool(
 }
 
 // objectOrEmpty returns arguments on one line, and {} for none. A nil map encodes to null, which
-// the protocol does not allow here.
+// the protocol does not allow here, nor anything else that is not an object.
 func objectOrEmpty(arguments json.RawMessage) (json.RawMessage, error) {
 	trimmed := bytes.TrimSpace(arguments)
 	if len(trimmed) == 0 || string(trimmed) == "null" {
 		return json.RawMessage("{}"), nil
 	}
-	return onOneLine(arguments)
+	if trimmed[0] == '{' {
+		return onOneLine(arguments)
+	}
+	// No value of another kind fits into a map, and what is not JSON is named first.
+	return nil, decodeJSON("", arguments, new(map[string]json.RawMessage))
 }
 
 // ReadResource returns the contents of a resource; a folder can have several. For an unknown URI it
