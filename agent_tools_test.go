@@ -25,10 +25,10 @@ func TestGoTools(t *testing.T) {
 }
 
 // TestJoinToolboxes: each call goes to the box that listed its function, the first where several
-// did, and a list that fails leaves the one before in use.
+// did, and a list that fails leaves that of its box in use, also where it was never there.
 func TestJoinToolboxes(t *testing.T) {
 	ctx := context.Background()
-	first := agentTools{"both": agentGives(ToolOutput{Text: "the first"}, nil)}
+	first := &agentFailing{Toolbox: agentTools{"both": agentGives(ToolOutput{Text: "the first"}, nil)}}
 	second := &agentFailing{Toolbox: agentTools{
 		"both": agentGives(ToolOutput{Text: "the second"}, nil),
 		"own":  agentGives(ToolOutput{Text: "of the second"}, nil),
@@ -37,15 +37,29 @@ func TestJoinToolboxes(t *testing.T) {
 	_, err := joined.Call(ctx, ToolCall{Name: "own"})
 	assert.Error(t, err, `there is no tool "own"`)
 
-	functions, err := joined.Functions(ctx)
-	assert.NilError(t, err)
-	assert.Equal(t, len(functions), 2)
-	assert.Equal(t, functions[0].Name, "both")
-	assert.Equal(t, functions[1].Name, "own")
 	second.err = errors.New("no list")
-	functions, err = joined.Functions(ctx)
+	lists := func(want ...string) {
+		t.Helper()
+		functions, err := joined.Functions(ctx)
+		assert.NilError(t, err)
+		var names []string
+		for _, function := range functions {
+			names = append(names, function.Name)
+		}
+		assert.DeepEqual(t, names, want)
+	}
+	lists("both")
+	second.err = nil
+	lists("both", "own")
+	second.err = errors.New("no list")
+	lists("both", "own")
+	ended, end := context.WithCancel(ctx)
+	end()
+	_, err = joined.Functions(ended)
 	assert.Error(t, err, "no list")
-	assert.Assert(t, functions == nil)
+	first.err = errors.New("nor here")
+	_, err = joined.Functions(ctx)
+	assert.Error(t, err, "nor here\nno list")
 	for name, want := range map[string]string{"both": "the first", "own": "of the second"} {
 		output, err := joined.Call(ctx, ToolCall{Name: name})
 		assert.NilError(t, err)
