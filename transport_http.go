@@ -6,16 +6,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 )
 
 // HTTP describes a server that is reached over HTTP. Start and StartSSE make a transport to it.
 type HTTP struct {
-	URL        string       // the MCP endpoint
+	URL        string       // the MCP endpoint: http:// or https://, a host, and mostly a path
 	Header     http.Header  // sent with every request
 	Client     *http.Client // CheckRedirect is not used; a Timeout would end streams
 	MaxMessage int          // bytes of one message from the server; 64 MiB if 0
@@ -31,9 +33,27 @@ func (h HTTP) String() string {
 	return u.Scheme + "://" + u.Host + u.Path
 }
 
+// checkURL returns what is wrong with a URL that nothing can be sent to. What package net/http says
+// of such a one, "unsupported protocol scheme", does not say what to write.
+func (h HTTP) checkURL() error {
+	scheme, _, _ := strings.Cut(strings.ToLower(h.URL), "://")
+	isHTTP := scheme == "http" || scheme == "https"
+	u, err := url.Parse(h.URL)
+	hasNoHost := err == nil && u.Host == ""
+	if !isHTTP || hasNoHost {
+		// It does not quote the URL, which can hold a secret.
+		return errors.New("the server's URL must begin with http:// or https:// and name a host")
+	}
+	return nil
+}
+
 // Start returns a *StreamableHTTP, for Connect. Nothing is sent yet. Without a Client, the
 // transport makes one of its own, and closes its connections in the end.
 func (h HTTP) Start(context.Context) (Transport, error) {
+	err := h.checkURL()
+	if err != nil {
+		return nil, err
+	}
 	t := &StreamableHTTP{server: h.withDefaults(), incoming: make(chan []byte)}
 	t.life, t.end = context.WithCancelCause(context.Background())
 	t.readers.New = func() any { return new(eventReader) }

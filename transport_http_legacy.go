@@ -34,11 +34,15 @@ type SSE struct {
 // StartSSE opens the stream, and waits for the address, which must be of the same origin. It
 // returns an *SSE. ctx bounds the beginning. The error is an *HTTPError, or the cause of ctx.
 func (h HTTP) StartSSE(ctx context.Context) (Transport, error) {
+	err := h.checkURL()
+	if err != nil {
+		return nil, err
+	}
 	s := &SSE{stream: h.withDefaults()}
 	s.events.limit = s.stream.MaxMessage
 	s.life, s.end = context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { s.end(nil) })
-	err := s.open()
+	err = s.open()
 	isInTime := stop()
 	if !isInTime {
 		err = context.Cause(ctx)

@@ -994,17 +994,30 @@ func TestHTTPSecrets(t *testing.T) {
 		"http://s3cret:s3cret@127.0.0.1/%zz?key=s3cret":                                                "s3cret",
 		"http://s3cret:s3cret@127.0.0.1\x7f?key=s3cret":                                                "s3cret",
 		"http://s3cret:s3cret@[::1/?key=s3cret":                                                        "s3cret",
-		"ftp://s3cret:s3cret@127.0.0.1/?key=s3cret":                                                    "s3cret",
-		"/mcp?key=s3cret":    "s3cret",
-		"http://?key=s3cret": "s3cret",
-		"?key=s3cret":        "s3cret",
-		"http://127.0.0.1/":  "\ns3cret", // an invalid header
+
+		// An invalid header.
+		"http://127.0.0.1/": "\ns3cret",
 	} {
 		p := htOpen(t, HTTP{URL: address, Header: http.Header{"Authorization": {"Bearer " + token}}})
 		for _, e := range chatErrorTree(p.fails(initializeLine)) {
 			assert.Check(t, !strings.Contains(fmt.Sprintf("%v %+v", e, e), "s3cret"), "%s: %v", address, e)
 		}
 		p.close()
+	}
+}
+
+// A URL to which nothing can be sent is refused before anything is, in words that say how to write it, and are not the
+// URL's: it may hold a key.
+func TestHTTPWrongURL(t *testing.T) {
+	for _, wrong := range []string{
+		"", "127.0.0.1:8080/mcp", "localhost:8080/mcp", "/mcp", "https:///mcp",
+		"ftp://s3cret:s3cret@127.0.0.1/?key=s3cret", "/mcp?key=s3cret", "http://?key=s3cret", "?key=s3cret",
+	} {
+		server := HTTP{URL: wrong}
+		for _, start := range []func(context.Context) (Transport, error){server.Start, server.StartSSE} {
+			_, err := Connect(t.Context(), start, nil)
+			assert.Error(t, err, "the server's URL must begin with http:// or https:// and name a host")
+		}
 	}
 }
 
