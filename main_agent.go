@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // agents makes the agent of a question or a chat from the parts of the run.
@@ -115,7 +116,12 @@ func (t *toolbox) Functions(ctx context.Context) ([]Function, error) {
 		return err
 	})
 	if err != nil {
-		return nil, &exitError{exitStart, t.servers.explain(err)}
+		failed := t.servers.explain(err)
+		if ctx.Err() == nil && neededLogin(err) == nil {
+			failed = fmt.Errorf("%w%s", failed, t.servers.triedAgain())
+			t.servers.areTold(host.Status())
+		}
+		return nil, &exitError{exitStart, failed}
 	}
 	t.servers.tell(host.Status())
 	return functions, nil

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -433,4 +434,48 @@ func TestNearest(t *testing.T) {
 		assert.Equal(t, c.nearest("tool", name, tools), want)
 	}
 	assert.Equal(t, c.nearest("tool", "x", tools[:2]), "there are: read_file, list_folder")
+}
+
+// In a chat with one server, which could not list its tools, each question asks the server anew, on stdio as over HTTP.
+func TestChatAsksFailedServerAgain(t *testing.T) {
+	checkLeaks(t)
+	var isDown atomic.Bool
+	peer := newHostPeer("web", "a")
+	peer.answer = func(_ context.Context, method string) any {
+		if isDown.Load() && method == "tools/list" {
+			return &Error{Code: CodeInternalError, Message: "not now"}
+		}
+		return nil
+	}
+	overHTTP := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isDown.Load() {
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+			return
+		}
+		(&scriptPeer{}).ServeHTTP(w, r)
+	}))
+	defer overHTTP.Close()
+	for _, server := range []Server{peer.Server, {Name: "web", URL: overHTTP.URL}} {
+		c, model, out := chatOf(t)
+		model.Rest = modelText("Yes.")
+		c.output.inChat = true
+		c.servers.config.servers = []Server{server}
+		c.servers.host = NewHost([]Server{server}, nil)
+		defer c.servers.host.Close()
+		c.agent, c.report = c.agents.newAgent(c.view, c.kept)
+		assert.NilError(t, c.send(t.Context(), "One?", nil))
+		client, err := c.servers.host.Client(t.Context(), "")
+		assert.NilError(t, err)
+		client.ForgetLists("tools")
+		isDown.Store(true)
+		for range 2 {
+			err := c.send(t.Context(), "Two?", nil)
+			assert.ErrorContains(t, err, "not now")
+			assert.ErrorContains(t, err, "; it is tried again with each question, or now with /reconnect")
+		}
+		assert.Check(t, !strings.Contains(out.takes(), "not now"), "the error of the question has told it")
+		isDown.Store(false)
+		assert.NilError(t, c.send(t.Context(), "Three?", nil))
+		assert.Check(t, is.Contains(out.takes(), "server web is ready: "))
+	}
 }

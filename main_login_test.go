@@ -385,7 +385,7 @@ func TestLoginRefreshAtOnce(t *testing.T) {
 // A server for whose login the user is asked, or that lists its tools after that, is not one that is not running.
 func TestAbsent(t *testing.T) {
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
-	s := &servers{config: l.logins.config, logins: l.logins}
+	s := &servers{config: l.logins.config, logins: l.logins, output: l.logins.output}
 	needed := &LoginError{Resource: "https://mcp.test/mcp"}
 	for _, err := range []error{nil, ErrStarting, ErrListing} {
 		assert.Check(t, s.noneRunning([]HostStatus{{Name: "web", Err: err}}))
@@ -496,7 +496,7 @@ func TestSecretsLater(t *testing.T) {
 // What is said of a server that needs a login: what to do, in each state of the login.
 func TestLoginExplain(t *testing.T) {
 	l := loginTo(t, &Server{Name: "web", URL: "https://mcp.test/mcp"}, nil)
-	s := &servers{config: l.logins.config, logins: l.logins}
+	s := &servers{config: l.logins.config, logins: l.logins, output: l.logins.output}
 	needed := &LoginError{Resource: "https://mcp.test/mcp"}
 	request := fmt.Errorf("server web: server/discover: %w", &AuthorizationError{needed})
 	said := func(want string) {

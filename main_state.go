@@ -33,25 +33,38 @@ func starting(status []HostStatus) []string {
 }
 
 // noneRunning returns the reasons why no server is running. It returns nil if a server is running
-// or starting, or if the user is being asked for the login to a server.
+// or starting, or if the user is being asked for the login to a server. A server that could not
+// list its tools is running: its list is read again with each question.
 func (s *servers) noneRunning(status []HostStatus) error {
 	var reasons []string
+	again := ""
 	for _, state := range status {
-		if state.Err == nil || isStarting(state) || s.logins.hasAttempt(state.Name) {
+		if state.Running || isStarting(state) || s.logins.hasAttempt(state.Name) {
 			return nil
 		}
 		reasons = append(reasons, "server "+OneName(state.Name)+": "+s.reason(state))
+		if neededLogin(state.Err) == nil {
+			again = s.triedAgain()
+		}
 	}
 	if len(status) > 1 {
-		return fmt.Errorf("none of the %d servers could be started: %s",
-			len(status), strings.Join(reasons, "; "))
+		return fmt.Errorf("none of the %d servers could be started: %s%s",
+			len(status), strings.Join(reasons, "; "), again)
 	}
 	// A name that the program made up would puzzle the user.
 	userGaveNoName := s.config.only != "" || s.config.builtIn
 	if userGaveNoName {
-		return errors.New(s.reason(status[0]))
+		return errors.New(s.reason(status[0]) + again)
 	}
-	return errors.New(reasons[0])
+	return errors.New(reasons[0] + again)
+}
+
+// triedAgain says in a chat what becomes of servers that have failed. Elsewhere it returns "".
+func (s *servers) triedAgain() string {
+	if !s.output.inChat {
+		return ""
+	}
+	return "; it is tried again with each question, or now with /reconnect"
 }
 
 // toldStates are the states of servers that the user has been told, so that nothing is told twice.
@@ -67,17 +80,9 @@ type toldStates struct {
 func (s *servers) tell(status []HostStatus) {
 	s.told.mu.Lock()
 	defer s.told.mu.Unlock()
-	if s.told.errors == nil {
-		s.told.errors = make(map[string]string)
-	}
 	var late []string
 	for _, state := range status {
-		before := s.told.errors[state.Name]
-		now := ""
-		if state.Err != nil {
-			now = withoutServer(state.Err, state.Name)
-		}
-		s.told.errors[state.Name] = now
+		before, now := s.told.set(state)
 		switch {
 		case isStarting(state) && before == "":
 			late = append(late, state.Name)
@@ -99,6 +104,30 @@ func (s *servers) tell(status []HostStatus) {
 	}
 }
 
+// set notes a state as told. It returns the errors that were noted before and now. The caller holds
+// t.mu.
+func (t *toldStates) set(state HostStatus) (before, now string) {
+	if t.errors == nil {
+		t.errors = make(map[string]string)
+	}
+	before = t.errors[state.Name]
+	if state.Err != nil {
+		now = withoutServer(state.Err, state.Name)
+	}
+	t.errors[state.Name] = now
+	return before, now
+}
+
+// areTold notes the states of servers that the error of a question tells, so that the next question
+// does not tell them once more.
+func (s *servers) areTold(status []HostStatus) {
+	s.told.mu.Lock()
+	defer s.told.mu.Unlock()
+	for _, state := range status {
+		s.told.set(state)
+	}
+}
+
 // withoutServer returns the text of an error without the server's name, which the Host puts before
 // some errors.
 func withoutServer(err error, name string) string {
@@ -114,9 +143,9 @@ func (s *servers) describe(state HostStatus) string {
 	if state.Running || isStarting(state) || neededLogin(state.Err) != nil {
 		return text
 	}
-	if s.output.inChat {
-		text += "; it is tried again with each question, or now with /reconnect " +
-			OneName(state.Name)
+	again := s.triedAgain()
+	if again != "" {
+		text += again + " " + OneName(state.Name)
 	}
 	return "not running: " + text
 }
