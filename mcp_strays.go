@@ -20,9 +20,10 @@ import (
 type strays struct {
 	tell func(message []byte, reason error) // ClientOptions.Skipped; may be nil
 
-	mu    sync.Mutex // guards the following; never held while tell runs
-	count int
-	first []byte
+	mu     sync.Mutex // guards the following; never held while tell runs
+	count  int
+	first  []byte
+	spoils []byte // the first text that stood before a message on its line; nil if there is none
 }
 
 // skipped is Handler.Skipped.
@@ -36,6 +37,9 @@ func (s *strays) skipped(message []byte, reason error) {
 	if s.count == 0 {
 		s.first = message
 	}
+	if s.spoils == nil {
+		s.spoils = beforeMessage(message)
+	}
 	s.count++
 	s.mu.Unlock()
 	if s.tell != nil && !isLate {
@@ -43,16 +47,32 @@ func (s *strays) skipped(message []byte, reason error) {
 	}
 }
 
+// beforeMessage returns the text before a message on one line, as of a server that prints
+// "Loading... " without a newline before its first answer. The message is lost. It returns nil for
+// any other line.
+func beforeMessage(line []byte) []byte {
+	at := bytes.Index(line, []byte(`{"`))
+	if at > 0 && bytes.Contains(line[at:], []byte(`"jsonrpc"`)) && validJSON(line[at:]) {
+		return line[:at]
+	}
+	return nil
+}
+
 // explain adds to the error of a failed beginning how much could not be used, and the first of it.
-// After a refusal there is nothing to explain: the server speaks the protocol.
+// After a refusal there is nothing to explain, as the server speaks the protocol, unless a message
+// was lost: the refusal may follow from that.
 func (s *strays) explain(err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.count == 0 || errors.As(err, new(*Error)) || errors.As(err, new(*ProtocolError)) {
+	isRefusal := errors.As(err, new(*Error)) || errors.As(err, new(*ProtocolError))
+	if s.count == 0 || isRefusal && s.spoils == nil {
 		return err
 	}
 	text, advice := s.first, ""
 	switch {
+	case s.spoils != nil:
+		return fmt.Errorf("%w; it wrote %q before a message, on the same line, so that the "+
+			"message was lost; stdout is for MCP alone: print to stderr", err, oneLine(s.spoils))
 	case bytes.IndexByte(text, 0) >= 0:
 		text = bytes.ReplaceAll(text, []byte{0}, nil)
 		advice = "; MCP has UTF-8, and this looks like UTF-16"

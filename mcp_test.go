@@ -731,10 +731,13 @@ func TestStrays(t *testing.T) {
 	checkLeaks(t)
 	const answer = `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}` + "\n"
 	const one, some = "1 line that is not a message, the first: ", " lines that are not messages, the first: "
+	const spoils = `"Loading..." before a message, on the same line, so that the message was lost; ` +
+		"stdout is for MCP alone: print to stderr"
 	for text, want := range map[string]string{
 		"":                              "",
 		answer:                          "",
 		"Password: ":                    one + `"Password:"`,
+		"Loading... " + answer:          spoils,
 		"Hello\n" + answer + "World!\n": "2" + some + `"Hello"`,
 		"Content-Length: 2\r\n\r\n{}\n": "2" + some +
 			`"Content-Length: 2"; MCP has one message a line, without headers`,
@@ -783,6 +786,18 @@ func TestStrays(t *testing.T) {
 		server.lines <- []byte(`{"jsonrpc":"2.0","id":1,` + reply + `}`)
 		assert.Error(t, <-failed, want)
 	}
+	// Its refusal may follow from an answer that was lost.
+	server := newFakeTransport()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := connectOver(t.Context(), server, &ClientOptions{Protocol: "2025-11-25"})
+		failed <- err
+	}()
+	<-server.wrote
+	server.lines <- []byte("Hello")
+	server.lines <- []byte(`Loading... {"result":{},"jsonrpc":"2.0","id":9}`)
+	server.lines <- []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no handshake"}}`)
+	assert.Error(t, <-failed, "initialize: no handshake (error -32022); it wrote "+spoils)
 }
 
 // --- Whatever a server sends
