@@ -1,9 +1,10 @@
-// main_log.go - the files with what servers write to stderr.
+// main_log.go - the files with what servers write to stderr, and what they print in vain to stdout.
 // SPDX-License-Identifier: 0BSD
 
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"sync"
@@ -58,4 +59,39 @@ func (l *serverLog) Write(text []byte) (int, error) {
 		l.once.Do(func() { l.lost(err) })
 	}
 	return size, err
+}
+
+// strayLines are the lines of a server's stdout that were no messages. The connection goes on
+// without them, so that the server's author may never see what was printed there.
+type strayLines struct {
+	mu    sync.Mutex // guards the following
+	count int
+	first string
+}
+
+// add adds a line that was skipped. A whole message may be a late answer, and is no stray.
+func (l *strayLines) add(line []byte) {
+	if bytes.Contains(line, []byte(`"jsonrpc"`)) && validJSON(line) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count == 0 {
+		l.first = oneLine(line)
+	}
+	l.count++
+}
+
+// describe returns what the list of servers says of the lines, "" if there are none.
+func (l *strayLines) describe() string {
+	if l == nil {
+		return ""
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; on its stdout, which is for MCP alone, it printed %s, the first: %q: "+
+		"print to stderr", Plural(l.count, "other line"), l.first)
 }

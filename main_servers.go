@@ -35,7 +35,8 @@ type servers struct {
 
 	opened time.Time
 	host   *Host
-	logs   map[string]*serverLog // by the server's name
+	logs   map[string]*serverLog  // by the server's name
+	strays map[string]*strayLines // likewise; nil for a server over HTTP
 	told   toldStates
 }
 
@@ -55,6 +56,7 @@ func (s *servers) open(ctx context.Context) (closeAll func(), err error) {
 	}
 	s.opened = time.Now()
 	s.logs = make(map[string]*serverLog)
+	s.strays = make(map[string]*strayLines)
 	for i := range s.config.servers {
 		s.prepare(&s.config.servers[i])
 	}
@@ -215,9 +217,15 @@ func (s *servers) clientOptions(server *Server) ClientOptions {
 		Tasks:        true,
 		OnTask:       func(ctx context.Context, e TaskEvent) { s.tasks.onTask(ctx, server, e) },
 	}
+	lines := new(strayLines)
+	if server.URL == "" {
+		s.strays[server.Name] = lines
+	}
+	options.Skipped = func(message []byte, _ error) { lines.add(message) }
 	if s.trace.isOpen() {
 		options.Trace = func(sent bool, text []byte) { s.trace.message(server, sent, text) }
-		options.Skipped = func(_ []byte, reason error) {
+		options.Skipped = func(message []byte, reason error) {
+			lines.add(message)
 			s.trace.server(server, "!! skipped: "+reason.Error())
 		}
 	}

@@ -137,7 +137,7 @@ func withoutServer(err error, name string) string {
 // describe describes the state of a server in the list of all.
 func (s *servers) describe(state HostStatus) string {
 	if state.Err == nil {
-		return describeRunning(state)
+		return describeRunning(state) + s.strays[state.Name].describe()
 	}
 	text := s.reason(state)
 	if state.Running || isStarting(state) || neededLogin(state.Err) != nil {
