@@ -233,12 +233,25 @@ func (l *login) explain(err error) error {
 		return l.failed
 	case l.attempt == nil:
 		// It is explained now, and is not to be explained again: so it is no LoginError any more.
-		return fmt.Errorf("%v; run: mcpagent login %s", needed, word(l.name()))
+		return fmt.Errorf("%v; run: mcpagent login %s%s", needed, word(l.name()), l.orHeader(needed))
 	case l.attempt.isAsking():
 		return fmt.Errorf("it is waiting for a login; finish it, and ask again; "+
 			"/reconnect %s shows its address", word(l.server.Name))
 	}
 	return errors.New("a login to it has just ended")
+}
+
+// orHeader returns what helps in place of a login, "" if a login was made before. Many a server
+// refuses a request without its fixed token in the same way as one that wants a login.
+func (l *login) orHeader(needed *LoginError) string {
+	if needed.Reason != nil || needed.IsStepUp() {
+		return ""
+	}
+	setting := `"headers" in the configuration`
+	if l.logins.config.only != "" {
+		setting = "MCP_HEADERS"
+	}
+	return "; or, if it takes a fixed token or key, set its header with " + setting
 }
 
 // asking returns the attempt for which the user is asked now, or nil.

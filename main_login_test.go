@@ -506,7 +506,8 @@ func TestLoginExplain(t *testing.T) {
 		assert.Check(t, is.Error(s.explain(request), "server web: "+want))
 		assert.Check(t, is.Error(s.explain(l.explain(request)), want))
 	}
-	said("https://mcp.test/mcp needs a login; run: mcpagent login web")
+	said("https://mcp.test/mcp needs a login; run: mcpagent login web; " +
+		`or, if it takes a fixed token or key, set its header with "headers" in the configuration`)
 	refresh := fmt.Errorf("server/discover: %w", &AuthorizationError{errors.New("https://as.test/token answers 500")})
 	assert.Check(t, is.Error(l.explain(refresh), "authorization: https://as.test/token answers 500"))
 	a := newAttempt(t, l)
@@ -522,7 +523,8 @@ func TestLoginExplain(t *testing.T) {
 		"/reconnect web begins another")
 	assert.Check(t, is.ErrorContains(l.ask(t.Context(), nil, ""), "the new token"), "nobody is asked again")
 	assert.Check(t, !l.logins.askAgain("web"))
-	said("https://mcp.test/mcp needs a login; run: mcpagent login web")
+	said("https://mcp.test/mcp needs a login; run: mcpagent login web; " +
+		`or, if it takes a fixed token or key, set its header with "headers" in the configuration`)
 }
 
 // Many that need a login wait for one; the server is started once after it. Whoever leaves ends it.

@@ -361,6 +361,10 @@ func (f *oauthFlow) readMetadata(ctx context.Context) error {
 		return err
 	}
 	server, err := f.readServer(ctx, issuer)
+	if isMissing(err) {
+		// Servers that check fixed tokens name an issuer as well, often themselves.
+		return fmt.Errorf("%w: if the server wants a key, configure a header Authorization", err)
+	}
 	if err != nil {
 		return err
 	}

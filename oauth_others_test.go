@@ -175,6 +175,12 @@ func TestOAuthWithoutMetadata(t *testing.T) {
 		failOAuth(t, s, newOAuth(t, s), "https://mcp.test/mcp does not say where to log in, and is not itself an "+
 			"authorization server: https://mcp.test/register answers 404: if it wants a key, configure a header Authorization")
 	})
+	t.Run("the one that is named has none", func(t *testing.T) {
+		s := newOAuthServer()
+		s.Answer = missing("/.well-known/oauth-authorization-server", "/.well-known/openid-configuration")
+		failOAuth(t, s, newOAuth(t, s), "https://as.test/.well-known/oauth-authorization-server answers 404: "+
+			"if the server wants a key, configure a header Authorization")
+	})
 	t.Run("the configured one has none", func(t *testing.T) {
 		s := newOAuthServer()
 		s.Answer = missing("/.well-known/")

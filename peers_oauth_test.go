@@ -595,7 +595,7 @@ func TestPeersLogin(t *testing.T) {
 	_, stderr := u.run(1, "tools")
 	assert.Assert(t, is.Contains(stderr, "mcpagent login notes"))
 	_, stderr = u.run(1, "-server", u.server.url+"/", "tools") // which the server redirects
-	assert.Assert(t, is.Contains(stderr, "mcpagent login "+u.server.url+"/\n"))
+	assert.Assert(t, is.Contains(stderr, "mcpagent login "+u.server.url+"/; or, "))
 	assert.Assert(t, is.Contains(u.logIn(), "You are logged in"))
 	assert.DeepEqual(t, u.person.pages, []string{"Sign-in", "Authorize", "You are logged in"})
 	stdout, _ := u.run(0, "whoami")
