@@ -336,6 +336,9 @@ func (r *serverReader) finishServer() {
 	}
 	r.checkTransport()
 	isRemote := s.URL != ""
+	if isRemote && len(s.Command.Env) > 0 {
+		r.warn("env has no effect on a server with a url: headers go with its requests")
+	}
 	if r.login != nil && (!isRemote || s.Header.Get("Authorization") != "") {
 		r.warn("oauth has no effect: it goes with a url, and without a header Authorization")
 	}
