@@ -211,7 +211,7 @@ func AddHeader(to http.Header, line string, secrets *Secrets) error {
 func ParseServerURL(text string, secrets *Secrets) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || !isHTTP(u) || u.Host == "" {
-		return nil, errors.New("its url is not of the form https://host/path")
+		return nil, errors.New("its url is not of the form https://host/path or http://host/path")
 	}
 	secrets.AddURL(u)
 	return u, nil

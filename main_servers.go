@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -171,6 +172,9 @@ func (s *servers) startCommand(ctx context.Context, server *Server) (Transport, 
 	return transport, err
 }
 
+// addressLike matches a host with a port, which begins a URL that lacks its scheme.
+var addressLike = regexp.MustCompile(`^([\w.-]+|\[[\da-fA-F:]+\]):\d+(/|$)`)
+
 // startAdvice returns what the user can do about a command that could not be run, "" if nothing is
 // known. A path that is relative counts from the server's folder, and a name without a folder is
 // looked for in PATH alone: so a file that stands beside the configuration may not be found.
@@ -191,6 +195,8 @@ func startAdvice(c *Command, err error) string {
 	isFile := file != nil && file.Mode().IsRegular()
 	isName := filepath.Base(c.Path) == c.Path
 	switch {
+	case addressLike.MatchString(c.Path):
+		return "; if it is the URL of a server, it begins with http:// or https://"
 	case isFile && isName:
 		return "; a file of that name is in " + folder + ", but only PATH is searched: write ./" +
 			c.Path

@@ -281,6 +281,8 @@ func adviceForURL(refusal *HTTPError) string {
 	switch {
 	case isRefused:
 		return "nothing listens there: start the server, or check its URL"
+	case errors.Is(refusal, http.ErrSchemeMismatch):
+		return "it speaks plain http: begin its URL with http://"
 	case refusal.Status == http.StatusUnauthorized:
 		return `MCP_HEADERS, or "headers" in the configuration, sets headers`
 	case refusal.Status == http.StatusNotFound:

@@ -225,6 +225,7 @@ func TestExplain(t *testing.T) {
 		{status(500), ""},
 		{status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
 		{status(404), "; check the path of the URL: that of many servers is /mcp"},
+		{&HTTPError{Err: http.ErrSchemeMismatch}, "; it speaks plain http: begin its URL with http://"},
 		{&HTTPError{Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
 			"; nothing listens there: start the server, or check its URL"},
 		{&HTTPError{Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connectex", syscall.Errno(10061))}},
