@@ -21,8 +21,8 @@ func run() int {
 	// This puts the terminal back into its first state, also after a panic.
 	defer p.terminal.Close()
 	p.takeLog()
-	ctx, cancel := context.WithCancel(context.Background())
-	p.interrupts.watch(ctx, cancel)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	p.interrupts.watch(ctx, func() { cancel(ErrCancelled) })
 	err := p.run(ctx, os.Args[1:])
 	return p.output.end(err, ctx.Err() != nil)
 }
