@@ -37,6 +37,21 @@ func (e *NameError) Error() string {
 		e.Kind, e.Name, strings.Join(e.Several, ", "))
 }
 
+// ServersError reports that none of several servers could list its tools. It wraps an error of each,
+// which names its server.
+type ServersError struct{ Errs []error }
+
+func (e *ServersError) Error() string {
+	texts := make([]string, len(e.Errs))
+	for i, err := range e.Errs {
+		texts[i] = err.Error()
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Unwrap returns all of the errors.
+func (e *ServersError) Unwrap() []error { return e.Errs }
+
 // Resolve returns the index of the tool, prompt or resource that a name stands for: the one whose
 // full name it is, or else the only one whose own name it is. own has the names that servers use,
 // full the same with the servers' names: no two of those are equal. The error is a *NameError.
@@ -210,10 +225,13 @@ func (h *Host) lists(
 			lists[i] = status.tools
 		}
 	}
-	if len(errs) == len(servers) {
-		return nil, errors.Join(errs...)
+	switch {
+	case len(errs) < len(servers) || len(errs) == 0:
+		return lists, nil
+	case len(errs) == 1:
+		return nil, errs[0]
 	}
-	return lists, nil
+	return nil, &ServersError{errs}
 }
 
 // Owner returns the server that the prefix of a function's name belongs to, whether or not that

@@ -118,8 +118,9 @@ func (t *toolbox) Functions(ctx context.Context) ([]Function, error) {
 	if err != nil {
 		failed := t.servers.explain(err)
 		if ctx.Err() == nil && neededLogin(err) == nil {
-			failed = fmt.Errorf("%w%s", failed, t.servers.triedAgain())
-			t.servers.areTold(host.Status())
+			status := host.Status()
+			failed = fmt.Errorf("%w%s", failed, t.servers.triedAgain(len(status)))
+			t.servers.areTold(status)
 		}
 		return nil, &exitError{exitStart, failed}
 	}

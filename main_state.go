@@ -44,7 +44,7 @@ func (s *servers) noneRunning(status []HostStatus) error {
 		}
 		reasons = append(reasons, "server "+OneName(state.Name)+": "+s.reason(state))
 		if neededLogin(state.Err) == nil {
-			again = s.triedAgain()
+			again = s.triedAgain(len(status))
 		}
 	}
 	if len(status) > 1 {
@@ -59,12 +59,17 @@ func (s *servers) noneRunning(status []HostStatus) error {
 	return errors.New(reasons[0] + again)
 }
 
-// triedAgain says in a chat what becomes of servers that have failed. Elsewhere it returns "".
-func (s *servers) triedAgain() string {
+// triedAgain says in a chat what becomes of so many servers that have failed. Elsewhere it returns
+// "".
+func (s *servers) triedAgain(count int) string {
 	if !s.output.inChat {
 		return ""
 	}
-	return "; it is tried again with each question, or now with /reconnect"
+	subject := "it is"
+	if count > 1 {
+		subject = "they are"
+	}
+	return "; " + subject + " tried again with each question, or now with /reconnect"
 }
 
 // toldStates are the states of servers that the user has been told, so that nothing is told twice.
@@ -143,7 +148,7 @@ func (s *servers) describe(state HostStatus) string {
 	if state.Running || isStarting(state) || neededLogin(state.Err) != nil {
 		return text
 	}
-	again := s.triedAgain()
+	again := s.triedAgain(1)
 	if again != "" {
 		text += again + " " + OneName(state.Name)
 	}
@@ -199,8 +204,16 @@ func (s *servers) reason(state HostStatus) string {
 	return text
 }
 
-// explain returns an error with what to do about it.
+// explain returns an error with what to do about it. Of several servers, each has its own advice.
 func (s *servers) explain(err error) error {
+	var several *ServersError
+	if errors.As(err, &several) {
+		explained := new(ServersError)
+		for _, one := range several.Errs {
+			explained.Errs = append(explained.Errs, s.explain(one))
+		}
+		return explained
+	}
 	err = s.logins.explain(err)
 	todo := s.adviceFor(err)
 	if todo == "" {

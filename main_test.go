@@ -238,6 +238,16 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Of several servers that failed, each has its own advice, which follows its error.
+func TestExplainSeveral(t *testing.T) {
+	servers := assemble().servers
+	away := fmt.Errorf("server away: tools/list: %w", &HTTPError{Err: syscall.ECONNREFUSED})
+	late := fmt.Errorf("server late: %w", &StartTimeoutError{After: time.Second})
+	assert.Check(t, is.Error(servers.explain(&ServersError{[]error{away, late}}), away.Error()+
+		"; nothing listens there: start the server, or check its URL; "+late.Error()+
+		"; MCP_START_TIMEOUT, or \"startTimeout\" in the configuration, sets how long to wait"))
+}
+
 // Headers may be indented, as in a script.
 func TestReadHeaders(t *testing.T) {
 	s := new(serverSettings)
