@@ -119,8 +119,8 @@ func (c *chat) show(ctx context.Context, number string) error {
 }
 
 // reconnect starts the server of this name again, or without a name all servers that are not
-// running. It waits a second for them. A start that takes longer goes on beside the chat, and the
-// list of servers says so.
+// running. It waits a second for them. A start that takes longer goes on beside the chat: the list
+// of servers says so, and its end is shown later.
 func (c *chat) reconnect(ctx context.Context, name string) error {
 	var names []string
 	for _, s := range c.servers.host.Status() {
@@ -142,7 +142,18 @@ func (c *chat) reconnect(ctx context.Context, name string) error {
 			_ = c.servers.host.Restart(soon, name)
 		}
 	}
-	return c.catalog.listServers(ctx, names...)
+	err := c.catalog.listServers(ctx, names...)
+	var late []HostStatus
+	var lateNames []string
+	for _, state := range c.servers.host.Status(names...) {
+		if state.Starting || isStarting(state) {
+			late = append(late, state)
+			lateNames = append(lateNames, state.Name)
+		}
+	}
+	c.servers.areTold(late)
+	c.servers.tellLater(lateNames)
+	return err
 }
 
 // resource attaches a resource to the next question, or lists all resources.

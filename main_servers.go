@@ -39,6 +39,8 @@ type servers struct {
 	logs   map[string]*serverLog  // by the server's name
 	strays map[string]*strayLines // likewise; nil for a server over HTTP
 	told   toldStates
+
+	tellLater func(names []string) // shows in a chat how starts end that go on beside it; see watch
 }
 
 const (
@@ -354,16 +356,19 @@ func (s *servers) watch(ctx context.Context) (done func()) {
 	status := s.host.Status()
 	s.tell(status)
 	var work sync.WaitGroup
+	s.tellLater = func(names []string) {
+		for _, name := range names {
+			work.Go(func() {
+				list(ctx, name)
+				if ctx.Err() == nil {
+					s.tell(s.host.Status(name))
+				}
+			})
+		}
+	}
 	// A server may have got ready since the status was read. It is awaited, too, so that the user
 	// is told of it.
-	for _, name := range starting(status) {
-		work.Go(func() {
-			list(ctx, name)
-			if ctx.Err() == nil {
-				s.tell(s.host.Status(name))
-			}
-		})
-	}
+	s.tellLater(starting(status))
 	return func() {
 		stop()
 		work.Wait()

@@ -123,8 +123,8 @@ func (t *toldStates) set(state HostStatus) (before, now string) {
 	return before, now
 }
 
-// areTold notes the states of servers that the error of a question tells, so that the next question
-// does not tell them once more.
+// areTold notes the states of servers that the user has been told otherwise, as by the error of a
+// question. Only what then changes is told.
 func (s *servers) areTold(status []HostStatus) {
 	s.told.mu.Lock()
 	defer s.told.mu.Unlock()
