@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -201,7 +203,36 @@ func (s *servers) reason(state HostStatus) string {
 	if npm != "" {
 		text += "; npm's log is " + word(npm)
 	}
+	name := withheld(state.Err, &server.Command)
+	switch {
+	case name == "":
+	case s.config.only != "":
+		text += fmt.Sprintf(`; %s="$%[1]s" before the command of the server passes it on`, name)
+	default:
+		text += fmt.Sprintf(`; "env": {"%s": "${%[1]s}"} in its configuration passes it on`, name)
+	}
 	return text
+}
+
+// inCapitals matches what may be the name of a variable in an error.
+var inCapitals = regexp.MustCompile(`\b[A-Z][A-Z0-9_]{2,}\b`)
+
+// withheld returns the variable of our environment that a server may have missed when it ended: one
+// that its last words name, and that it was not given. It returns "" if there is none.
+func withheld(err error, command *Command) string {
+	var exit *ServerExitError
+	if !errors.As(err, &exit) {
+		return ""
+	}
+	given := command.Environment()
+	for _, name := range inCapitals.FindAllString(exit.Excerpt, -1) {
+		isOurs := os.Getenv(name) != ""
+		isIt := func(variable string) bool { return strings.HasPrefix(variable, name+"=") }
+		if isOurs && !slices.ContainsFunc(given, isIt) {
+			return name
+		}
+	}
+	return ""
 }
 
 // explain returns an error with what to do about it. Of several servers, each has its own advice.

@@ -101,7 +101,7 @@ func (c Command) Start(context.Context) (Transport, error) {
 		stderrEnded: make(chan struct{}),
 	}
 	s.process.Dir = c.Dir
-	s.process.Env = append(safeEnvironment(os.Environ()), c.Env...)
+	s.process.Env = c.Environment()
 	s.process.Stdin = pipes.theirs[0]
 	s.process.Stdout = pipes.theirs[1]
 	s.process.Stderr = pipes.theirs[2]

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -30,6 +31,11 @@ const (
 		CURL_CA_BUNDLE NODE_USE_ENV_PROXY HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY
 		http_proxy https_proxy all_proxy no_proxy`
 )
+
+// Environment returns the variables that the process of the server gets, as NAME=value.
+func (c *Command) Environment() []string {
+	return append(safeEnvironment(os.Environ()), c.Env...)
+}
 
 // safeEnvironment picks the safe variables of an environment, which it may change. A value that
 // begins with () is a shell function, which a shell would run.
