@@ -134,10 +134,18 @@ func (t *toolbox) Call(ctx context.Context, call ToolCall) (ToolOutput, error) {
 	tool, _ := host.Tool(call.Name)
 	var output ToolOutput
 	name := OneName(tool.Server) + ":" + OneName(tool.Tool.Name)
+	logged := t.servers.logSize(tool.Server)
 	err := t.servers.afterLogin(ctx, tool.Server, name, func() (err error) {
 		output, err = host.Call(context.WithValue(ctx, callKey{}, call.ID), call)
 		return err
 	})
+	wrote := t.servers.wroteSince(tool.Server, logged)
+	if output.IsError && wrote != "" {
+		// The place is the same for each failure, and is named once.
+		t.servers.logs[tool.Server].named.Do(func() {
+			t.servers.output.note("%s reported an error; %s", name, wrote)
+		})
+	}
 	return output, maskedError(t.secrets, t.servers.explain(err))
 }
 

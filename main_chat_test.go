@@ -479,3 +479,38 @@ func TestChatAsksFailedServerAgain(t *testing.T) {
 		assert.Check(t, is.Contains(out.takes(), "server web is ready: "))
 	}
 }
+
+// A tool that reports an error may have written the reason to stderr: the log is named, in a conversation once.
+func TestFailedCallNamesLog(t *testing.T) {
+	c, _, out := chatOf(t)
+	log, err := openServerLog(filepath.Join(t.TempDir(), "web.log"))
+	assert.NilError(t, err)
+	defer log.file.Close()
+	peer, text := newHostPeer("web", "a"), "Traceback\n"
+	peer.answer = func(_ context.Context, method string) any {
+		if method != "tools/call" {
+			return nil
+		}
+		_, _ = log.Write([]byte(text))
+		return json.RawMessage(`{"content":[{"type":"text","text":"Error executing tool a"}],"isError":true}`)
+	}
+	c.servers.config.servers = []Server{peer.Server}
+	c.servers.host = hostOf(t, peer)
+	c.servers.logs = map[string]*serverLog{"web": log}
+	tools := &toolbox{c.servers, c.output.screen.Secrets}
+	_, err = tools.Functions(t.Context())
+	assert.NilError(t, err)
+	const wrote = "what the server wrote meanwhile is in "
+	for range 2 {
+		_, err = tools.Call(t.Context(), ToolCall{Name: "a", Arguments: `{}`})
+		assert.NilError(t, err)
+	}
+	shown := out.takes()
+	assert.Equal(t, strings.Count(shown, "web:a reported an error; "), 1)
+	assert.Check(t, is.Contains(strings.ReplaceAll(shown, "\n", ""), "web.log"))
+
+	commands := &serverCommands{c.agents.settings, c.output, nil, c.servers, c.catalog}
+	assert.Error(t, commands.call(t.Context(), "a"), "a reported an error; "+wrote+log.file.Name())
+	text = ""
+	assert.Error(t, commands.call(t.Context(), "a"), "a reported an error")
+}

@@ -78,6 +78,7 @@ func (c *serverCommands) call(ctx context.Context, args ...string) error {
 		}
 	}
 	var result *ToolResult
+	logged := c.servers.logSize(e.server)
 	err = c.servers.afterLogin(ctx, e.server, name, func() (err error) {
 		result, err = c.callTool(ctx, name, tool.Function, arguments)
 		return err
@@ -85,7 +86,12 @@ func (c *serverCommands) call(ctx context.Context, args ...string) error {
 	if err != nil {
 		return &exitError{exitTool, c.servers.explain(err)}
 	}
-	return c.giveResult(ctx, name, result)
+	err = c.giveResult(ctx, name, result)
+	wrote := c.servers.wroteSince(e.server, logged)
+	if err != nil && result.IsError && wrote != "" {
+		return fmt.Errorf("%w; %s", err, wrote)
+	}
+	return err
 }
 
 // giveResult prints the result of a tool. For a person its JSON is laid out.

@@ -29,6 +29,8 @@ type serverLog struct {
 
 	lost func(error) // if set, is called the first time that a write fails, as on a full disk
 	once sync.Once   // guards the call of lost
+
+	named sync.Once // guards the note about a failed call; see toolbox.Call
 }
 
 // openServerLog opens a log, which only its owner can read. It makes the folder for it.
@@ -59,6 +61,25 @@ func (l *serverLog) Write(text []byte) (int, error) {
 		l.once.Do(func() { l.lost(err) })
 	}
 	return size, err
+}
+
+// logSize returns how much a server has written to its log in this run, 0 if it has none.
+func (s *servers) logSize(server string) int64 {
+	log := s.logs[server]
+	if log == nil {
+		return 0
+	}
+	return log.written.Load()
+}
+
+// wroteSince returns where to read what a server has written since its log had a size, "" if it has
+// written nothing. Many a server hides the reason of a failed call from its client, and writes it
+// to stderr.
+func (s *servers) wroteSince(server string, size int64) string {
+	if s.logSize(server) == size {
+		return ""
+	}
+	return "what the server wrote meanwhile is in " + s.logs[server].file.Name()
 }
 
 // strayLines are the lines of a server's stdout that were no messages. The connection goes on
