@@ -51,8 +51,9 @@ type Input struct {
 // readFile reads an envFile of at most limit bytes: ReadRegular, or ReadOfStranger for the text of
 // a stranger.
 //
-// A server with a mistake has an Err, and does not stop the others. The error says where the text
-// is not JSON, which other format it has, or that it is not a configuration.
+// A server with a mistake has an Err, and does not stop the others. The object of servers may be
+// empty or null. The error says where the text is not JSON, which other format it has, or that it
+// is not a configuration.
 func ParseConfig(
 	text []byte,
 	lookup func(name string) (value string, ok bool),
@@ -100,7 +101,7 @@ func ParseConfig(
 			return
 		}
 		isObject := eachMember(value, readServer)
-		hasServers = hasServers || isObject
+		hasServers = hasServers || isObject || string(value) == "null"
 	})
 	alone := serversAlone(plain)
 	if !hasServers && alone != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"path/filepath"
 	"regexp"
@@ -58,6 +59,10 @@ func configJSON(text []byte) (json.RawMessage, error) {
 	if err == nil {
 		return plain, nil
 	}
+	yaml := bytes.TrimSpace(yamlComment.ReplaceAll(text, nil))
+	if emptyYAML.Match(yaml) {
+		return json.RawMessage(`{"mcpServers":null}`), nil
+	}
 	if !fragment.Match(plain) {
 		return nil, configSyntaxError(text, err)
 	}
@@ -74,6 +79,27 @@ func configJSON(text []byte) (json.RawMessage, error) {
 var otherText = regexp.MustCompile(
 	`(?ms)\A(?:[^{].*)?^(?:(\s*\[+[\w."'-]+\]+\s*$)|["']?[\w-]+["']?:(?:\s|\z))`)
 
+// These match the comments of YAML, and its beginning, and an object of servers that is empty.
+var (
+	yamlComment = regexp.MustCompile(`(?m)(?:^|\s)#.*$|\A---\s`)
+	emptyYAML   = regexp.MustCompile(`\A["']?mcpServers["']?:(?:\s+(?:\{\s*\}|null|~))?\z`)
+)
+
+// errEmpty reports that a configuration says nothing.
+var errEmpty = errors.New("it is empty")
+
+// HasNoServers reports whether a configuration has no servers, and no mistake that may be the
+// reason: its text is empty, has only comments, or has an object of servers that is empty or null.
+func HasNoServers(text []byte) bool {
+	lookup := func(string) (string, bool) { return "", false }
+	noFile := func(string, int64) ([]byte, error) { return nil, fs.ErrNotExist }
+	config, err := ParseConfig(text, lookup, noFile, new(Secrets))
+	if err != nil {
+		return errors.Is(err, errEmpty)
+	}
+	return len(config.Servers) == 0 && len(config.Disabled) == 0
+}
+
 // configSyntaxError adds the position to an error of encoding/json, unless the text as a whole is
 // something else than JSON.
 func configSyntaxError(text []byte, err error) error {
@@ -82,8 +108,8 @@ func configSyntaxError(text []byte, err error) error {
 	isUTF16 := bytes.HasPrefix(text, []byte("\xff\xfe")) ||
 		bytes.HasPrefix(text, []byte("\xfe\xff"))
 	switch {
-	case len(plain) == 0:
-		return errors.New("it is empty")
+	case len(plain) == 0 || len(bytes.TrimSpace(yamlComment.ReplaceAll(plain, nil))) == 0:
+		return errEmpty
 	case isUTF16:
 		return errors.New("it is UTF-16, as PowerShell writes it: save it as UTF-8")
 	case other != nil && other[1] != nil:

@@ -185,7 +185,7 @@ func TestConfigErrors(t *testing.T) {
 		{`"context_servers": ["a": {}],`, "line 1, column 24: invalid character ':' after array element"},
 		{"{\xff}", "line 1, column 2: invalid character 'ÿ' looking for beginning of object key string" + inQuotes},
 	}
-	none := []string{"[]", "null", `{"servers": []}`, `{"mcpServers": null}`, `{"files": {"commands": "a"}}`, "{}", `"a"`,
+	none := []string{"[]", "null", `{"servers": []}`, `{"files": {"commands": "a"}}`, "{}", `"a"`,
 		`{"files": {"command": "a"}, "other": {}}`, `"mcpServers": []`}
 	for _, text := range none {
 		tests = append(tests, struct{ text, want string }{text, "the configuration has no object mcpServers (in VS Code: " +

@@ -60,7 +60,8 @@ func (a *conversation) run(ctx context.Context, question string) error {
 		return err
 	}
 	defer closeServers()
-	if !isChat {
+	hasServers := len(a.servers.config.servers) > 0
+	if !isChat && hasServers {
 		if err := a.servers.start(ctx); err != nil {
 			return err
 		}
@@ -83,7 +84,10 @@ func (a *conversation) remark() {
 		tell = a.output.warn
 	}
 	if text := withoutEffect(config.others, a.settings.given); text != "" {
-		tell("%s: %s", config.file(), text)
+		tell("%s: %s", config.file, text)
+	}
+	if len(config.servers) == 0 {
+		a.output.note("%s has no servers: the model answers without tools", config.file)
 	}
 	if isOffline {
 		a.output.warn("no model is set (MISTRAL_API_KEY, or -m ollama:NAME): the built-in " +

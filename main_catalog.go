@@ -365,7 +365,7 @@ func (c *catalog) resourceNamed(ctx context.Context, name string) (server, uri s
 	if isFullName {
 		return server, uri, nil
 	}
-	if !c.config.hasSeveral() {
+	if len(c.config.servers) == 1 {
 		return c.config.servers[0].Name, name, nil
 	}
 	e, err := c.find(ctx, "resource", name)

@@ -265,8 +265,10 @@ func (c *chat) attachResult(name string, result *ToolResult) {
 // send sends a question to the model, with the texts that are attached. images are the images of
 // the question and of the attachments.
 func (c *chat) send(ctx context.Context, question string, images []string) error {
-	if err := c.servers.start(ctx); err != nil {
-		return err
+	if len(c.servers.config.servers) > 0 {
+		if err := c.servers.start(ctx); err != nil {
+			return err
+		}
 	}
 	// At the beginning of the chat the user was told that a server is starting, and each answer
 	// without its tools may miss something.

@@ -122,6 +122,9 @@ func (c *chat) show(ctx context.Context, number string) error {
 // running. It waits a second for them. A start that takes longer goes on beside the chat: the list
 // of servers says so, and its end is shown later.
 func (c *chat) reconnect(ctx context.Context, name string) error {
+	if err := c.servers.config.checkNames(); err != nil {
+		return err
+	}
 	var names []string
 	for _, s := range c.servers.host.Status() {
 		isDown := s.Err != nil && !isStarting(s)

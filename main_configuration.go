@@ -24,7 +24,9 @@ type configuration struct {
 	output   *output
 	terminal *Terminal // asks whether a folder is trusted, and for the inputs of servers
 
+	file     string // of servers; "" if there is none
 	text     []byte // of the file, once it has been read: a pipe can be read once
+	isLoaded bool   // the two above are known
 	only     string // the command line, or the URL, of the only server; "" for others
 	servers  []Server
 	oauth    map[string]*OAuthConfig // by the server's name
@@ -39,9 +41,12 @@ func (c *configuration) read(ctx context.Context) error {
 	if c.settings.only != "" {
 		return c.readOnly(ctx, c.settings.only)
 	}
-	file := c.file()
-	if file != "" {
-		return c.readFile(ctx, file)
+	err := c.load(ctx)
+	if err != nil {
+		return err
+	}
+	if c.file != "" {
+		return c.readFile(ctx)
 	}
 	self, err := os.Executable()
 	c.builtIn = true
@@ -49,15 +54,12 @@ func (c *configuration) read(ctx context.Context) error {
 	return err
 }
 
-// readFile reads a file of servers. It parses the file twice. The first time it learns which
-// servers there are, which the user may have to allow, and which inputs they need. The second time
-// it has the values of the inputs.
-func (c *configuration) readFile(ctx context.Context, file string) error {
+// readFile reads the file of servers that load has found. It parses the file twice. The first time
+// it learns which servers there are, which the user may have to allow, and which inputs they need.
+// The second time it has the values of the inputs.
+func (c *configuration) readFile(ctx context.Context) error {
 	secrets := c.output.screen.Secrets
-	text, err := c.load(ctx, file)
-	if err != nil {
-		return fmt.Errorf("MCP_CONFIG: %w", err)
-	}
+	file, text := c.file, c.text
 	values := newVariables()
 	// What is secret is not known before the file is trusted. Otherwise a file could hide a command
 	// as a secret.
@@ -93,8 +95,8 @@ func (c *configuration) readFile(ctx context.Context, file string) error {
 	}
 	c.servers, c.oauth, c.disabled = config.Servers, config.OAuth, config.Disabled
 	c.tls, c.others = config.TLS, config.Settings
-	if len(c.servers) == 0 {
-		return fmt.Errorf("%s has no servers, or none that is enabled", file)
+	if len(c.servers) == 0 && len(c.disabled) > 0 {
+		return fmt.Errorf("%s has no server that is enabled", file)
 	}
 	return nil
 }
@@ -105,14 +107,6 @@ const (
 	maxFolderFile    = 1 << 20 // bytes
 	maxFolderServers = 1000
 )
-
-// file returns the file of servers that the user has named, or else the one that is found, or "".
-func (c *configuration) file() string {
-	if c.settings.config != "" {
-		return c.settings.config
-	}
-	return defaultConfig()
-}
 
 // isOfFolder reports whether a file was found in this folder, and not named by the user.
 func (c *configuration) isOfFolder(file string) bool {
@@ -130,21 +124,49 @@ func (c *configuration) fileReader(file string) func(path string, limit int64) (
 	return ReadRegular
 }
 
-// load reads the file of servers.
-func (c *configuration) load(ctx context.Context, file string) (text []byte, err error) {
-	if c.text != nil {
-		return c.text, nil
+// load finds and reads the file of servers: the one that the user has named, or else the first that
+// is found and has servers. mcphost writes a file without servers into each home, and a user who
+// never filled it in does not miss it.
+func (c *configuration) load(ctx context.Context) (err error) {
+	if c.isLoaded {
+		return nil
 	}
-	if c.isOfFolder(file) {
-		text, err = ReadRegular(file, maxFolderFile)
-		if err != nil && !errors.As(err, new(*fs.PathError)) {
-			// It can be read, and was refused.
-			err = fmt.Errorf("%w: if it is yours, name it with -config", err)
+	if c.settings.config != "" {
+		c.file = c.settings.config
+		c.text, err = ReadNamed(ctx, c.file)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.settings.configBy, err)
 		}
-	} else {
-		text, err = ReadNamed(ctx, file)
+		c.isLoaded = true
+		return nil
 	}
-	c.text = text
+	for _, file := range foundConfigs() {
+		text, err := c.readFound(ctx, file)
+		if err != nil {
+			return err
+		}
+		if !HasNoServers(text) {
+			c.file, c.text = file, text
+			break
+		}
+		if !c.output.settings.json {
+			c.output.note("%s has no servers, and is passed over", file)
+		}
+	}
+	c.isLoaded = true
+	return nil
+}
+
+// readFound reads a file that the user has not named.
+func (c *configuration) readFound(ctx context.Context, file string) ([]byte, error) {
+	if !c.isOfFolder(file) {
+		return ReadNamed(ctx, file)
+	}
+	text, err := ReadRegular(file, maxFolderFile)
+	if err != nil && !errors.As(err, new(*fs.PathError)) {
+		// It can be read, and was refused.
+		err = fmt.Errorf("%w: if it is yours, name it with -config", err)
+	}
 	return text, err
 }
 
@@ -227,22 +249,25 @@ func (c *configuration) askInputs(ctx context.Context, inputs []Input, values va
 	return nil
 }
 
-// defaultConfig returns the configuration file of this folder, or else the one of the user, or "".
-// It also returns a file that cannot be read: the error of reading it tells the user why.
-func defaultConfig() string {
+// foundConfigs returns the configuration files that there are of this folder and of the user, the
+// first of which is used. It also returns a file that cannot be read: the error of reading it tells
+// the user why.
+func foundConfigs() []string {
 	home, _ := os.UserHomeDir()
 	files := []string{".mcp.json"}
 	names := []string{".mcp.json", ".mcphost.json",
 		".mcphost.yml", ".mcphost.yaml", ".mcp.yml", ".mcp.yaml"}
+	if isHome() {
+		// The first of the names is the file of this folder.
+		names = names[1:]
+	}
 	for _, name := range names {
 		files = append(files, filepath.Join(home, name))
 	}
-	for _, file := range files {
-		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
-			return file
-		}
-	}
-	return ""
+	return slices.DeleteFunc(files, func(file string) bool {
+		_, err := os.Stat(file)
+		return errors.Is(err, fs.ErrNotExist)
+	})
 }
 
 // uriScheme matches the beginning of a URI: RFC 3986, 3.1.
@@ -285,8 +310,12 @@ func (c *configuration) readOnly(ctx context.Context, text string) error {
 	return nil
 }
 
-// checkNames returns an error for the first of these names that no server has.
+// checkNames returns an error for the first of these names that no server has, and also if there is
+// no server at all.
 func (c *configuration) checkNames(names ...string) error {
+	if len(c.servers) == 0 {
+		return fmt.Errorf("%s has no servers", c.file)
+	}
 	known := ServerNames(c.servers)
 	for _, name := range names {
 		if slices.Contains(c.disabled, name) {

@@ -15,33 +15,28 @@ func (c *configuration) readURL(ctx context.Context, address string) error {
 	if c.settings.only != "" {
 		return c.readOnly(ctx, address)
 	}
-	file, _, config, err := c.look(ctx)
+	config, err := c.look(ctx)
 	if err != nil {
 		c.output.note("this configuration is not used: %s", err)
 	}
 	if len(serversAt(config, address)) == 0 {
 		return c.readOnly(ctx, address)
 	}
-	return c.readFile(ctx, file)
+	return c.readFile(ctx)
 }
 
 // look reads the configuration file, without asking the user for anything. What it calls a secret
-// is not looked for in any text. The results are zero if there is no file.
-func (c *configuration) look(ctx context.Context) (
-	file string, text []byte, config *Config, err error,
-) {
-	file = c.file()
-	if file == "" {
-		return "", nil, nil, nil
+// is not looked for in any text. The configuration is nil if there is no file.
+func (c *configuration) look(ctx context.Context) (*Config, error) {
+	err := c.load(ctx)
+	if err != nil || c.file == "" {
+		return nil, err
 	}
-	text, err = c.load(ctx, file)
-	if err == nil {
-		config, err = c.parse(file, text, newVariables())
-	}
+	config, err := c.parse(c.file, c.text, newVariables())
 	if err != nil {
-		return "", nil, nil, fmt.Errorf("%s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", c.file, err)
 	}
-	return file, text, config, nil
+	return config, nil
 }
 
 // serversAt returns the servers of a configuration that have a URL.
@@ -68,10 +63,11 @@ type loginConfig struct {
 // that have this URL. It asks the user for nothing: the configuration of a folder is used only if
 // the user has allowed it before, and a server that lacks an input is left out.
 func (c *configuration) loginsAt(ctx context.Context, address string) (found []loginConfig) {
-	file, text, config, err := c.look(ctx)
+	config, err := c.look(ctx)
 	if err != nil || len(serversAt(config, address)) == 0 {
 		return nil
 	}
+	file, text := c.file, c.text
 	if c.isOfFolder(file) {
 		folder := folderTrust{c.settings, c.output, c.terminal}
 		memory, err := folder.unknown(file, text, config)

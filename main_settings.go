@@ -50,6 +50,7 @@ type modelSettings struct {
 // serverSettings say which servers there are, and how long they may take.
 type serverSettings struct {
 	config       string      // the file that -config names
+	configBy     string      // -config or MCP_CONFIG, whichever named the file
 	trust        bool        // the folder's configuration is trusted without a question
 	only         string      // the only server, if not empty: a command line, or a URL
 	headers      http.Header // for the URL
@@ -269,6 +270,7 @@ func (s *settings) finish(
 		// The address is that of an Ollama elsewhere, which must not get the key of Mistral.
 		m.ollamaURL, m.key = m.baseURL, ""
 	}
+	s.servers.configBy = givenBy(given, "config", "MCP_CONFIG")
 	if s.servers.config != "" && s.servers.only != "" {
 		return usageError("MCP_CONFIG and MCP_SERVER both say which servers there are: " +
 			"give one of them")
@@ -278,10 +280,18 @@ func (s *settings) finish(
 	}
 	system, err := in.argument(ctx, m.system)
 	if err != nil {
-		return fmt.Errorf("MCP_SYSTEM: %w", err)
+		return fmt.Errorf("%s: %w", givenBy(given, "system", "MCP_SYSTEM"), err)
 	}
 	m.system = system
 	return nil
+}
+
+// givenBy names the flag if it is given, or else the variable.
+func givenBy(given map[string]bool, flag, variable string) string {
+	if given[flag] {
+		return "-" + flag
+	}
+	return variable
 }
 
 // readHeaders reads MCP_HEADERS, whose lines may be indented, as in a script.

@@ -82,7 +82,7 @@ func (c *serverCommands) taskNamed(id string) (*keptTask, error) {
 			return &t, nil
 		}
 	}
-	if c.servers.config.hasSeveral() {
+	if len(c.servers.config.servers) != 1 {
 		return nil, exitWith(exitUsage, "no open task has the id %.100q (see: mcpagent tasks); "+
 			"with -server, the server is asked", id)
 	}
