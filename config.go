@@ -20,13 +20,19 @@ type Config struct {
 	Servers  []Server // in the order of the file; those with an Err too, but none that is disabled
 	Disabled []string // the names of the servers that are left out
 	Warnings []string // what has no effect, or perhaps not the intended one; each names its server
-	Settings []string // the names of what else the file sets, beside its servers
+	Settings []Setting
 
 	OAuth map[string]*OAuthConfig // by the name of a server, nil if it says nothing
 	TLS   map[string]*TLSFiles    // the same
 
 	Inputs   []Input // of the servers; one that two of them need stands here twice
 	EnvFiles []byte  // the paths and texts of all envFile: they decide, too, what the servers do
+}
+
+// Setting is what a file sets beside its servers.
+type Setting struct {
+	Name string
+	Text string // its value, if that is a text
 }
 
 // Input is a value that VS Code asks the user for.
@@ -94,10 +100,7 @@ func ParseConfig(
 				value = file.MCP.Servers
 			}
 		default:
-			// Nothing is set by false, or by a value that is empty.
-			if !emptyValue.Match(value) {
-				c.Settings = append(c.Settings, section)
-			}
+			c.addSetting(section, value)
 			return
 		}
 		isObject := eachMember(value, readServer)
@@ -113,6 +116,18 @@ func ParseConfig(
 			"in Zed: context_servers; in opencode: mcp)")
 	}
 	return c, nil
+}
+
+// addSetting adds what the file sets beside its servers.
+func (c *Config) addSetting(name string, value json.RawMessage) {
+	// Nothing is set by false, or by a value that is empty.
+	if emptyValue.Match(value) {
+		return
+	}
+	s := Setting{Name: name}
+	// The value may be something else than a text.
+	_ = json.Unmarshal(value, &s.Text)
+	c.Settings = append(c.Settings, s)
 }
 
 // emptyValue matches a value that sets nothing.

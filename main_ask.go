@@ -83,8 +83,13 @@ func (a *conversation) remark() {
 	if isOffline {
 		tell = a.output.warn
 	}
-	if text := withoutEffect(config.others, a.settings.given); text != "" {
+	if text := withoutEffect(config.others, a.settings); text != "" {
 		tell("%s: %s", config.file, text)
+	}
+	if system := a.settings.model.system; namesFile(system) {
+		by := givenBy(a.settings.given, "system", "MCP_SYSTEM")
+		a.output.note("%s: the model gets the name of a file; %s gives it the text",
+			by, word("@"+system))
 	}
 	if len(config.servers) == 0 {
 		a.output.note("%s has no servers: the model answers without tools", config.file)

@@ -32,7 +32,7 @@ type configuration struct {
 	oauth    map[string]*OAuthConfig // by the server's name
 	tls      map[string]*TLSFiles    // the same
 	disabled []string                // names of servers
-	others   []string                // the names of what else the file sets
+	others   []Setting               // what else the file sets
 	builtIn  bool                    // the only server is this program
 }
 

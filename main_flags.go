@@ -51,7 +51,9 @@ func readVariables(f *flag.FlagSet) (given map[string]bool, err error) {
 	given = make(map[string]bool)
 	f.Visit(func(f *flag.Flag) {
 		given[f.Name] = true
-		given[replaces[f.Name]] = true
+		if replaced := replaces[f.Name]; replaced != "" {
+			given[replaced] = true
+		}
 	})
 	var failed error
 	f.VisitAll(func(f *flag.Flag) {

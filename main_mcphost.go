@@ -18,6 +18,7 @@ type knownSetting struct {
 	flag     string // with what follows it
 	variable string
 	other    string
+	isMoot   bool // nothing is lost where a file has it
 }
 
 // mcphostSettings is the table of mcphost's flags. Each may also stand in its file, beside the
@@ -33,7 +34,7 @@ func mcphostSettings() map[string]knownSetting {
 		"model":            {flag: "-m NAME", variable: "MISTRAL_MODEL"},
 		"provider-url":     {variable: "MISTRAL_BASE_URL"},
 		"provider-api-key": {variable: "MISTRAL_API_KEY"},
-		"tls-skip-verify":  {variable: "SSL_CERT_FILE"},
+		"tls-skip-verify":  {other: "SSL_CERT_FILE, a file of authorities"},
 		"system-prompt":    {flag: "-system TEXT, -system @FILE", variable: "MCP_SYSTEM"},
 		"max-steps":        {flag: "-max-turns N", variable: "MCP_MAX_TURNS"},
 		"max-tokens":       {flag: "-max-tokens N", variable: "MISTRAL_MAX_TOKENS"},
@@ -48,6 +49,8 @@ func mcphostSettings() map[string]knownSetting {
 		"stop-sequences":   {},
 		"num-gpu-layers":   {},
 		"main-gpu":         {},
+		"stream":           {isMoot: true},
+		"no-hooks":         {isMoot: true},
 		"args":             {}, // --args:NAME VALUE, a variable of a script
 	}
 }
@@ -110,17 +113,26 @@ func (k knownSetting) isGiven(given map[string]bool) bool {
 // withoutEffect says which settings of a file have no effect, and what takes their place: the file
 // may be one of mcphost, which reads the model there. It returns "" if there are none, and leaves
 // out those that are given in another way.
-func withoutEffect(settings []string, given map[string]bool) string {
+func withoutEffect(settings []Setting, run *settings) string {
 	var found []string
-	for _, name := range settings {
-		known, isKnown := mcphostSettings()[name]
-		if !isKnown || known.isGiven(given) {
+	hasAddress := run.model.baseURL != "" || strings.HasPrefix(run.model.name, ollama)
+	for _, s := range settings {
+		hasAddress = hasAddress || s.Name == "provider-url"
+	}
+	for _, s := range settings {
+		known, isKnown := mcphostSettings()[s.Name]
+		if !isKnown || known.isMoot {
 			continue
 		}
-		if instead := known.String(); instead != "" {
-			name += " (give " + instead + ")"
+		if !known.isGiven(run.given) {
+			found = append(found, s.Name+inPlace(known, s.Text))
 		}
-		found = append(found, name)
+		provider, _ := splitProvider(s.Text)
+		if s.Name == "model" && isElsewhere(provider) && !hasAddress {
+			// Without this, the key of that provider would be given, and sent to Mistral.
+			found = append(found, "the provider "+provider+" (give MISTRAL_BASE_URL: "+
+				"docs/start.md has the addresses)")
+		}
 	}
 	if len(found) == 0 {
 		return ""
@@ -128,22 +140,55 @@ func withoutEffect(settings []string, given map[string]bool) string {
 	return "these settings have no effect here: " + strings.Join(found, ", ")
 }
 
+// inPlace says in brackets what to give for a setting of a file, and "" if there is nothing. A
+// system prompt may be given there by the name of its file.
+func inPlace(known knownSetting, text string) string {
+	instead := known.String()
+	if known.variable == "MCP_SYSTEM" && namesFile(text) {
+		instead = "-system " + word("@"+text)
+	}
+	if instead == "" {
+		return ""
+	}
+	return " (give " + instead + ")"
+}
+
+// namesFile reports whether a text is the name of a file that is there.
+func namesFile(text string) bool {
+	if text == "" || MayLeaveMachine(text) {
+		return false
+	}
+	info, err := os.Stat(text)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// splitProvider splits the name of a model that begins with its provider, as mcphost has it.
+func splitProvider(model string) (provider, name string) {
+	end := strings.IndexAny(model, ":/")
+	if end < 0 {
+		return "", model
+	}
+	return model[:end], model[end+1:]
+}
+
+// isElsewhere reports whether a provider of mcphost has an API of its own, which is reached by its
+// address.
+func isElsewhere(provider string) bool {
+	return slices.Contains([]string{
+		"anthropic", "azure", "bedrock", "gemini", "google", "openai", "openrouter",
+	}, provider)
+}
+
 // checkProvider returns an error for the name of a model that begins with its provider, as mcphost
 // has it. It is for names that Mistral's API would get, which has none of these.
 func checkProvider(model string) error {
-	end := strings.IndexAny(model, ":/")
-	if end < 0 {
-		return nil
-	}
-	provider, name := model[:end], model[end+1:]
-	switch provider {
-	case "ollama":
-		if model[end] == '/' {
-			return usageError("%s: this is -m %s%s here", model, ollama, name)
-		}
-	case "mistral", "mistralai":
+	provider, name := splitProvider(model)
+	switch {
+	case provider == "ollama" && !strings.HasPrefix(model, ollama):
+		return usageError("%s: this is -m %s%s here", model, ollama, name)
+	case provider == "mistral", provider == "mistralai":
 		return usageError("%s: this is -m %s here", model, name)
-	case "anthropic", "azure", "bedrock", "gemini", "google", "openai", "openrouter":
+	case isElsewhere(provider):
 		return usageError("%s: the provider is no part of the name here: MISTRAL_BASE_URL is the "+
 			"address of its API, MISTRAL_API_KEY its key, and -m %s the model", model, name)
 	}

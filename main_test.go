@@ -577,3 +577,30 @@ func TestKeptTaskOfSession(t *testing.T) {
 	assert.DeepEqual(t, calls,
 		map[string]string{"of a person": "", "of the model": "call1" + path, "unsaved": "call2" + path})
 }
+
+// TestWithoutEffectNamesAddress: a key of OpenAI that is given in the place of the one in a file of mcphost would go to
+// Mistral. So the address is named until it is given, or until the key goes nowhere.
+func TestWithoutEffectNamesAddress(t *testing.T) {
+	const note = "these settings have no effect here: the provider openai (give MISTRAL_BASE_URL: docs/start.md has the " +
+		"addresses)"
+	for _, c := range []struct {
+		inFile, model, baseURL string
+		others                 []Setting
+		want                   string
+	}{
+		{inFile: "openai/gpt-4o", model: "gpt-4o", want: note},
+		{inFile: "openai:gpt-4o", model: "gpt-4o", want: note},
+		{inFile: "openai/gpt-4o", model: "gpt-4o", baseURL: "https://api.openai.com/v1"},
+		{inFile: "openai/gpt-4o", model: "ollama:mistral"},
+		{inFile: "ollama/mistral", model: "mistral"},
+		{inFile: "mistral-small", model: "mistral-small"},
+		{inFile: "openai/gpt-4o", model: "gpt-4o", others: []Setting{{Name: "provider-url", Text: "http://x"}},
+			want: "these settings have no effect here: provider-url (give MISTRAL_BASE_URL)"},
+	} {
+		t.Setenv("MISTRAL_BASE_URL", c.baseURL)
+		run := &settings{given: map[string]bool{"m": true, "model": true}}
+		run.model.name, run.model.baseURL = c.model, c.baseURL
+		got := withoutEffect(append([]Setting{{Name: "model", Text: c.inFile}}, c.others...), run)
+		assert.Check(t, is.Equal(got, c.want), "%+v", c)
+	}
+}
