@@ -146,7 +146,7 @@ func TestConfigErrors(t *testing.T) {
 	const (
 		asJSON = `write each server into an object, as in {"mcpServers": {"NAME": {"command": "npx", ` +
 			`"args": ["-y", "PACKAGE"], "env": {"KEY": "VALUE"}}}}`
-		inQuotes = `; names and texts stand in double quotes, and true, false and null are small`
+		inQuotes = `; names, texts and variables stand in double quotes, and true, false and null are small`
 		isOpen   = `; a bracket, brace or quote is not closed`
 	)
 	tests := []struct{ text, want string }{
@@ -183,6 +183,8 @@ func TestConfigErrors(t *testing.T) {
 		{"\"a\": {\n  \"command\": }", "line 2, column 14: invalid character '}' looking for beginning of value"},
 		{`"a": {"command": "x"`, "line 1, column 21: unexpected end of JSON input" + isOpen},
 		{`"context_servers": ["a": {}],`, "line 1, column 24: invalid character ':' after array element"},
+		{"{\"max-steps\": ${env://STEPS:-20},\n\"a\": 1}", "line 1, column 15: invalid character '$' looking for beginning " +
+			"of value" + inQuotes},
 		{"{\xff}", "line 1, column 2: invalid character 'ÿ' looking for beginning of object key string" + inQuotes},
 	}
 	none := []string{"[]", "null", `{"servers": []}`, `{"files": {"commands": "a"}}`, "{}", `"a"`,

@@ -201,8 +201,10 @@ func withConversion(err error, file string, text []byte) error {
 		target = fmt.Sprintf("%s-%d.json", base, n)
 		then = "; then name it: -config " + word(target)
 	}
-	return fmt.Errorf("it is YAML, and not JSON; this makes JSON of it: npx -y js-yaml %s > %s%s",
-		word(file), word(target), then)
+	// Where the command fails, the shell has made the target already: an empty one would be found
+	// next time.
+	return fmt.Errorf("it is YAML, and not JSON; this makes JSON of it: "+
+		"npx -y js-yaml %s > %s || rm %[2]s%s", word(file), word(target), then)
 }
 
 // variables are the values of the variables that a file of servers may name, beside those of the
