@@ -224,8 +224,9 @@ func unlessUnknown(err error) error {
 }
 
 // find finds a tool, a prompt or a resource by SERVER:NAME, or by its own name if no other server
-// has something of that name. It finds a tool also by the name of its function. Only the servers
-// that can have it are asked.
+// has something of that name. It finds a tool also by the name of its function, and that of the
+// only server by the name that its function would have beside other servers. Only the servers that
+// can have it are asked.
 func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 	var asked []string // names of servers; empty for all servers
 	server, _ := c.config.split(name)
@@ -240,6 +241,10 @@ func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 	all, err := c.entries(ctx, kind+"s", asked)
 	if err != nil {
 		return entry{}, err
+	}
+	isOwn := slices.ContainsFunc(all, func(e entry) bool { return e.name == name })
+	if kind == "tool" && !c.config.hasSeveral() && !isOwn {
+		name = strings.TrimPrefix(name, c.config.servers[0].Name+"__")
 	}
 	// The name of a function belongs to one tool only. Resolve compares the other names.
 	var own, full []string
