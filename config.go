@@ -165,8 +165,9 @@ type serverReader struct {
 	command, args []string
 	env           map[string]string
 	envFile       string
-	kind          string // of transport, as written
-	label         string // what the file calls the server beside its name
+	kind          string   // of transport, as written
+	label         string   // what the file calls the server beside its name
+	directories   []string // in the options of a builtin server, as written
 	remote
 	disabled bool
 
@@ -243,6 +244,7 @@ func (r *serverReader) fields() map[string]any {
 		"type":      &r.kind,
 		"transport": &r.kind,
 		"name":      r.readLabel,
+		"options":   r.readOptions, // mcphost's builtin servers
 		"disabled":  &r.disabled,
 		"enabled":   &r.disabled, // storeBool turns it round
 
@@ -366,9 +368,9 @@ func (r *serverReader) checkTransport() {
 	s := &r.server
 	kind := plainName(r.kind)
 	s.SSE = kind == "sse"
-	if kind == "builtin" {
+	if kind == "builtin" && r.command == nil && s.URL == "" {
 		// Nothing of such a server can be used, so nothing else is said of it.
-		r.warnings, r.problems = nil, []string{withoutBuiltin(r.label)}
+		r.warnings, r.problems = nil, []string{withoutBuiltin(r.label, r.directories)}
 		return
 	}
 	if len(r.problems) > 0 {
@@ -376,7 +378,8 @@ func (r *serverReader) checkTransport() {
 		return
 	}
 	isLocal, isRemote := s.Command.Path != "", s.URL != ""
-	kinds := []string{"", "stdio", "local"}
+	// A builtin server that got a command is what the command says.
+	kinds := []string{"", "stdio", "local", "builtin"}
 	if isRemote {
 		kinds = []string{"", "http", "sse", "remote", "streamable", "streamablehttp"}
 	}
@@ -394,18 +397,28 @@ func (r *serverReader) checkTransport() {
 }
 
 // withoutBuiltin says what takes the place of a server that is part of mcphost, where a package
-// that many use does: for its list of what is to do, there is none. These were run.
-func withoutBuiltin(name string) string {
+// that many use does. These were run. directories are those that the server has in the file.
+func withoutBuiltin(name string, directories []string) string {
+	if len(directories) == 0 {
+		directories = []string{"DIR"}
+	}
+	folders := ""
+	for _, directory := range directories {
+		folders += ", " + string(appendString(nil, directory))
+	}
 	const fetch = `"command": "uvx", "args": ["mcp-server-fetch"]`
 	instead := map[string]string{
-		"fs": `"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", ` +
-			`"DIR"]`,
+		"fs": `"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem"` +
+			folders + "]",
 		"bash":  `"command": "npx", "args": ["-y", "mcp-server-commands"]`,
 		"http":  fetch,
 		"fetch": fetch,
 	}[name]
 	const none = "there are no builtin servers here"
-	if instead == "" {
+	switch {
+	case name == "todo":
+		return none + "; take it out, as the conversation itself remembers"
+	case instead == "":
 		return none
 	}
 	return none + "; in its place: " + instead

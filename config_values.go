@@ -101,6 +101,18 @@ func (r *serverReader) duration(where, text string) time.Duration {
 	return d
 }
 
+// readOptions reads the folders that a builtin server of mcphost has. They are for a message that
+// says what to write here, and so keep their variables.
+func (r *serverReader) readOptions(where string, value json.RawMessage) {
+	var options struct {
+		Directories []string `json:"allowed_directories"`
+	}
+	// What has another form is of no use for the message.
+	_ = json.Unmarshal(value, &options)
+	r.directories = options.Directories
+	r.warn("%s is not known here and has no effect", where)
+}
+
 // readLabel reads a name that a server has beside its own: with type builtin, it says which server
 // of mcphost it is. Its variables do not matter, and nothing but a text is of use.
 func (r *serverReader) readLabel(_ string, value json.RawMessage) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -60,17 +61,26 @@ func (a *conversation) run(ctx context.Context, question string) error {
 		return err
 	}
 	defer closeServers()
-	hasServers := len(a.servers.config.servers) > 0
-	if !isChat && hasServers {
-		if err := a.servers.start(ctx); err != nil {
-			return err
-		}
+	if err := a.startServers(ctx, isChat); err != nil {
+		return err
 	}
 	a.remark()
 	if isChat {
 		return a.newChat(ctx, kept).run(ctx)
 	}
 	return a.answer(ctx, question, kept)
+}
+
+// startServers starts the servers, if there are any. Those of a chat start beside it, unless none
+// of them ever can: then the error says why.
+func (a *conversation) startServers(ctx context.Context, isChat bool) error {
+	servers := a.servers.config.servers
+	isUsable := func(s Server) bool { return s.Err == nil }
+	isBeside := isChat && slices.ContainsFunc(servers, isUsable)
+	if len(servers) == 0 || isBeside {
+		return nil
+	}
+	return a.servers.start(ctx)
 }
 
 // remark tells the user what they may not expect of the model that will answer. That it is none is

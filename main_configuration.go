@@ -340,6 +340,11 @@ func (c *configuration) named(name string) *Server {
 	return &c.servers[i]
 }
 
+// isMistaken reports whether the server of a name is described wrongly, and so can never start.
+func (c *configuration) isMistaken(name string) bool {
+	return c.has(name, func(s *Server) bool { return s.Err != nil })
+}
+
 // hasSeveral reports whether a server needs a name for the user to know it from others.
 func (c *configuration) hasSeveral() bool { return len(c.servers) > 1 }
 

@@ -39,19 +39,22 @@ func starting(status []HostStatus) []string {
 // list its tools is running: its list is read again with each question.
 func (s *servers) noneRunning(status []HostStatus) error {
 	var reasons []string
-	again := ""
+	again, count := "", len(status)
+	if s.output.inChat {
+		status = s.withoutMistaken(status)
+	}
 	for _, state := range status {
 		if state.Running || isStarting(state) || s.logins.hasAttempt(state.Name) {
 			return nil
 		}
 		reasons = append(reasons, "server "+OneName(state.Name)+": "+s.reason(state))
-		if neededLogin(state.Err) == nil {
+		if neededLogin(state.Err) == nil && !s.config.isMistaken(state.Name) {
 			again = s.triedAgain(len(status))
 		}
 	}
-	if len(status) > 1 {
+	if count > 1 {
 		return fmt.Errorf("none of the %d servers could be started: %s%s",
-			len(status), strings.Join(reasons, "; "), again)
+			count, strings.Join(reasons, "; "), again)
 	}
 	// A name that the program made up would puzzle the user.
 	userGaveNoName := s.config.only != "" || s.config.builtIn
@@ -72,6 +75,18 @@ func (s *servers) triedAgain(count int) string {
 		subject = "they are"
 	}
 	return "; " + subject + " tried again with each question, or now with /reconnect"
+}
+
+// withoutMistaken leaves out the servers that can never start, as the configuration describes them
+// wrongly, unless there are no others. The user of a chat has been told of them at its beginning.
+func (s *servers) withoutMistaken(status []HostStatus) []HostStatus {
+	others := slices.DeleteFunc(slices.Clone(status), func(state HostStatus) bool {
+		return s.config.isMistaken(state.Name)
+	})
+	if len(others) == 0 {
+		return status
+	}
+	return others
 }
 
 // toldStates are the states of servers that the user has been told, so that nothing is told twice.
@@ -151,7 +166,7 @@ func (s *servers) describe(state HostStatus) string {
 		return text
 	}
 	again := s.triedAgain(1)
-	if again != "" {
+	if again != "" && !s.config.isMistaken(state.Name) {
 		text += again + " " + OneName(state.Name)
 	}
 	return "not running: " + text
