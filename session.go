@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -107,7 +108,13 @@ func LoadSession(path string) (*Session, error) {
 	if err == nil {
 		err = decodeJSON("", text, s)
 	}
+	// That of mcphost is a text.
+	var other struct{ Version string }
+	isOther := err != nil && json.Unmarshal(text, &other) == nil && other.Version != ""
 	switch {
+	case isOther:
+		err = errors.New("it is a session of another program, and not read: " +
+			"a name that is not taken begins one")
 	case s.Version > sessionVersion:
 		// This comes before a mistake in the text: a later version may well write another history.
 		err = fmt.Errorf("the session has version %d, and this program reads version %d: "+
