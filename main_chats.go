@@ -85,7 +85,8 @@ func lastChat() (string, error) {
 	}
 	chats := chatFiles(folder, prefix)
 	if len(chats) == 0 {
-		return "", errors.New("no chat of this folder is kept: mcpagent without -c begins one")
+		return "", errors.New("no chat of this folder is kept: mcpagent alone, on a terminal, " +
+			"begins one; -session FILE keeps what a script asks")
 	}
 	return chats[0], nil
 }
