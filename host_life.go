@@ -47,6 +47,7 @@ type hosted struct {
 	abandoned    time.Time  // when the last call ended without an answer; zero if it was answered
 
 	warnedOfUnfit string // the last warning about tools that cannot be offered
+	warnedOfNames string // the last warning about tools that there are not
 }
 
 // hostTask is one start, or one list of the tools, for all who wait for it.

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -72,6 +73,19 @@ func (s *Server) Allows(tool string) bool {
 
 // Approves reports whether a tool runs without being asked about.
 func (s *Server) Approves(tool string) bool { return matchesGlob(s.AutoApprove, tool) }
+
+// MissingNames returns the names in AllowedTools, ExcludedTools and AutoApprove that none of these
+// tools has. A typing error there would otherwise allow or exclude nothing, and nobody would know.
+// A pattern with wildcards may well match tools that are yet to come.
+func (s *Server) MissingNames(tools []Tool) (names []string) {
+	for _, name := range slices.Concat(s.AllowedTools, s.ExcludedTools, s.AutoApprove) {
+		isTool := slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == name })
+		if !isTool && !strings.ContainsAny(name, "*?") && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
 
 // Connect starts the server, or connects to it.
 func (s *Server) Connect(ctx context.Context, o ClientOptions) (*Client, error) {

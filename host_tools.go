@@ -161,6 +161,12 @@ func (s *hosted) describe(tools []Tool) []HostTool {
 		}
 	}
 	s.warn(&s.warnedOfUnfit, strings.Join(reasons, "; "))
+	var missing []string
+	for _, name := range s.MissingNames(tools) {
+		missing = append(missing, fmt.Sprintf("it has no tool %q, which the configuration names",
+			name))
+	}
+	s.warn(&s.warnedOfNames, strings.Join(missing, "; "))
 	return described
 }
 

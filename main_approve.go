@@ -53,7 +53,8 @@ func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 	case !a.terminal.Interactive():
 		a.showWhy.Do(func() {
 			a.output.screen.Show(Look{}, "calls are refused, as without a terminal there is "+
-				"no user to ask; MCP_APPROVE=always allows them")
+				"no user to ask; alwaysAllow in the configuration names tools that may run, and "+
+				"MCP_APPROVE=always allows all")
 		})
 		if isChanged {
 			return Decision{Refuse, "the tool has changed since the user allowed it, and there " +
