@@ -37,8 +37,8 @@ func (e *NameError) Error() string {
 		e.Kind, e.Name, strings.Join(e.Several, ", "))
 }
 
-// ServersError reports that none of several servers could list its tools. It wraps an error of each,
-// which names its server.
+// ServersError reports that none of several servers could list its tools. It wraps an error of
+// each, which names its server.
 type ServersError struct{ Errs []error }
 
 func (e *ServersError) Error() string {

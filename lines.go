@@ -74,8 +74,8 @@ type Lines struct {
 // io.Closers, and that must unblock them.
 //
 // Read returns the io.EOF of the reader as it is, which Conn takes for a peer that has closed its
-// side alone and still reads, as in printf … | server. Over a socket it is mostly a caller that is
-// gone: then Close the Conn when its Done is closed, as ExampleNewLines does.
+// side alone and still reads, as in printf … | server. Over a socket it is mostly a caller that
+// is gone: then Close the Conn when its Done is closed, as ExampleNewLines does.
 func NewLines(r io.Reader, w io.Writer) *Lines {
 	l := &Lines{
 		reader: r,

@@ -260,15 +260,25 @@ func (c *catalog) find(ctx context.Context, kind, name string) (entry, error) {
 	if err == nil {
 		return all[i], nil
 	}
+	isServer := kind == "resource" || server != ""
+	return entry{}, &exitError{exitUsage, c.withNearest(err, kind, name, all, isServer)}
+}
+
+// withNearest adds to the error of a name that cannot be found which names there are: those of the
+// servers, if the name begins with a server that there is not. isServer is set for any other name.
+func (c *catalog) withNearest(
+	err error, kind, name string, all []entry, isServer bool,
+) error {
 	prefix, _, hasPrefix := strings.Cut(name, ":")
+	isOwn := slices.ContainsFunc(all, func(e entry) bool { return e.name == name })
 	switch {
-	case kind != "resource" && server == "" && hasPrefix:
-		err = fmt.Errorf("%w; there is no server %q either, only %s",
+	case hasPrefix && !isServer:
+		return fmt.Errorf("%w; there is no server %q either, only %s",
 			err, prefix, OneNames(ServerNames(c.config.servers)))
-	case len(all) > 0 && !slices.Contains(own, name):
-		err = fmt.Errorf("%w; %s", err, c.nearest(kind, name, all))
+	case len(all) > 0 && !isOwn:
+		return fmt.Errorf("%w; %s", err, c.nearest(kind, name, all))
 	}
-	return entry{}, &exitError{exitUsage, err}
+	return err
 }
 
 // maxNearest is how many names an error about an unknown name has.

@@ -233,7 +233,8 @@ func (l *login) explain(err error) error {
 		return l.failed
 	case l.attempt == nil:
 		// It is explained now, and is not to be explained again: so it is no LoginError any more.
-		return fmt.Errorf("%v; run: mcpagent login %s%s", needed, word(l.name()), l.orHeader(needed))
+		return fmt.Errorf("%v; run: mcpagent login %s%s",
+			needed, word(l.name()), l.orHeader(needed))
 	case l.attempt.isAsking():
 		return fmt.Errorf("it is waiting for a login; finish it, and ask again; "+
 			"/reconnect %s shows its address", word(l.server.Name))

@@ -96,7 +96,7 @@ func (c *chatScreen) answered(text string) string {
 	took := c.matches(answerTook, c.answers)
 	c.answers++
 	m := newMarkdown(c.want.columns, true)
-	return m.write(text, true) + "\n" + string(took[0]) + "\n\n\x1b[1m>\x1b[0m "
+	return m.write(text, true) + "\n\n" + string(took[0]) + "\n\n\x1b[1m>\x1b[0m "
 }
 
 // matches waits until the program has written what matches more than n times, and returns the next one.
@@ -170,7 +170,7 @@ func TestLongChat(t *testing.T) {
 	// The first question waits for the server. What was shown before it depends on how fast that is.
 	c.replies <- modelPieces{"Ready.", 9, nil}
 	c.keys("ready?\r")
-	ready := regexp.MustCompile(`Ready\.\n\S+\n\n>$`)
+	ready := regexp.MustCompile(`Ready\.\n\n\S+\n\n>$`)
 	c.until(func() bool { return c.seen.column == 2 && ready.MatchString(strings.TrimSpace(c.seen.Text())) })
 	c.answers++
 	c.seen.above = nil
@@ -237,7 +237,7 @@ func TestLongChat(t *testing.T) {
 			c.keys("some words /\x1b[D\x15\x1b[C")
 			c.settle("/")
 			c.keys("s\t")
-			c.settle("\r\x1b[J\x1b[2m/servers /show /save\x1b[0m\n\x1b[1m>\x1b[0m /s")
+			c.settle("\r\x1b[J\x1b[2m/servers  /show  /save\x1b[0m\n\x1b[1m>\x1b[0m /s")
 			c.ask("\x15"+text, "\r\x1b[J\x1b[1m>\x1b[0m "+text, answer(i), size)
 		case 8: // several lines
 			c.keys(text + "\\\rtwo\x1b\rthreexy")
