@@ -184,10 +184,10 @@ func (p *program) checkTyping(words []string) error {
 	word := words[0]
 	name, isNear := p.meant(word)
 	instead := ""
-	switch word {
-	case "chat":
+	switch {
+	case word == "chat":
 		instead = "a chat is mcpagent alone, on a terminal"
-	case "bye", "exit", "quit":
+	case IsQuit(word):
 		instead = "/quit ends a chat"
 	}
 	if instead != "" {

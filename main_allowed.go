@@ -15,17 +15,17 @@ import (
 )
 
 // The files are in the user's own folder: what a project brings along allows nothing by them. A
-// tool is allowed for a server that is reached as it was then (see sourceHash): by the same URL, or
-// by the same command from the same folder. Another server of the same name is asked about. So is a
-// tool of which the server says something else than it did then: what the user allowed is the tool
-// as it was described to them, and a server can put another one in its place.
+// tool is allowed for a server that is reached as it was then (see configuration.allowedSource): by
+// the same URL, or by the same command from the same folder. Another server of the same name is
+// asked about. So is a tool of which the server says something else than it did then: what the user
+// allowed is the tool as it was described to them, and a server can put another one in its place.
 
 const allowedRecords records = "allowed"
 
 // allowedTool is a tool in a file.
 type allowedTool struct {
 	Server  string    `json:"server"` // its name
-	Source  string    `json:"source"` // a hash of its command or URL: names change
+	Source  string    `json:"source"` // see configuration.allowedSource: names change
 	Tool    string    `json:"tool"`
 	Version string    `json:"version"` // see toolVersion
 	Folder  string    `json:"folder"`  // where the user allowed it, for the list
@@ -41,10 +41,22 @@ func toolVersion(t *Tool) string {
 	return fmt.Sprintf("%.16x", sha256.Sum256(fmt.Appendf(nil, "%q", said)))
 }
 
+// allowedSource says of which server a tool is allowed. A stranger's file may name a URL of which
+// the user has allowed tools, with a token of the stranger's. So what is allowed of such a file
+// holds in its folder alone, and nothing else holds there.
+func (c *configuration) allowedSource(s *Server) string {
+	source := sourceHash(s)
+	if c.only == "" && c.file != "" && c.isOfStranger(c.file) {
+		folder, _ := os.Getwd()
+		source += " of " + folder
+	}
+	return source
+}
+
 // allowedVersion returns the version of a tool that the user has allowed for later runs, "" if they
 // have allowed none. The file is read each time, so what another run takes back holds at once.
-func allowedVersion(s *Server, tool string) string {
-	source := sourceHash(s)
+// source is that of the tool's server, here and in keepAllowed.
+func allowedVersion(source, tool string) string {
 	var kept allowedTool
 	err := readRecord(allowedRecords.path(source, tool), &kept)
 	if err != nil || kept.Source != source || kept.Tool != tool {
@@ -54,11 +66,10 @@ func allowedVersion(s *Server, tool string) string {
 }
 
 // keepAllowed allows a tool for later runs. It needs the folder of the files.
-func keepAllowed(s *Server, tool, version string) error {
-	source := sourceHash(s)
+func keepAllowed(source, server, tool, version string) error {
 	folder, _ := os.Getwd()
 	return writeRecord(allowedRecords.path(source, tool), allowedTool{
-		Server:  s.Name,
+		Server:  server,
 		Source:  source,
 		Tool:    tool,
 		Version: version,
@@ -140,7 +151,8 @@ func (c *chat) forgetAllowed(tool ServerTool) error {
 	if server == nil {
 		return nil
 	}
-	err := os.Remove(allowedRecords.path(sourceHash(server), tool.Tool))
+	source := c.servers.config.allowedSource(server)
+	err := os.Remove(allowedRecords.path(source, tool.Tool))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

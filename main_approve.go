@@ -36,19 +36,17 @@ type approver struct {
 func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 	tool, _ := a.servers.host.Tool(call.Name)
 	config := a.servers.config
-	version := toolVersion(&tool.Tool)
-	isChanged := false
-	approves := func(s *Server) bool {
-		allowed := allowedVersion(s, tool.Tool.Name)
-		isChanged = allowed != "" && allowed != version
-		return s.Approves(tool.Tool.Name) || allowed == version
+	server := config.named(tool.Server)
+	isAllowed, isChanged := a.isKept(server, &tool.Tool)
+	if server != nil && server.Approves(tool.Tool.Name) {
+		isAllowed = true
 	}
 	switch {
 	case config.builtIn || a.settings.approve == "always":
 		return Decision{}
 	case a.settings.approve == "never":
 		return Decision{Refuse, "the user allows no calls"}
-	case config.has(tool.Server, approves):
+	case isAllowed:
 		return Decision{}
 	case !a.terminal.Interactive():
 		a.showWhy.Do(func() {
@@ -67,6 +65,17 @@ func (a *approver) decide(ctx context.Context, call ToolCall) Decision {
 	return a.terminal.Approve(ctx, r)
 }
 
+// isKept reports whether the user has allowed a tool for later runs, as it is now, or as it was
+// before a change.
+func (a *approver) isKept(server *Server, tool *Tool) (isAllowed, isChanged bool) {
+	if server == nil {
+		return false, false
+	}
+	kept := allowedVersion(a.servers.config.allowedSource(server), tool.Name)
+	isAllowed = kept == toolVersion(tool)
+	return isAllowed, kept != "" && !isAllowed
+}
+
 // request returns what the user is asked about a call.
 func (a *approver) request(tool *HostTool, call ToolCall) *ApprovalRequest {
 	r := &ApprovalRequest{
@@ -75,20 +84,24 @@ func (a *approver) request(tool *HostTool, call ToolCall) *ApprovalRequest {
 		Versions:   make(map[string]string),
 		Quit:       a.quit,
 	}
+	server := a.servers.config.named(tool.Server)
 	var readOnly []string
 	for _, t := range a.servers.host.ReadOnlyTools(tool.Server) {
-		readOnly = append(readOnly, t.Name)
-		r.Versions[t.Name] = toolVersion(&t)
+		_, isChanged := a.isKept(server, &t)
+		if t.Name == tool.Tool.Name || !isChanged {
+			readOnly = append(readOnly, t.Name)
+			r.Versions[t.Name] = toolVersion(&t)
+		}
 	}
 	if slices.Contains(readOnly, tool.Tool.Name) {
 		r.ReadOnly = readOnly
 	}
 	version := toolVersion(&tool.Tool)
 	r.Versions[tool.Tool.Name] = version
-	server := a.servers.config.named(tool.Server)
 	if server != nil && allowedRecords.folder() != "" {
 		r.Keep = func() error {
-			err := keepAllowed(server, tool.Tool.Name, version)
+			source := a.servers.config.allowedSource(server)
+			err := keepAllowed(source, server.Name, tool.Tool.Name, version)
 			if err == nil {
 				a.output.say("(kept for later runs; /allowed in a chat takes it back)")
 			}

@@ -120,6 +120,10 @@ func (c *chat) nextLine(ctx context.Context) (line string, cancelled bool, err e
 	err = c.do(work, line)
 	end(nil)
 	if context.Cause(work) == errQuit {
+		// That the question was cancelled is not worth a word, and a chat that is not saved is.
+		if saved := c.keep(); saved != nil {
+			c.output.screen.Show(Look{Style: Red, Max: maxShown}, saved.Error())
+		}
 		err = errQuit
 	}
 	return line, context.Cause(work) == ErrCancelled, err

@@ -68,10 +68,10 @@ func (c *chat) commandWithoutSlash(line string) string {
 
 // knownCommand returns the command that other programs know by a name, and any other name as it is.
 func knownCommand(name string) string {
-	switch name {
-	case "bye", "exit", "q":
+	switch {
+	case IsQuit(name):
 		return "quit"
-	case "list", "ls":
+	case name == "list", name == "ls":
 		return "tools"
 	}
 	return name

@@ -219,7 +219,7 @@ func (m *modelAfter) Complete(context.Context, *ChatRequest, func(string)) (*Cha
 }
 
 // The line below an answer is about this question alone: the tokens of its requests, the share of its last one, its
-// calls, and the time without what the user was asked. There is none with -q. A question that failed has cost something, too.
+// calls, and the time without what the user was asked. There is none with -q. A question that failed has a cost, too.
 func TestChatSummary(t *testing.T) {
 	usage := func(in, out int) Usage { return Usage{in, out, in + out} }
 	answer := ChatResponse{FinishReason: "stop", Usage: usage(60, 5),
@@ -266,6 +266,62 @@ func TestChatSummary(t *testing.T) {
 		c.model.lists.Clear()
 		assert.Equal(t, shown(), "65 tokens · 2s")
 	})
+}
+
+// What is allowed for later runs is a tool of one server: by its URL, or its command in a folder, and for a stranger's
+// file in that file's folder.
+func TestAllowedSource(t *testing.T) {
+	home, work := t.TempDir(), filepath.Join(t.TempDir(), "a[1]")
+	for name, value := range map[string]string{"HOME": home, "XDG_CONFIG_HOME": home + "/c[1]", "USERPROFILE": home,
+		"AppData": home + "/c[1]"} {
+		t.Setenv(name, value)
+	}
+	assert.NilError(t, os.Mkdir(work, 0o700))
+	t.Chdir(work)
+	own := &configuration{settings: &serverSettings{config: "named.json"}, file: "named.json"}
+	stranger := &configuration{settings: new(serverSettings), file: ".mcp.json"}
+	typed := &configuration{settings: new(serverSettings), file: ".mcp.json", only: "https://example.com/mcp"}
+	url := &Server{Name: "a", URL: "https://example.com/mcp"}
+	allowed := func(c *configuration, s *Server, tool string) string { return allowedVersion(c.allowedSource(s), tool) }
+	assert.NilError(t, keepAllowed(own.allowedSource(url), "a", "push", "1"))
+	assert.Equal(t, len(allAllowed()), 1)
+	assert.Equal(t, allowed(own, url, "push"), "1")
+	renamed := &Server{Name: "b", URL: url.URL}
+	assert.Check(t, allowed(own, renamed, "push") == "1" && allowed(typed, url, "push") == "1")
+	for _, s := range []*Server{
+		{Name: "a", URL: "https://example.com/mcp2"},
+		{Name: "a", Command: Command{Path: url.URL}},
+		{Name: "a", Command: Command{Path: "a"}},
+	} {
+		assert.Check(t, allowed(own, s, "push") == "", "%+v", s)
+	}
+	assert.Check(t, allowed(own, url, "pull") == "")
+	assert.Check(t, allowed(stranger, url, "push") == "", "a stranger's token may go with the URL")
+	assert.NilError(t, keepAllowed(stranger.allowedSource(url), "a", "push", "2"))
+	assert.Check(t, allowed(stranger, url, "push") == "2" && allowed(own, url, "push") == "1")
+	other := t.TempDir()
+	t.Chdir(other)
+	assert.Check(t, allowed(stranger, url, "push") == "" && allowed(own, url, "push") == "1")
+
+	command := &Server{Name: "a", Command: Command{Path: "a", Args: []string{"b"}}}
+	assert.NilError(t, keepAllowed(own.allowedSource(command), "a", "push", "3"))
+	assert.Equal(t, allowed(own, command, "push"), "3")
+	assert.Check(t, allowed(own, &Server{Name: "a", Command: Command{Path: "a", Args: []string{"c"}}}, "push") == "")
+	t.Chdir(work)
+	assert.Check(t, allowed(own, command, "push") == "")
+
+	// A file under the name of another allows nothing.
+	assert.Equal(t, len(allowedRecords.paths()), 3)
+	file := allowedRecords.path(own.allowedSource(url), "push")
+	for _, other := range []struct {
+		server *Server
+		tool   string
+	}{{url, "pull"}, {&Server{URL: "https://example.com/mcp2"}, "push"}} {
+		path := allowedRecords.path(own.allowedSource(other.server), other.tool)
+		assert.NilError(t, os.Rename(file, path))
+		assert.Check(t, allowed(own, other.server, other.tool) == "", "%+v", other)
+		file = path
+	}
 }
 
 // A hash tells any two descriptions apart, also where one text moves from a field to the next.

@@ -43,7 +43,13 @@ func (r records) paths() []string {
 	if folder == "" {
 		return nil
 	}
-	paths, _ := filepath.Glob(filepath.Join(folder, "*.json"))
+	entries, _ := os.ReadDir(folder)
+	var paths []string
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == ".json" {
+			paths = append(paths, filepath.Join(folder, e.Name()))
+		}
+	}
 	return paths
 }
 

@@ -181,19 +181,28 @@ var addressLike = regexp.MustCompile(`^([\w.-]+|\[[\da-fA-F:]+\]):\d+(/|$)`)
 // known. A path that is relative counts from the server's folder, and a name without a folder is
 // looked for in PATH alone: so a file that stands beside the configuration may not be found.
 func startAdvice(c *Command, err error) string {
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOEXEC) {
-		return "; it is not executable: if it is a script, make its interpreter the command, " +
-			"and the script its first argument"
-	}
-	if !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
 	folder, _ := filepath.Abs(c.Dir)
 	path := c.Path
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(folder, path)
 	}
 	file, _ := os.Stat(path)
+	isRefused := errors.Is(err, fs.ErrPermission)
+	switch {
+	case isRefused && file != nil && file.IsDir():
+		return "; it is a folder, and not a program"
+	case isRefused || errors.Is(err, syscall.ENOEXEC):
+		return "; it is not executable: if it is a script, make its interpreter the command, " +
+			"and the script its first argument"
+	case errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist):
+		return notFoundAdvice(c, folder, file)
+	}
+	return ""
+}
+
+// notFoundAdvice is startAdvice of a command that was not found. file is what stands at its path,
+// counted from the folder, nil if nothing does.
+func notFoundAdvice(c *Command, folder string, file fs.FileInfo) string {
 	isFile := file != nil && file.Mode().IsRegular()
 	isName := filepath.Base(c.Path) == c.Path
 	switch {

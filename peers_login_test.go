@@ -70,7 +70,7 @@ func loginPeers() []loginPeer {
 	}
 	asksNobody := map[string]string{"denial": "It has no page that asks a person, so nobody can decline."}
 	endsRefresh := map[string]string{
-		"expiry": "An expired token that is sent ends its refresh token as well, so a login is asked for.",
+		"expiry": "If an expired token is sent, its refresh token ends as well, so a login is asked for.",
 	}
 	return []loginPeer{
 		{name: "Python SDK 2.x, its own routes", start: one("sdk2_server.py")},
@@ -108,7 +108,7 @@ func loginPeers() []loginPeer {
 				return peerProtected{authorization: server, server: server}
 			},
 			partly: map[string]string{
-				"revocation": "The refresh token is revoked; the access tokens are JWTs, which live until they expire.",
+				"revocation": "The refresh token is revoked; the access tokens are JWTs, which are valid until they expire.",
 			},
 		},
 		{
@@ -117,7 +117,8 @@ func loginPeers() []loginPeer {
 				return startPeerProtected(t, variables)
 			},
 			partly: map[string]string{
-				"judge": "It does not get in: it registers with the scopes of the MCP server, which oidc-provider refuses.",
+				"judge": "FastMCP's client gets no login: it registers with the scopes of the MCP server, " +
+					"which oidc-provider refuses.",
 			},
 		},
 	}

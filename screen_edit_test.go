@@ -257,7 +257,9 @@ func TestEditComplete(t *testing.T) {
 
 // Of more words than the screen has room for, whole ones are shown, and the others are counted.
 func TestSomeOf(t *testing.T) {
-	for columns, want := range map[int]string{14: "one  two  日本", 13: "one  two  … 1 more", 7: "one  … 2 more", 0: "… 3 more"} {
+	for columns, want := range map[int]string{
+		14: "one  two  日本", 13: "one  two  … 1 more", 7: "one  … 2 more", 0: "… 3 more",
+	} {
 		assert.Equal(t, someOf([]string{"one", "two", "日本"}, columns), want)
 	}
 	assert.Equal(t, someOf(nil, 0), "")

@@ -113,8 +113,13 @@ func (p *Prompter) PageKept(ctx context.Context, number string) error {
 	for ; len(rows) > size; rows = rows[size:] {
 		more := "(" + Plural(len(rows)-size, "more row") + ": Enter, or q)"
 		line, err := p.askOnce(ctx, above(rows[:size], rendered(more)), false)
-		// Whoever types a command or a question there has seen enough, too.
-		hasSeenEnough := err == ErrDeclined || err == io.EOF || line != ""
+		hasSeenEnough := err == ErrDeclined || err == io.EOF || line == "q"
+		isForPrompt := err == nil && line != "" && !hasSeenEnough
+		if isForPrompt {
+			// It is a question, or a command: at the prompt, Up brings it back.
+			hasSeenEnough = true
+			_ = p.Remember(line, false)
+		}
 		if hasSeenEnough {
 			return nil
 		}

@@ -45,7 +45,6 @@ type Prompter struct {
 	start   sync.Once     // of reading
 	editing bool          // the terminal gives the keys. Set by startReading, only read after it
 	turn    chan struct{} // one slot, taken while a question is asked
-	asked   atomic.Int64  // for how long in all it was taken, in nanoseconds
 
 	// typed has the cells of each text that is entered, nil for Ctrl-D. It is closed at the end of
 	// the input.
@@ -54,6 +53,7 @@ type Prompter struct {
 	// mu guards the following. It is taken before the screen's, and never held while a server, an
 	// editor or the user is waited for.
 	mu       sync.Mutex
+	turns    turnTime
 	life     context.Context    // of the questions that are open or wait for their turn
 	breakOff context.CancelFunc // ends life
 	keys     keys
@@ -141,25 +141,49 @@ func (p *Prompter) Take(ctx context.Context) (_ context.Context, release func())
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(life, func() { cancel(ErrCancelled) })
 	taken := false
-	var began time.Time
 	select {
 	case p.turn <- struct{}{}:
 		taken = true
-		began = time.Now()
+		p.noteTurn(time.Now())
 	case <-ctx.Done():
 	}
 	return ctx, func() {
 		stop()
 		cancel(nil)
 		if taken {
-			p.asked.Add(int64(time.Since(began)))
+			p.noteTurn(time.Time{})
 			<-p.turn
 		}
 	}
 }
 
-// Asked returns for how long, in all, somebody had the turn to ask the user.
-func (p *Prompter) Asked() time.Duration { return time.Duration(p.asked.Load()) }
+// turnTime is for how long the turn was taken.
+type turnTime struct {
+	before time.Duration // in all, but for now
+	taken  time.Time     // when it was taken; zero if it is free
+}
+
+// upTo returns the time in all.
+func (t turnTime) upTo(now time.Time) time.Duration {
+	if t.taken.IsZero() {
+		return t.before
+	}
+	return t.before + now.Sub(t.taken)
+}
+
+// noteTurn notes when the turn was taken, or with a time that is zero that it is free.
+func (p *Prompter) noteTurn(taken time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turns = turnTime{p.turns.upTo(time.Now()), taken}
+}
+
+// Asked returns for how long somebody has had the turn to ask the user, in all and until now.
+func (p *Prompter) Asked() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.turns.upTo(time.Now())
+}
 
 // Ask asks a question that the user need not answer, and returns the answer without the blanks
 // around it. The error is ErrDeclined after "!no", and io.EOF after "!stop" or at the end of the

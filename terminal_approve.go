@@ -154,7 +154,7 @@ func (a *approval) keys() []approvalKey {
 			"the same, and in later runs, too"})
 	}
 	// Where this is the only tool that reads, always says the same.
-	if tools := a.request.ReadOnly; len(tools) > 1 {
+	if tools := a.readOnly(); len(tools) > 1 {
 		label := "[s] all " + fmt.Sprint(len(tools)) + " read-only tools"
 		keys = append(keys, approvalKey{"s", "server", label,
 			"make it, and in this run no longer ask about the tools that the server says " +
@@ -166,11 +166,34 @@ func (a *approval) keys() []approvalKey {
 			"type what the model gets as the result; no call is made"})
 }
 
+// readOnly returns the tools that one answer may allow. One that has changed since the user allowed
+// it is left out: they are told of that when it is called.
+func (a *approval) readOnly() []string {
+	var tools []string
+	for _, tool := range a.request.ReadOnly {
+		version, isAllowed := a.always[ServerTool{a.request.Server, tool}]
+		isChanged := isAllowed && version != a.request.Versions[tool]
+		if tool == a.request.Tool || !isChanged {
+			tools = append(tools, tool)
+		}
+	}
+	return tools
+}
+
+// IsQuit reports whether a word, without its slash, ends a chat, here or in other programs.
+func IsQuit(word string) bool {
+	return slices.Contains([]string{"bye", "exit", "q", "quit"}, word)
+}
+
 // keyFor returns the key of an answer, "" if it is none. Besides the keys there are ? and, where it
 // ends something, /quit.
 func (a *approval) keyFor(answer string) string {
-	if answer == "?" || answer == "/quit" && a.request.Quit != nil {
+	word, hasSlash := strings.CutPrefix(answer, "/")
+	switch {
+	case answer == "?":
 		return answer
+	case hasSlash && IsQuit(word) && a.request.Quit != nil:
+		return "/quit"
 	}
 	for _, k := range a.keys() {
 		if strings.EqualFold(answer, k.key) || strings.EqualFold(answer, k.word) {
@@ -186,7 +209,7 @@ func (a *approval) allow(key string) {
 	tools := []string{a.request.Tool}
 	switch key {
 	case "s":
-		tools = a.request.ReadOnly
+		tools = a.readOnly()
 	case "k":
 		err := a.request.Keep()
 		if err == nil {
@@ -244,14 +267,18 @@ func (a *approval) edit(ctx context.Context) error {
 	if text == "" {
 		text = a.laidOut()
 	}
-	draft, err := a.changeText(ctx, text)
-	a.draft = draft
-	object, _, bad := ParseArguments(draft)
-	if bad != nil {
-		a.screen.Tell(Look{Style: Red}, bad.Error()+"; [e]dit goes on with what you typed")
-	} else if draft != "" {
-		a.arguments, a.changed, a.draft = object, true, ""
+	changed, err := a.changeText(ctx, text)
+	if changed == "" {
+		// Nothing was changed, or nothing came back: what was typed before stays.
+		return err
 	}
+	object, _, bad := ParseArguments(changed)
+	if bad != nil {
+		a.draft = changed
+		a.screen.Tell(Look{Style: Red}, bad.Error()+"; [e]dit goes on with what you typed")
+		return err
+	}
+	a.arguments, a.changed, a.draft = object, true, ""
 	return err
 }
 

@@ -400,6 +400,28 @@ func TestTerminalApproveVersions(t *testing.T) {
 	}
 }
 
+// One answer for all read-only tools leaves out one that has changed since the user allowed it: they are told of that.
+func TestTerminalApproveChangedReadOnly(t *testing.T) {
+	terminal := terminalOf(t, "always\n", "s\n", "n\n")
+	out := terminal.screen.stderr.(*viewBuffer)
+	approve := func(tool, listVersion string) (Decision, string) {
+		versions := map[string]string{"read": "1", "show": "1", "list": listVersion}
+		r := &ApprovalRequest{ServerTool: ServerTool{"files", tool}, ReadOnly: []string{"read", "show", "list"},
+			Versions: versions}
+		return terminal.Approve(t.Context(), r), out.takes()
+	}
+	decision, _ := approve("list", "1")
+	assert.Equal(t, decision, Decision{})
+	decision, shown := approve("read", "2")
+	assert.Equal(t, decision, Decision{})
+	assert.Check(t, is.Contains(shown, "[s] all 2 read-only\ntools"))
+	decision, shown = approve("show", "2")
+	assert.Check(t, decision == Decision{} && shown == "")
+	decision, shown = approve("list", "2")
+	assert.Equal(t, decision.Action, Refuse)
+	assert.Check(t, is.Contains(shown, `"list" of "files" has changed since you allowed it: `))
+}
+
 // judged is what the user sees of a call, at the question whether it may run. It is written at once: what others write
 // cannot come between the call and the question.
 func judged(columns, rows int, server, tool, arguments string) (shown string) {
