@@ -42,20 +42,22 @@ block a tool: keep the model from using, forbid, prevent the model, disallow, bl
 chat: in a row, follow-up, follow up, back and forth, interactively
 change the model: switch the model, switch models, another model, different model
 colours: ansi, escape codes
-configuration file: config file, example config, config example, settings file
-continue a conversation: remember, remembers, resume a chat, pick up
+configuration file: config file, example config, config example, settings file, my settings
+continue a conversation: remember, remembers, forgets, resume, keep a conversation going, pick up
 cost: pay, paying, price, pricing, subscription, bill, money, expensive
 data sent: privacy, confidential, leak, leaks, telemetry, tracking, gdpr
 delete my files: change my files, damage, overwrite my files, dangerous, harm
 dies: crash, crashes, crashed
 error code: error number
-exit status: exit code, exit codes, return code, error level
+exit status: exit code, exit codes, return code, error level, return to the shell
 get started: where do i begin, where to begin, example, tutorial, quick start, quickstart, beginner
 hangs: stuck, freezes, frozen, hanging, blocks forever, unresponsive
 history: past chats, old chats
 keys edit a question: keyboard shortcuts, shortcuts, hotkeys, key bindings
 large results: huge results, huge result, large output, truncate, truncates, truncated
+-json print: json output, output json, output as json
 licence: commercial use, commercially, commercial, closed source, proprietary, copyright
+local model: model on my own machine, model running on my own machine, model on my machine
 log in: sign in, authenticate, login page, browser login
 memory: ram
 messages that are sent: debug, debugging, verbose, troubleshoot, diagnose, raw json, raw messages
