@@ -27,13 +27,14 @@ func usage(columns int) string {
 	line := func(left, right string, size int) {
 		b.WriteString(helpLine("  "+left, right, size, columns) + "\n")
 	}
-	paragraph("mcpagent asks a language model a question that it answers with the tools of " +
-		"MCP servers.\n")
-	line(`mcpagent "question"`, "ask once: the answer on stdout, everything else on stderr; text "+
-		"on stdin, if that is a pipe or a file, is part of it; what follows -- is no command",
+	paragraph("mcpagent puts your question to a language model, which answers with the help of " +
+		"MCP servers' tools.\n")
+	line(`mcpagent "question"`, "ask once: the answer on stdout, everything else on stderr. Text "+
+		"on stdin, from a pipe or a file, is added to the question. After --, words are a "+
+		"question, never a command",
 		commandColumns)
-	line("mcpagent", "on a terminal: a chat; else the same, with the question read from stdin",
-		commandColumns)
+	line("mcpagent", "on a terminal: start a chat; otherwise: ask once, with the question from "+
+		"stdin", commandColumns)
 	paragraph("\nCommands, as in mcpagent tools; mcpagent help COMMAND says more:\n")
 	for _, c := range new(program).commands() {
 		line(strings.TrimSpace(c.name+" "+c.args), c.what, commandColumns)
@@ -50,8 +51,8 @@ func usage(columns int) string {
 		variable, meaning, _ := strings.Cut(f.Usage, " ")
 		line(fmt.Sprintf("%-19s -%s", variable, f.Name), meaning, flagColumns)
 	})
-	paragraph("\nExit status: 0 done, 1 cannot start, 2 usage, 3 call, read or prompt failed, " +
-		"4 the model failed, 130 interrupted.")
+	paragraph("\nExit status: 0 done, 1 start or configuration failed, 2 invalid command line, " +
+		"3 call, read or prompt failed, 4 the model failed, 130 interrupted.")
 	return b.String()
 }
 

@@ -117,7 +117,7 @@ func (m *modelSettings) addFlags(f *flag.FlagSet) {
 			MaxTemperature),
 		m.setTemperature)
 	f.Func("max-tokens",
-		"MISTRAL_MAX_TOKENS of each message of the model (the API's)",
+		"MISTRAL_MAX_TOKENS tokens of each message of the model (the API's)",
 		number(&m.maxTokens, 0))
 }
 
@@ -129,24 +129,24 @@ func (s *serverSettings) addFlags(f *flag.FlagSet) {
 	f.StringVar(&s.only, "server", "",
 		"MCP_SERVER one server instead: its URL, or [NAME=VALUE ...] COMMAND [ARG ...]")
 	f.Func("protocol",
-		"MCP_PROTOCOL revision (auto)",
+		"MCP_PROTOCOL MCP revision to offer (auto)",
 		oneOf(&s.protocol, append([]string{"auto"}, Revisions()...)...))
 	f.Func("max-questions",
-		"MCP_MAX_QUESTIONS of a server, during a request to it (50)",
+		"MCP_MAX_QUESTIONS questions a server may ask during one request (50)",
 		number(&s.maxQuestions, 50))
 	f.Func("timeout",
-		"MCP_TIMEOUT of a request without progress (30m)",
+		"MCP_TIMEOUT time of a request without progress (30m)",
 		duration(&s.timeout, 30*time.Minute))
 	f.Func("start-timeout",
-		"MCP_START_TIMEOUT of a server's start (30s; 5m for npx, docker, …)",
+		"MCP_START_TIMEOUT time for a server to start (30s; 5m for npx, docker, …)",
 		duration(&s.startTimeout, 0))
 	f.StringVar(&s.trace, "trace", "",
-		"MCP_TRACE all messages, the model's too: 1 for stderr, or a file")
+		"MCP_TRACE print all messages, including the model's: 1 for stderr, or a file")
 }
 
 func (a *askingSettings) addFlags(f *flag.FlagSet) {
 	f.Func("approve",
-		"MCP_APPROVE calls: ask, always, never",
+		"MCP_APPROVE whether the model's calls need approval: ask, always, never",
 		oneOf(&a.approve, "ask", "always", "never"))
 	f.Func("max-turns",
 		"MCP_MAX_TURNS model turns per question (20)",
@@ -164,20 +164,21 @@ func (a *askingSettings) addFlags(f *flag.FlagSet) {
 		"MCP_MAX_SAMPLES servers' requests to the model per question (20)",
 		number(&a.maxSamples, 20))
 	f.StringVar(&a.session, "session", "",
-		" a file with the conversation: it is continued, and kept there")
-	f.BoolVar(&a.goOn, "c", false, " go on with the last chat of this folder")
+		" a file: continue the conversation in it, and save it there")
+	f.BoolVar(&a.goOn, "c", false, " continue the last chat of this folder")
 	f.BoolVar(&a.noHistory, "no-history", false,
 		"MCP_NO_HISTORY 1: keep neither the chat nor what is typed in it")
 }
 
 func (o *outputSettings) addFlags(f *flag.FlagSet) {
 	f.StringVar(&o.file, "o", "",
-		" a file for images and other bytes, or else the text; - for stdout")
-	f.StringVar(&o.find, "find", "", " words: tools lists those that match them best")
+		" the file for a result's images and other bytes, or else its text; - for stdout")
+	f.StringVar(&o.find, "find", "",
+		" search words: tools lists only those that match them best")
 	f.BoolVar(&o.json, "json", false, " machine-readable output")
-	f.BoolVar(&o.quiet, "q", false, " nothing but the answer")
+	f.BoolVar(&o.quiet, "q", false, " print only the answer")
 	f.BoolVar(&o.raw, "raw", false,
-		" answers as they come, on a terminal, too: markdown is not laid out")
+		" show answers on a terminal as they come, without laying out markdown")
 }
 
 func (s *serveSettings) addFlags(f *flag.FlagSet) {
@@ -185,7 +186,7 @@ func (s *serveSettings) addFlags(f *flag.FlagSet) {
 		" where serve listens: HOST:PORT, or :PORT for this machine alone (stdio)",
 		s.setAddress)
 	f.Func("max-file",
-		" MiB of a file that serve reads, of all together 128 times as much (2)",
+		" largest file that serve reads, in MiB; all files together 128 times as much (2)",
 		number(&s.maxFile, 0))
 }
 
@@ -228,7 +229,7 @@ func (s *settings) checkCommand(name string) error {
 	case !isQuestion:
 		return s.asking.checkNoQuestion()
 	case s.asking.goOn && s.asking.session != "":
-		return usageError("-c and -session both say what to go on with: give one of them")
+		return usageError("-c and -session both choose a conversation: give only one")
 	}
 	return nil
 }
@@ -259,8 +260,8 @@ func (s *settings) finish(
 	}
 	s.given = given
 	if s.asking.goOn && s.asking.noHistory {
-		return usageError("-c goes on with a chat that is kept, and -no-history and " +
-			"MCP_NO_HISTORY keep none: -session FILE goes on with the chat in a file")
+		return usageError("-c needs a saved chat, and -no-history or MCP_NO_HISTORY saves none: " +
+			"use -session FILE")
 	}
 	m := &s.model
 	m.isNamed = m.name != ""
@@ -272,8 +273,7 @@ func (s *settings) finish(
 	}
 	s.servers.configBy = givenBy(given, "config", "MCP_CONFIG")
 	if s.servers.config != "" && s.servers.only != "" {
-		return usageError("MCP_CONFIG and MCP_SERVER both say which servers there are: " +
-			"give one of them")
+		return usageError("MCP_CONFIG and MCP_SERVER both choose the servers: give only one")
 	}
 	if err := s.servers.readHeaders(os.Getenv("MCP_HEADERS"), secrets); err != nil {
 		return err

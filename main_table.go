@@ -34,16 +34,16 @@ that match words best, with the ranking that a model has.
   mcpagent tools -find "read a file"`,
 			s.withServers(s.tools), "list ls"},
 		{"call", "TOOL [KEY=VALUE ...]", "call a tool, without a model",
-			`The tool's schema says what is a text, a number, true or null; lists and
-objects are JSON. A JSON object, @FILE or - in place of the words goes to the tool
-unchecked. -o FILE gets images and other bytes of the result, or else its text.
+			`The tool's schema decides whether a value is sent as text, number, boolean
+or null; lists and objects are JSON. A JSON object, @FILE or - in place of
+the words is sent to the tool unchecked. -o FILE saves the result's images
+and other bytes, or its text if there are none.
   mcpagent call files:read_file path=notes.txt head=10`,
 			s.withServers(s.call), "run exec"},
 		{"resources", "[SERVER ...]", "list the resources of every server, or of some",
-			"  mcpagent resources files",
-			s.list("resources"), ""},
+			"  mcpagent resources files", s.list("resources"), ""},
 		{"read", "URI", "print a resource",
-			`SERVER:URI where several servers have it. -o FILE gets its bytes or its text.
+			`SERVER:URI where several servers have it. -o FILE saves its bytes or text.
   mcpagent read library:///rpc.go`,
 			s.withServers(s.read), "cat"},
 		{"prompts", "[SERVER ...]", "list the prompts of every server, or of some",
@@ -53,33 +53,33 @@ unchecked. -o FILE gets images and other bytes of the result, or else its text.
   mcpagent prompt issues:triage label=bug`,
 			s.withServers(s.prompt), ""},
 		{"servers", "[SERVER ...]",
-			"show how each server is started, whether it runs, what it speaks",
-			`Where one does not run, why, and what to do. The exit status is 1 if none runs.
+			"show each server's command or URL, its state and its protocol revision",
+			`For a server that is not running, it says why and what to do. The exit
+status is 1 if none is running.
   mcpagent servers -json`,
 			s.withServers(s.listServers), "status ps doctor"},
-		{"tasks", "[ID]", "list the calls that run on as tasks, or wait for one, or end it",
+		{"tasks", "[ID]", "list open tasks (calls that still run), wait for one, or end it",
 			"A task outlives this program. -cancel ends it.\n  mcpagent tasks -cancel 786512e2",
 			s.withServers(s.openTasks), ""},
-		{"login", "URL|NAME", "log in to a server that asks for it (OAuth), in the browser",
+		{"login", "URL|NAME", "log in to a server with OAuth, in the browser",
 			"  mcpagent login https://mcp.example.com/mcp", p.logins.logIn, "auth"},
 		{"logout", "URL|NAME", "end a login: its token is revoked, if the server can do that",
 			`A NAME stands for the login of that server's configuration, a URL for all logins to it.
   mcpagent logout issues`,
 			p.logins.logOut, ""},
-		{"whoami", "", "show the logins that are kept: where, with which scopes, until when",
+		{"whoami", "", "show the saved logins: authorization server, scopes, expiry",
 			"", p.logins.whoAmI, ""},
 		{"serve", "[DIR]",
 			"be an MCP server on stdio: search over DIR, or over this program's source",
-			`With -http ADDR over HTTP; an ADDR without a host (:8080) is for this machine alone.
+			`-http ADDR serves over HTTP. Without a host (:8080), on this machine only.
   mcpagent serve -http :8080 ~/notes`,
 			p.serving.run, ""},
-		{"completion", "bash|zsh|fish", "print the script with which a shell completes by Tab",
-			`It completes commands, flags, and the names that the servers have; for those
-it starts the servers, and waits 3 s for them.
+		{"completion", "bash|zsh|fish", "print the shell script for Tab completion",
+			`It completes commands, flags, and names from servers; to get these it starts
+the servers, and waits 3 s for them.
   mcpagent completion bash     in ~/.bashrc: eval "$(mcpagent completion bash)"`,
 			p.completion, "complete"},
-		{"version", "", "print the version, and what it speaks",
-			"", p.version, ""},
+		{"version", "", "print the version and the supported MCP revisions", "", p.version, ""},
 		{"help", "[COMMAND]", "print this, or more about one command",
 			"  mcpagent help call", p.help, "usage"},
 	}
