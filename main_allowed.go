@@ -126,7 +126,7 @@ func (c *chat) askAgain(
 ) error {
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 || n > len(inRun)+len(kept) {
-		return errors.New("/allowed takes a number of its list")
+		return errors.New("/allowed takes a number from its list")
 	}
 	var tool ServerTool
 	if n <= len(inRun) {

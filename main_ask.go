@@ -106,7 +106,7 @@ func (a *conversation) remark() {
 	}
 	if isOffline {
 		a.output.warn("no model is set (MISTRAL_API_KEY, or -m ollama:NAME): the built-in " +
-			"stand-in answers, which is no language model")
+			"stand-in answers; it is not a language model")
 	}
 }
 

@@ -160,8 +160,8 @@ func (c *chat) do(ctx context.Context, line string) error {
 	}
 	if !strings.HasPrefix(line, "/") {
 		if name := c.commandWithoutSlash(line); name != "" {
-			return fmt.Errorf("nothing was asked: the command is /%s, with a slash; "+
-				"with a blank before it, %s is a question", name, strings.TrimSpace(line))
+			return fmt.Errorf("not sent to the model: type /%s for the command, or a space before "+
+				"%s to ask it as a question", name, strings.TrimSpace(line))
 		}
 		return c.question(ctx, strings.TrimSpace(line))
 	}
@@ -277,7 +277,7 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	// At the beginning of the chat the user was told that a server is starting, and each answer
 	// without its tools may miss something.
 	if late := starting(c.servers.host.Status()); late != nil {
-		c.output.say("(asking without what is still starting: %s)", OneNames(late))
+		c.output.say("(asking without servers that are still starting: %s)", OneNames(late))
 	}
 	if err := c.finishTasks(ctx); err != nil {
 		return err
@@ -291,7 +291,7 @@ func (c *chat) send(ctx context.Context, question string, images []string) error
 	c.report.finish(answer, c.agent.Usage, c.terminal.Asked(), err)
 	saved := c.keep()
 	if isTooLong(err) {
-		err = fmt.Errorf("%w (/compact puts a summary in place of the older half, "+
+		err = fmt.Errorf("%w (/compact replaces the older half with a summary, "+
 			"/save FILE keeps it, /clear begins a new one, /model NAME chooses another model)", err)
 	}
 	// A question that failed, or was cancelled, may have cost as much as one that is answered.

@@ -25,7 +25,7 @@ func (c *chat) commands() []chatCommand {
 	return []chatCommand{
 		{"tools", "[SERVER|TOOL]", "list the tools of every server, or of one; show a tool; " +
 			"or -find WORDS", c.tools},
-		{"servers", "[SERVER]", "show how the servers are", c.showServers},
+		{"servers", "[SERVER]", "show the state of the servers", c.showServers},
 		{"reconnect", "[SERVER]", "start a server again, or those that are not running",
 			c.reconnect},
 		{"show", "[N]", "show all of a result that was cut, or of the last one", c.show},
@@ -36,7 +36,7 @@ func (c *chat) commands() []chatCommand {
 			c.allowed},
 		{"model", "[NAME]", "show the model, or choose another", c.chooseModel},
 		{"usage", "", "show the tokens used so far", c.showUsage},
-		{"compact", "", "put a summary in place of the older half of the conversation", c.compact},
+		{"compact", "", "replace the older half of the conversation with a summary", c.compact},
 		{"clear", "", "begin a new conversation", c.clear},
 		{"save", "FILE", "write the conversation to a file", c.save},
 		{"load", "FILE", "continue the conversation in a file", c.load},
@@ -85,11 +85,11 @@ func (c *chat) help(context.Context, string) error {
 			helpLine(usage, command.what, 28, c.output.screen.Columns()))
 	}
 	c.output.say("%s", "\n@SERVER:URI in a question adds a resource to it, and @./FILE, @/FILE or "+
-		"@~/FILE a file. A backslash at the end of a line and Alt-Enter begin a new one. Tab "+
+		"@~/FILE a file. Alt-Enter, or a backslash at the end of a line, begins a new line. Tab "+
 		"completes commands, the tools and servers that they take, resources, and files after "+
-		"@./; Up and Down show what was said before, and Ctrl-R searches it. A question that "+
-		"begins with a slash, or is the name of a command, needs a space before it.\nCtrl-C "+
-		"cancels what is running and keeps the conversation; twice, it ends the chat.")
+		"@./. Up and Down show earlier questions and commands, and Ctrl-R searches them. A "+
+		"question that begins with a slash, or is the name of a command, needs a space before "+
+		"it.\nCtrl-C cancels what is running and keeps the conversation; twice, it ends the chat.")
 	return nil
 }
 
@@ -134,8 +134,11 @@ func (c *chat) reconnect(ctx context.Context, name string) error {
 	}
 	if names == nil {
 		all := OneNames(ServerNames(c.servers.config.servers))
-		return fmt.Errorf("nothing is to be started again: /reconnect takes the name of a server, "+
-			"one of %s, or starts those that are not running", all)
+		if name != "" {
+			return fmt.Errorf("there is no server %q; the servers are: %s", name, all)
+		}
+		return fmt.Errorf("all servers are running or starting; to restart one, give its name: %s",
+			all)
 	}
 	soon, cancel := context.WithTimeout(ctx, glance)
 	defer cancel()
@@ -308,8 +311,8 @@ func (c *chat) save(ctx context.Context, path string) error {
 // write the other conversation over the one in the file of -session.
 func (c *chat) load(_ context.Context, path string) error {
 	if c.kept.isNamed {
-		return fmt.Errorf("what follows would replace the conversation in %s: "+
-			"leave this chat, and run: mcpagent -session %s", c.kept.path, word(path))
+		return fmt.Errorf("this chat is saved in %s; to continue another conversation, quit and "+
+			"run: mcpagent -session %s", c.kept.path, word(path))
 	}
 	session, err := LoadSession(path)
 	if err != nil {

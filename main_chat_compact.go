@@ -41,8 +41,8 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 		return errors.New("the built-in stand-in cannot write a summary")
 	}
 	if before < minSummarized {
-		return fmt.Errorf("the conversation is too short: "+
-			"what a summary would replace has about %s", Plural(before, "token"))
+		return fmt.Errorf("the conversation is too short to compact: "+
+			"the older half has about %s", Plural(before, "token"))
 	}
 	c.view.Begin(model)
 	summary, usage, err := c.summarize(ctx, old)
@@ -57,7 +57,7 @@ func (c *chat) compact(ctx context.Context, _ string) error {
 		{Role: "assistant", Content: TextContent(summary)},
 	}, recent)
 	c.output.screen.Preview(Look{Style: Faint}, "the summary", summary)
-	c.output.say("(a summary of about %s is in place of the first %s, which had about %d)",
+	c.output.say("(a summary of about %s replaces the first %s, which had about %d)",
 		Plural(len(summary)/4, "token"), Plural(len(old), "message"), before)
 	return c.keep()
 }
@@ -95,7 +95,7 @@ func (c *chat) offerCompact(ctx context.Context) {
 	most := c.model.info(ctx).Context
 	if most > 0 && used > most*3/4 {
 		c.output.say("(the conversation takes about %d of the model's %d tokens: "+
-			"/compact puts a summary in place of its older half)", used, most)
+			"/compact replaces its older half with a summary)", used, most)
 	}
 }
 

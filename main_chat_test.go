@@ -73,7 +73,7 @@ func TestCompact(t *testing.T) {
 		assert.Equal(t, len(after), 2+test.kept, "%v", test.sizes)
 		assert.Equal(t, after[1].Content.Text(), "Herons, all of them.")
 		assert.DeepEqual(t, after[2:], before[len(before)-test.kept:])
-		assert.Check(t, is.Contains(out.takes(), "Herons, all of them.\n(a summary of about 5 tokens is in place of "))
+		assert.Check(t, is.Contains(out.takes(), "Herons, all of them.\n(a summary of about 5 tokens replaces "))
 		saved, err := LoadSession(c.kept.path)
 		assert.NilError(t, err)
 		assert.DeepEqual(t, saved.History, after)
@@ -119,7 +119,7 @@ func TestCompactFails(t *testing.T) {
 	}
 	c, _, _ := chatOf(t)
 	c.agent.History = exchangesOf(100)
-	assert.ErrorContains(t, c.compact(t.Context(), ""), "too short: what a summary would replace has about 25 tokens")
+	assert.ErrorContains(t, c.compact(t.Context(), ""), "too short to compact: the older half has about 25 tokens")
 	c.model.settings.baseURL = "" // the stand-in
 	assert.ErrorContains(t, c.compact(t.Context(), ""), "cannot write a summary")
 }

@@ -36,8 +36,8 @@ func isPiped() bool {
 func (in *textInput) all(ctx context.Context, stdin io.Reader) (string, error) {
 	note := time.AfterFunc(3*time.Second, func() {
 		if !in.terminal.Interactive() {
-			in.output.note("waiting for the end of stdin, whose text is read; " +
-				"</dev/null gives none")
+			in.output.note("still reading stdin, until its end; add </dev/null " +
+				"if it is not meant as input")
 		}
 	})
 	defer note.Stop()
@@ -55,7 +55,7 @@ func (in *textInput) all(ctx context.Context, stdin io.Reader) (string, error) {
 		return "", err
 	}
 	if len(text) > maxInput {
-		return "", fmt.Errorf("stdin has more than %d MiB: give a part of it", maxInput>>20)
+		return "", fmt.Errorf("stdin has more than %d MiB: pass less text", maxInput>>20)
 	}
 	return string(withoutBOM(text)), nil
 }

@@ -262,7 +262,7 @@ func TestReadAll(t *testing.T) {
 	assert.NilError(t, err)
 	assert.Equal(t, len(text), maxInput)
 	_, err = in.all(t.Context(), strings.NewReader(strings.Repeat("x", maxInput+1)))
-	assert.Error(t, err, "stdin has more than 4 MiB: give a part of it")
+	assert.Error(t, err, "stdin has more than 4 MiB: pass less text")
 
 	// What is written on Windows may begin with a byte order mark.
 	text, err = in.all(t.Context(), strings.NewReader("\ufeff{}"))
@@ -291,7 +291,7 @@ func TestSilentStdin(t *testing.T) {
 	assert.NilError(t, err)
 	defer stdin.Close()
 	assert.NilError(t, p.start())
-	_, err = p.expect(regexp.MustCompile(`^waiting for the end of stdin.* </dev/null`))
+	_, err = p.expect(regexp.MustCompile(`^still reading stdin, until its end; add </dev/null`))
 	assert.NilError(t, err)
 	assert.Equal(t, p.end(), exitUsage)
 	assert.Check(t, is.Contains(p.log.String(), "mcpagent: stdin did not end within 4s"))
