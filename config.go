@@ -192,7 +192,7 @@ func (r *serverReader) readServer(name string, value json.RawMessage) {
 	// Each name that was read before is in this map.
 	_, isTaken := c.OAuth[name]
 	if name == "" || isTaken {
-		r.problem("a server needs a name, which no other has")
+		r.problem("each server needs a unique name")
 	} else {
 		r.finishServer()
 		c.OAuth[name] = r.login

@@ -151,7 +151,7 @@ func (r *serverReader) checkGrant(field string, o *OAuthConfig) {
 	case "token_exchange":
 		needsID, needsAssertion, needsProvider = true, true, true
 	default:
-		r.problem("%s grant is none of client_credentials, jwt_bearer and token_exchange", field)
+		r.problem("%s grant must be client_credentials, jwt_bearer or token_exchange", field)
 	}
 	if needsID && o.Client.ID == "" {
 		r.problem("%s needs a clientId", field)

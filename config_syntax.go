@@ -184,8 +184,8 @@ func jsonAdvice(reason string, found rune) string {
 	case isStart && found == '.':
 		return "; write what ... stands for, or take it out"
 	case isStart && !strings.ContainsRune(",:{}[]", found):
-		return "; names, texts and variables stand in double quotes, and true, false and null " +
-			"are small"
+		return "; put names, strings and variables in double quotes, and write true, false and " +
+			"null in lower case"
 	}
 	return ""
 }

@@ -146,8 +146,9 @@ func TestConfigErrors(t *testing.T) {
 	const (
 		asJSON = `write each server into an object, as in {"mcpServers": {"NAME": {"command": "npx", ` +
 			`"args": ["-y", "PACKAGE"], "env": {"KEY": "VALUE"}}}}`
-		inQuotes = `; names, texts and variables stand in double quotes, and true, false and null are small`
-		isOpen   = `; a bracket, brace or quote is not closed`
+		inQuotes = `; put names, strings and variables in double quotes, and write true, false and ` +
+			`null in lower case`
+		isOpen = `; a bracket, brace or quote is not closed`
 	)
 	tests := []struct{ text, want string }{
 		{"", "it is empty"},

@@ -127,7 +127,7 @@ func (r *serverReader) readProtocol(where string, value json.RawMessage) {
 		revision = r.text(where, value)
 	}
 	if !slices.Contains(Revisions(), revision) {
-		r.warn("%s is none of %s, and has no effect", where, strings.Join(Revisions(), ", "))
+		r.warn("%s has no effect: it must be one of %s", where, strings.Join(Revisions(), ", "))
 		return
 	}
 	r.server.Protocol = revision

@@ -208,8 +208,8 @@ func (c *finderList) warning() string {
 	if c.own.Name == "" {
 		return ""
 	}
-	text := fmt.Sprintf("there are %d tools, of %d bytes; a model is offered up to %d, and %d "+
-		"bytes: it looks for them with %s",
+	text := fmt.Sprintf("there are %d tools, of %d bytes; a model is offered at most %d tools "+
+		"and %d bytes at once: it searches for them with %s",
 		len(c.functions), OfferSize(c.functions...), MaxFunctions, c.maxBytes, c.own.Name)
 	var tooLarge []string
 	for i, function := range c.functions {

@@ -21,13 +21,13 @@ func certificateAdvice(err error) string {
 		return "check the clock of this machine; if it is right, the server needs a certificate " +
 			"that is valid now"
 	case errors.As(err, new(x509.HostnameError)):
-		return "check the name of the host in the URL: the certificate is for another one"
+		return "check the name of the host in the URL: the certificate is for another host"
 	case !errors.As(err, new(x509.UnknownAuthorityError)):
 		return ""
 	case runtime.GOOS == "windows" || runtime.GOOS == "darwin":
-		return "if the proxy of a company or an authority of your own has signed it, add the " +
-			"certificate of that to those that the system trusts"
+		return "if a company proxy or your own authority signed it, add that authority's " +
+			"certificate to those that the system trusts"
 	}
-	return "if the proxy of a company or an authority of your own has signed it, SSL_CERT_FILE " +
-		"names a file with the certificate of that, in PEM"
+	return "if a company proxy or your own authority signed it, set SSL_CERT_FILE to a PEM file " +
+		"with that authority's certificate"
 }

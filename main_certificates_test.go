@@ -39,12 +39,12 @@ func TestCertificateAdvice(t *testing.T) {
 		want   string
 	}{
 		"unknown authority": {client(func(c *tls.Config) { c.RootCAs = nil }), site.URL,
-			"; if the proxy of a company or an authority of your own has signed it, " +
-				"SSL_CERT_FILE names a file with the certificate of that, in PEM"},
+			"; if a company proxy or your own authority signed it, " +
+				"set SSL_CERT_FILE to a PEM file with that authority's certificate"},
 		"expired": {client(func(c *tls.Config) { c.Time = inACentury }), site.URL,
 			"; check the clock of this machine; if it is right, the server needs a certificate that is valid now"},
 		"another name": {client(func(*tls.Config) {}), localhost,
-			"; check the name of the host in the URL: the certificate is for another one"},
+			"; check the name of the host in the URL: the certificate is for another host"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &servers{logins: &logins{config: new(configuration)}}

@@ -203,7 +203,7 @@ func withConversion(err error, file string, text []byte) error {
 	}
 	// Where the command fails, the shell has made the target already: an empty one would be found
 	// next time.
-	return fmt.Errorf("it is YAML, and not JSON; this makes JSON of it: "+
+	return fmt.Errorf("it is YAML, and not JSON; convert it with: "+
 		"npx -y js-yaml %s > %s || rm %[2]s%s", word(file), word(target), then)
 }
 

@@ -57,7 +57,7 @@ func (t *folderTrust) check(
 		return fmt.Errorf("the servers of %s were not allowed", word(path))
 	}
 	if err := memory.save(); err != nil {
-		t.output.note("this cannot be remembered: %v", err)
+		t.output.note("your approval cannot be saved: %v", err)
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func describe(s *Server, o *OAuthConfig, files *TLSFiles) string {
 		words = append(words, "in", word(s.Command.Dir))
 	}
 	if s.Err != nil {
-		words = append(words, "(it lacks an input, or has a mistake)")
+		words = append(words, "(an input is missing, or its configuration is invalid)")
 	}
 	if len(s.AutoApprove) > 0 {
 		approved := strings.Join(s.AutoApprove, ", ")

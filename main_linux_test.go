@@ -144,8 +144,8 @@ func TestTraceFullDisk(t *testing.T) {
 		$SELF -q -trace trace tools >/dev/null; echo status $?
 		XDG_CACHE_HOME=$PWD MCP_SERVER="sh -c 'echo one >&2; echo two >&2; exec $SELF serve'" $SELF tools >/dev/null
 		echo status $?`)
-	lost := "the trace is not whole: write trace: no space left on device\nstatus 1\n"
-	log := `server sh: its log is not whole: write \S+\.log: no space left on device\n`
+	lost := "the trace is incomplete: write trace: no space left on device\nstatus 1\n"
+	log := `server sh: its log is incomplete: write \S+\.log: no space left on device\n`
 	assert.Check(t, is.Regexp(`^`+lost+lost+log+`status 0\n$`, out))
 }
 

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 )
 
-var errGivenUp = errors.New("it was given up")
+var errGivenUp = errors.New("it was cancelled")
 
 // loginAttempt is one login by the user, from the first request to the start of the server that
 // follows. There is one at a time for a server, however many requests wait for it.
@@ -56,7 +56,7 @@ func (l *login) ask(ctx context.Context, needed *LoginError, what string) error 
 		return err
 	}
 	if what != "" {
-		l.logins.output.say("(%s waits for a login to %s)", what, OneName(l.name()))
+		l.logins.output.say("(%s needs a login to %s)", what, OneName(l.name()))
 	}
 	defer context.AfterFunc(ctx, func() { a.stop(errGivenUp) })()
 	a.readAddress()
@@ -193,7 +193,7 @@ func (a *loginAttempt) show(_ context.Context, asked *OAuthQuestion) {
 	text += ":\n" + asked.Address
 	if l.logins.terminal.Interactive() {
 		text += "\nIf that ends at a page that cannot be shown, paste its address here: " +
-			asked.RedirectURI + "?…\nCtrl-C gives the login up."
+			asked.RedirectURI + "?…\nCtrl-C cancels the login."
 	}
 	o := l.oauth
 	if o.Client.ID+o.MetadataURL != "" {
@@ -229,7 +229,7 @@ func (a *loginAttempt) readAddress() {
 		case a:
 			return
 		case nil:
-			p.output.screen.Show(Look{}, "(that is not where this login ends)")
+			p.output.screen.Show(Look{}, "(this is not the address that the login redirects to)")
 		}
 	}
 }

@@ -168,9 +168,9 @@ func (p *logins) logOut(ctx context.Context, args []string) error {
 	case len(result.Logins) > 1:
 		p.output.note("%d logins were removed", len(result.Logins))
 	case len(result.Logins) == 0 && isServerURL(args[0]):
-		p.output.note("there was no login to %s", args[0])
+		p.output.note("no login to %s is saved", args[0])
 	case len(result.Logins) == 0:
-		p.output.note("there was no login to %s; mcpagent whoami shows those that there are",
+		p.output.note("no login to %s is saved; mcpagent whoami lists the saved logins",
 			args[0])
 	}
 	if p.output.settings.json {

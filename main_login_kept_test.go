@@ -213,7 +213,7 @@ func TestLogoutURL(t *testing.T) {
 	assert.Equal(t, h.files(), 1)
 	status, _, stderr = h.run("logout", "http://localhost:1/mcp")
 	assert.Equal(t, status, 0, stderr)
-	assert.Check(t, is.Contains(stderr, "there was no login to http://localhost:1/mcp"))
+	assert.Check(t, is.Contains(stderr, "no login to http://localhost:1/mcp is saved"))
 
 	saveAll()
 	status, _, stderr = h.run("logout", "corp")
@@ -222,7 +222,7 @@ func TestLogoutURL(t *testing.T) {
 	assert.Equal(t, h.files(), 3)
 	status, stdout, stderr = h.run("-json", "logout", "corp")
 	assert.Equal(t, status, 0, stderr)
-	assert.Check(t, is.Contains(stderr, "there was no login to corp; mcpagent whoami shows those that there are"))
+	assert.Check(t, is.Contains(stderr, "no login to corp is saved; mcpagent whoami lists the saved logins"))
 	var ended struct {
 		Server string
 		Logins []map[string]any

@@ -428,7 +428,7 @@ func TestConfigOAuth(t *testing.T) {
 			"error: oauth issuer, clientMetadataUrl or idpTokenEndpoint is not of the form https://host/path"},
 		{`"oauth": {"clientSecret": "planted-9"}`, "error: oauth needs a clientId"},
 		{`"oauth": {"grant": "password"}`,
-			"error: oauth grant is none of client_credentials, jwt_bearer and token_exchange"},
+			"error: oauth grant must be client_credentials, jwt_bearer or token_exchange"},
 		{`"oauth": {"grant": "client_credentials", "clientId": "c"}`,
 			"error: oauth grant client_credentials needs a clientSecret, or a privateKey or privateKeyFile"},
 		{`"oauth": {"grant": "jwt_bearer"}`, "error: oauth grant jwt_bearer goes with assertion or assertionFile; " +
@@ -549,7 +549,7 @@ func TestLoginAttempts(t *testing.T) {
 	<-l.asking().asked
 	cancel(io.ErrNoProgress)
 	assert.ErrorIs(t, <-left, io.ErrNoProgress)
-	assert.ErrorContains(t, l.ask(t.Context(), nil, ""), "it was given up")
+	assert.ErrorContains(t, l.ask(t.Context(), nil, ""), "it was cancelled")
 	assert.Check(t, !l.logins.askAgain("web"))
 
 	ended := make(chan error)

@@ -189,8 +189,9 @@ func checkProvider(model string) error {
 	case provider == "mistral", provider == "mistralai":
 		return usageError("%s: this is -m %s here", model, name)
 	case isElsewhere(provider):
-		return usageError("%s: the provider is no part of the name here: MISTRAL_BASE_URL is the "+
-			"address of its API, MISTRAL_API_KEY its key, and -m %s the model", model, name)
+		return usageError("%s: model names here have no provider: set MISTRAL_BASE_URL to the "+
+			"address of its API, MISTRAL_API_KEY to its key, and name the model: -m %s",
+			model, name)
 	}
 	return nil
 }
@@ -207,7 +208,7 @@ func unknownFlag(f *flag.FlagSet, err error) error {
 	known, isKnown := mcphostSettings()[flagName]
 	switch {
 	case isKnown && known.String() == "":
-		return usageError("%w, which mcphost has, and this program has not", err)
+		return usageError("%w: mcphost has this flag, mcpagent does not", err)
 	case isKnown:
 		return usageError("%w, which mcphost has: here it is %s", err, known)
 	}

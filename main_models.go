@@ -118,7 +118,7 @@ func (c *modelChoice) check() error {
 		}
 	}
 	if model.Model == offline && c.settings.isNamed {
-		return usageError("%s: the model is named, but not its API: set MISTRAL_API_KEY, or "+
+		return usageError("%s: no API is set for this model: set MISTRAL_API_KEY, or "+
 			"MISTRAL_BASE_URL for another API than Mistral's, or name a model of Ollama, "+
 			"-m %sNAME", c.settings.name, ollama)
 	}

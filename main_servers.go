@@ -127,7 +127,7 @@ func (s *servers) prepare(server *Server) {
 	log, err := openServerLog(filepath.Join(folder, name+".log"))
 	if err == nil {
 		log.lost = func(err error) {
-			s.output.note("server %s: its log is not whole: %v", OneName(server.Name), err)
+			s.output.note("server %s: its log is incomplete: %v", OneName(server.Name), err)
 		}
 		s.logs[server.Name] = log
 		// The secrets are taken out here, on the way to the log (see serverLog).
@@ -212,9 +212,9 @@ func notFoundAdvice(c *Command, folder string, file fs.FileInfo) string {
 		return "; a file of that name is in " + folder + ", but only PATH is searched: write ./" +
 			c.Path
 	case isFile:
-		return "; the file is there, but not the program that its first line (#!) names"
+		return "; the file exists, but the interpreter in its first line (#!) does not"
 	case strings.Contains(c.Path, " "):
-		return "; what follows the command belongs into its \"args\""
+		return "; put the arguments into \"args\""
 	case !isName && !filepath.IsAbs(c.Path):
 		return "; a relative path counts from " + folder
 	}

@@ -130,10 +130,10 @@ func (k *keptSession) describe() {
 	end := k.session.History[len(k.session.History)-1].Content.Text()
 	unanswered := ""
 	if strings.HasSuffix(end, answerCutOff) {
-		unanswered = ", without a whole answer"
+		unanswered = ", unanswered or cut off"
 	}
 	last = k.output.screen.Name(strings.Join(strings.Fields(last), " "), 70)
-	k.output.note("going on with %s: %s, saved %s; the last one%s: %s",
+	k.output.note("continuing %s: %s, saved %s; the last one%s: %s",
 		what, Plural(count, "question"), when, unanswered, last)
 	if k.output.inChat {
 		k.recall()

@@ -296,8 +296,8 @@ func (s *servers) adviceFor(err error) string {
 	case errors.As(err, &model):
 		return adviceForModel(model)
 	case asksAsBefore(err):
-		return "the server asks its client as it was done before 2026-07-28: " +
-			`"protocol": "2025-11-25" in its configuration lets it, or -protocol 2025-11-25`
+		return "the server sends requests as before revision 2026-07-28: set " +
+			`"protocol": "2025-11-25" in its configuration, or give -protocol 2025-11-25`
 	case errors.As(err, &refusal):
 		return adviceForURL(refusal)
 	}
@@ -345,7 +345,7 @@ func adviceForURL(refusal *HTTPError) string {
 	case refusal.Status == http.StatusUnauthorized:
 		return `MCP_HEADERS, or "headers" in the configuration, sets headers`
 	case refusal.Status == http.StatusNotFound:
-		return "check the path of the URL: that of many servers is /mcp"
+		return "check the path of the URL: many servers use /mcp"
 	}
 	return ""
 }

@@ -143,7 +143,7 @@ func (t *keptTask) drop() { _ = os.Remove(t.path) }
 
 // describe names a task for a user.
 func (t *keptTask) describe() string {
-	return fmt.Sprintf("the task %s of %s:%s, begun %s", OneName(t.ID), OneName(t.Server),
+	return fmt.Sprintf("the task %s of %s:%s, started %s", OneName(t.ID), OneName(t.Server),
 		OneName(t.Tool), t.Begun.Local().Format(time.DateTime))
 }
 

@@ -61,7 +61,7 @@ func (c *serverCommands) listTasks(ctx context.Context) error {
 			l.State, l.Message = state.Status, state.Message
 		}
 		list = append(list, l)
-		line := OneName(l.Server) + ":" + OneName(l.Tool) + ", begun " +
+		line := OneName(l.Server) + ":" + OneName(l.Tool) + ", started " +
 			l.Begun.Local().Format(time.DateTime) + ", " + l.State
 		if l.Message != "" {
 			line += ": " + l.Message
@@ -84,7 +84,7 @@ func (c *serverCommands) taskNamed(id string) (*keptTask, error) {
 	}
 	if len(c.servers.config.servers) != 1 {
 		return nil, exitWith(exitUsage, "no open task has the id %.100q (see: mcpagent tasks); "+
-			"with -server, the server is asked", id)
+			"with -server, the id is looked up on that server", id)
 	}
 	server := &c.servers.config.servers[0]
 	source := sourceHash(server)

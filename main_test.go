@@ -219,12 +219,12 @@ func TestExplain(t *testing.T) {
 			"configuration, sets how long to wait"},
 		{&Error{Message: "no"}, ""},
 		{&Error{Code: -32600, Message: "Cannot send 'elicitation/create': there is no back-channel"},
-			"; the server asks its client as it was done before 2026-07-28: \"protocol\": " +
-				"\"2025-11-25\" in its configuration lets it, or -protocol 2025-11-25"},
+			"; the server sends requests as before revision 2026-07-28: set \"protocol\": " +
+				"\"2025-11-25\" in its configuration, or give -protocol 2025-11-25"},
 		{&Error{Message: "Client does not support sampling (required for sampling/createMessage)"}, ""},
 		{status(500), ""},
 		{status(401), `; MCP_HEADERS, or "headers" in the configuration, sets headers`},
-		{status(404), "; check the path of the URL: that of many servers is /mcp"},
+		{status(404), "; check the path of the URL: many servers use /mcp"},
 		{&HTTPError{Err: http.ErrSchemeMismatch}, "; it speaks plain http: begin its URL with http://"},
 		{&HTTPError{Err: &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
 			"; nothing listens there: start the server, or check its URL"},
@@ -569,7 +569,7 @@ func TestKeptTaskOfSession(t *testing.T) {
 	assert.Equal(t, warned.String(), "")
 	assert.NilError(t, os.WriteFile(path, []byte("no session"), 0o600))
 	begin(context.WithValue(t.Context(), callKey{}, "call2"), "unsaved")
-	assert.Check(t, is.Contains(warned.String(), "it would replace what is no session"))
+	assert.Check(t, is.Contains(warned.String(), "the existing file is not a session"))
 	calls := make(map[string]string)
 	for _, task := range k.load() {
 		calls[task.ID] = task.Call + task.Session

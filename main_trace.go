@@ -118,7 +118,7 @@ func (t *trace) lose(err error) {
 	if err == nil || isClosedPipe(err) || t.isLost.Swap(true) {
 		return
 	}
-	t.output.lose(fmt.Errorf("the trace is not whole: %w", err))
+	t.output.lose(fmt.Errorf("the trace is incomplete: %w", err))
 }
 
 // stderrOf returns a writer that traces what a server writes to stderr.

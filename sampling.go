@@ -188,7 +188,7 @@ func newSampling(r *SampleRequest) (*sampling, error) {
 		hadOpenCalls := len(s.openCalls) > 0
 		err := s.addMessage(message.Role, message.Content)
 		if err == nil && hadOpenCalls && len(s.openCalls) > 0 {
-			err = errors.New("not every tool_use of the message before has its tool_result here")
+			err = errors.New("a tool_use of the previous message has no tool_result here")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("messages[%d]: %w", i, err)

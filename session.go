@@ -82,7 +82,7 @@ func checkRegular(path string) error {
 func SaveSession(path string, s *Session) error {
 	_, err := LoadSession(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("save session: it would replace what is no session: %w", err)
+		return fmt.Errorf("save session: the existing file is not a session: %w", err)
 	}
 	out := *s
 	out.Version = sessionVersion

@@ -63,7 +63,7 @@ func TestSession(t *testing.T) {
 	assert.DeepEqual(t, marked, got)
 
 	assert.NilError(t, os.WriteFile(path, []byte("a diary"), 0o644))
-	assert.ErrorContains(t, SaveSession(path, s), "save session: it would replace what is no session: ")
+	assert.ErrorContains(t, SaveSession(path, s), "save session: the existing file is not a session: ")
 	text, err := os.ReadFile(path)
 	assert.NilError(t, err)
 	assert.Equal(t, string(text), "a diary")
