@@ -46,7 +46,8 @@ func offlineAnswer(result ChatMessage, question string) string {
 	if best.Heading != "" && !strings.Contains(best.Text, best.Heading) {
 		answer += "Of: " + best.Heading + "\n\n"
 	}
-	answer += offlineCut(best.Text, best.Source) + "\n\n"
+	passages := offlinePassages(result, question)
+	answer += offlineCut(restOfSection(best.SearchResult, passages), best.Source) + "\n\n"
 	if len(others) > 0 {
 		answer += "Near to the question are also:\n\n" + offlineList(others)
 	}
@@ -72,6 +73,25 @@ type offlineSection struct {
 	SearchResult
 	score   float64
 	isAsked bool // the question has all words of the heading, and no others
+}
+
+// restOfSection returns the text of a passage of prose, with those passages that follow it under
+// its heading: what a text announces is often a block of code in the next one.
+func restOfSection(p SearchResult, passages []SearchResult) string {
+	text, end := p.Text, p.EndLine
+	for range passages {
+		// An empty line between two passages is of neither.
+		next := slices.IndexFunc(passages, func(other SearchResult) bool {
+			isNext := other.StartLine == end+1 || other.StartLine == end+2
+			return isNext && other.Source == p.Source && other.Heading == p.Heading
+		})
+		if next < 0 || p.Heading == "" || !isMarkdown(p.Source) {
+			break
+		}
+		text += "\n\n" + passages[next].Text
+		end = passages[next].EndLine
+	}
+	return text
 }
 
 // compare orders sections: first those that are asked for, from their beginning, then the nearest.
@@ -160,18 +180,22 @@ func offlineAlike(a, b string) float64 {
 }
 
 // maxOfflineQuote is the length of a quoted passage in bytes.
-const maxOfflineQuote = 1600
+const maxOfflineQuote = 2500
 
 // offlineCut returns a passage as markdown, cut if it is too long.
 func offlineCut(text, source string) string {
-	language := strings.TrimPrefix(path.Ext(source), ".")
 	switch {
-	case language != "" && language != "md" && language != "txt":
-		return offlineCode(text, language)
+	case !isMarkdown(source):
+		return offlineCode(text, strings.TrimPrefix(path.Ext(source), "."))
 	case len(text) <= maxOfflineQuote:
 		return text
 	}
 	return offlineCutProse(text)
+}
+
+// isMarkdown reports whether a document can stand in an answer as it is. Any other one is code.
+func isMarkdown(source string) bool {
+	return slices.Contains([]string{"", ".md", ".txt"}, path.Ext(source))
 }
 
 // offlineHead finds a declaration's first line, and the comment above it.

@@ -60,12 +60,12 @@ func offlineTalk(t *testing.T, history []ChatMessage, question, result string) [
 }
 
 func TestOfflineQuotes(t *testing.T) {
-	lines := strings.Repeat("One thing. Another `a.b` thing, e.g\\n", 60)
-	sentences := strings.ReplaceAll(lines[:44*37], `\n`, "\n") + "One thing."
-	rows := strings.Repeat("| a cell. More | bb |\\n", 90)
-	row := strings.ReplaceAll(rows[:72*23], `\n`, "\n")
-	block := "```sh\\n" + strings.Repeat("A line. \\n", 200) + "```\\n"
-	function := "// F does it.\\nfunc F() {\\n" + strings.Repeat("\\tG(1234567890)\\n", 150) + "}\\n"
+	lines := strings.Repeat("One thing. Another `a.b` thing, e.g\\n", 100)
+	sentences := strings.ReplaceAll(lines[:69*37], `\n`, "\n") + "One thing."
+	rows := strings.Repeat("| a cell. More | bb |\\n", 150)
+	row := strings.ReplaceAll(rows[:113*23], `\n`, "\n")
+	block := "```sh\\n" + strings.Repeat("A line. \\n", 400) + "```\\n"
+	function := "// F does it.\\nfunc F() {\\n" + strings.Repeat("\\tG(1234567890)\\n", 250) + "}\\n"
 	quoted := func(source, text string) string {
 		return `{"results":[{"text":"` + text + `","source":"` + source + `","similarity":0.5}]}`
 	}
@@ -85,8 +85,8 @@ func TestOfflineQuotes(t *testing.T) {
 		{"rows", quoted("a.md", rows), "a.md\n\n" + row + "\n…"},
 		{"no block in part", quoted("a.md", "Do this. So:\\n\\n"+block), "a.md\n\nDo this.\n\n…"},
 		{"a block alone", quoted("a.md", block),
-			"a.md\n\n```sh\n" + strings.Repeat("A line. \n", 176) + "A line.\n```\n\n…"},
-		{"a long line", strings.Repeat("é", 1000), "search\n\n" + strings.Repeat("é", 800) + "\n\n…"},
+			"a.md\n\n```sh\n" + strings.Repeat("A line. \n", 276) + "A line.\n```\n\n…"},
+		{"a long line", strings.Repeat("é", 2000), "search\n\n" + strings.Repeat("é", 1250) + "\n\n…"},
 		{"a function", quoted("a.go", `// F has `+"```"+`.\nfunc F() {}`),
 			"a.go\n\n````go\n// F has ```.\nfunc F() {}\n````"},
 		{"a long function", quoted("a.go", function), "a.go\n\n```go\n// F does it.\nfunc F() {\n…\n```"},
@@ -118,6 +118,12 @@ func TestOfflineQuotes(t *testing.T) {
 		{"not quite near", `{"results":[` +
 			`{"heading":"Cups","text":"# Cups\n\nOf tea.","source":"a.md","start_line":5,"similarity":0.3}]}`,
 			unsure + "- Cups (a.md:5)\n" + advice},
+		{"the rest of its section", `{"results":[` +
+			`{"heading":"Tea","text":"# Tea\n\nSo:","source":"a.md","start_line":1,"end_line":3,"similarity":0.6},` +
+			`{"heading":"Milk","text":"# Milk","source":"a.md","start_line":9,"end_line":9,"similarity":0.1},` +
+			`{"heading":"Tea","text":"Last.","source":"a.md","start_line":7,"end_line":7,"similarity":0.01},` +
+			`{"heading":"Tea","text":"Pour.","source":"a.md","start_line":5,"end_line":5,"similarity":0.1}]}`,
+			"a.md:1\n\n# Tea\n\nSo:\n\nPour.\n\nLast."},
 		{"not the question itself", `{"results":[{"text":"$ go run . \"What is tea?\"","source":"README.md"},` +
 			`{"text":"Tea is a drink.","source":"tea.md"}]}`, "tea.md\n\nTea is a drink."},
 	} {

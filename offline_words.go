@@ -67,12 +67,15 @@ Ollama: lm studio, llama.cpp, vllm, self-hosted
 OpenAI: chatgpt, gpt
 proxy: firewall, corporate network, office network
 read the files on my disk: access to a folder, access my files, access to files, local files
+revision of the protocol: version of the mcp specification, version of the mcp spec, mcp version
+revision of the protocol: protocol version, spec version
 remote server: hosted server, server on the internet, cloud server
 script: shell script, automation, automate
 secret: credentials
 server does not start: startup timeout, start timeout, before it's ready
 set up a server: add a server, add another, add my own, configure a server, connect my own
 set up a server: hook up, hook it up, connect it to my
+stand on stdout: print statements, print() statements, prints to stdout
 start a server: launch, spawn
 timeout: time limit, take too long, takes too long
 tokens: quota
@@ -82,7 +85,8 @@ update or remove: uninstall, get rid of it
 vendor: as a library, embed it, import it, import the client
 what can this program do: features, capable of, its purpose
 where should I begin to read: start reading, understand the code, understand how the code works
-why use MCP: should i care, point of mcp, benefit, benefits, advantage, advantages
+why use MCP: why do we need a protocol, should i care, point of mcp
+why use MCP: benefit, benefits, advantage, advantages
 who are you: hello, hi, hey
 write a server: create a server, build a server, make a server, develop a server
 `
